@@ -1,7 +1,7 @@
-"""One measurement of one library's training speed, in a process of its own.
+"""Measure one library's training speed once, in a separate process.
 
     python contenders.py NAME TASK DEVICE THREADS PRECISION SECONDS     prints one line of JSON
-    python contenders.py --list                                         what this interpreter has, as JSON
+    python contenders.py --list                                         the libraries that this interpreter has, as JSON
 
 Every contender trains with the settings in `task`, through its own public interface and its own training loop.
 """
@@ -18,28 +18,26 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import ours
 import peers
-import peers_ppo
-import peers_ppo_tianshou
-from clock import Clock
-from task import TASKS, OffPolicy, Task
+from task import STEPS, TASKS, Clock, OffPolicy, OnPolicy, Task
 
 PRECISIONS = ("float32", "bf16")
-SOFT = ("sac", "crossq")  # these two: written for SBX and Stable-Baselines3 only
+SOFT = ("sac", "crossq")  # written for SBX and Stable-Baselines3 only
 CARTPOLE = ("ppo-cartpole", "ppo-cartpole-8-seeds")
 RECORDED = ("torch", "jax", "jaxlib", "flax", "equinox", "optax", "numpy", "gymnasium", "mujoco", "ale-py")
 
 
 @dataclass(frozen=True)
 class Contender:
+    """A library on one backend."""
+
     label: str
     backend: str
     needs: tuple[str, ...]  # distributions, the library's own first
     off_policy: Callable[..., None]
     on_policy: Callable[..., None] | None
     precisions: tuple[str, ...] = ("float32",)
-    without: tuple[str, ...] = ()  # tasks that it has no way to do, or that are not written for it
+    without: tuple[str, ...] = ()  # tasks that it cannot do, or that are not written for it
 
     @property
     def ours(self) -> bool:
@@ -51,7 +49,7 @@ class Contender:
         train(clock, task, threads, **options)
 
     def tasks(self) -> list[str]:
-        """What it can do here, with what is installed."""
+        """Return the tasks that the installed packages can do."""
         return [
             name
             for name, task in TASKS.items()
@@ -61,31 +59,118 @@ class Contender:
         ]
 
 
+# ------------------------------------------------------------------------------------- Duetto, as a user would write it
+def duetto_off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int, precision: str) -> None:
+    import duetto
+
+    shared: dict[str, Any] = {
+        "random_steps": task.random_steps,
+        "learning_starts": task.random_steps,
+        "actor_learning_rate": task.learning_rate,
+        "critic_learning_rate": task.learning_rate,
+        "hidden": task.hidden,
+        "critic_hidden": task.critic_hidden,
+        "batch_size": task.batch_size,
+        "replay_capacity": task.replay_capacity,
+        "discount": task.discount,
+    }
+    noise, targets = {"exploration_noise": task.exploration_noise}, {"tau": task.tau}
+    temperature = {"temperature_learning_rate": task.learning_rate}
+    smoothing = {"target_noise": task.target_noise, "target_noise_clip": (-task.target_clip, task.target_clip)}
+    smoothing |= {"target_update": "every_step" if task.every_update else "with_actor"}
+    delay = {"policy_delay": task.policy_delay}
+    kinds: dict[str, Any] = {
+        "ddpg": lambda: duetto.DDPG(**shared, **noise, **targets),
+        "td3": lambda: duetto.TD3(**shared, **noise, **targets, **delay, **smoothing),
+        "sac": lambda: duetto.SAC(**shared, **targets, **temperature),
+        "crossq": lambda: duetto.CrossQ(
+            **shared,
+            **temperature,
+            **delay,
+            adam_beta1=0.5,
+            network="batch_renorm",
+            initializer_gain=1.7320508,
+        ),
+    }
+
+    def watch(session: Any) -> None:
+        if session.step == 1:
+            clock.count_updates(session.learner, "update")
+
+    options = _duetto_options(backend, task.device, threads, precision)
+    duetto.train(kinds[task.algorithm](), clock.environment(), callbacks=[watch], **options)
+
+
+def duetto_ppo(backend: str, clock: Clock, task: OnPolicy, threads: int, precision: str) -> None:
+    import duetto
+
+    algorithm = duetto.PPO(
+        rollout_steps=task.rollout_steps,
+        epochs=task.epochs,
+        minibatches=task.minibatches,
+        learning_rate=task.learning_rate,
+        learning_rate_decay=task.decay,
+        adam_epsilon=task.adam_epsilon,
+        clip_range=task.clip_range,
+        entropy_coefficient=task.entropy_coefficient,
+        value_coefficient=task.value_coefficient,
+        max_grad_norm=task.max_grad_norm,
+        discount=task.discount,
+        gae_lambda=task.gae_lambda,
+        normalize_observations=False,
+        normalize_rewards=False,
+        hidden=task.hidden,
+        activation="tanh",
+        shared_torso=task.images,
+    )
+
+    clock = clock.of_all(task.seeds)
+
+    def watch(session: Any) -> None:
+        if session.config.run.seed == task.seeds - 1:  # all seeds have made this step
+            clock.at(session.step * task.seeds, session.learner.updates * task.minibatches * task.seeds)  # of epochs
+
+    duetto.train(
+        algorithm,
+        task.environment,
+        seeds=range(task.seeds) if task.seeds > 1 else None,
+        num_envs=task.num_envs,
+        environment_options={"episodic_life": True, "clip_rewards": True} if task.images else {},
+        callbacks=[watch],
+        **_duetto_options(backend, task.device, threads, precision),
+    )
+
+
+def _duetto_options(backend: str, device: str, threads: int, precision: str) -> dict[str, Any]:
+    """Evaluations and checkpoints are off; metrics.jsonl and TensorBoard events stay on, as they are by default."""
+    return {
+        "steps": STEPS,
+        "backend": backend,
+        "device": device,
+        "precision": precision,
+        "threads": threads,
+        "evaluate_every": 0,
+        "checkpoint_every": 0,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- the contenders
 def _ours(backend: str, *needs: str) -> Contender:
     label = {"jax": "JAX", "torch": "PyTorch"}[backend]
-    runs = (partial(ours.off_policy, backend), partial(ours.on_policy, backend))
+    runs = (partial(duetto_off_policy, backend), partial(duetto_ppo, backend))
     return Contender("Duetto", label, ("duetto", *needs), *runs, precisions=PRECISIONS)
-
-
-def _behind(backend: str, *needs: str) -> Contender:
-    """With `--act-behind`, which is for algorithms with a replay memory."""
-    plain = _ours(backend, *needs)
-    train = partial(ours.off_policy, backend, act_behind=True)
-    return replace(plain, backend=f"{plain.backend}, --act-behind", off_policy=train, on_policy=None)
 
 
 CONTENDERS = {
     "duetto-jax": _ours("jax", "jax", "equinox", "optax"),
     "duetto-torch": _ours("torch", "torch"),
-    "duetto-jax-behind": _behind("jax", "jax", "equinox", "optax"),
-    "duetto-torch-behind": _behind("torch", "torch"),
-    "sbx": Contender("SBX", "JAX", ("sbx-rl",), peers.sbx, peers_ppo.sbx),
+    "sbx": Contender("SBX", "JAX", ("sbx-rl",), peers.sbx, peers.sbx_ppo),
     "sb3": Contender(
         "Stable-Baselines3",
         "PyTorch",
         ("stable-baselines3",),
         peers.stable_baselines3,
-        peers_ppo.stable_baselines3,
+        peers.stable_baselines3_ppo,
         without=("crossq",),
     ),
     "skrl-torch": Contender(
@@ -93,14 +178,14 @@ CONTENDERS = {
         "PyTorch",
         ("skrl", "torch"),
         peers.skrl_torch,
-        peers_ppo.skrl_torch,
+        peers.skrl_torch_ppo,
         without=("ppo-breakout", *CARTPOLE, *SOFT),
     ),
     "skrl-jax": Contender(  # README: its PPO compiles for minutes
         "skrl", "JAX", ("skrl", "jax", "flax"), peers.skrl_jax, None, without=SOFT
     ),
     "tianshou": Contender(
-        "Tianshou", "PyTorch", ("tianshou",), peers.tianshou, peers_ppo_tianshou.tianshou, without=(*CARTPOLE, *SOFT)
+        "Tianshou", "PyTorch", ("tianshou",), peers.tianshou, peers.tianshou_ppo, without=(*CARTPOLE, *SOFT)
     ),
 }
 
@@ -113,17 +198,17 @@ def installed(distribution: str) -> str | None:
 
 
 def listing() -> dict[str, Any]:
-    found = {
+    contenders = {
         name: {"version": installed(contender.needs[0]), "tasks": tasks}
         for name, contender in CONTENDERS.items()
         if (tasks := contender.tasks())
     }
-    packages = {name: found_version for name in RECORDED if (found_version := installed(name))}
-    return {"contenders": found, "packages": {"python": platform.python_version()} | packages}
+    packages = {name: number for name in RECORDED if (number := installed(name))}
+    return {"contenders": contenders, "packages": {"python": platform.python_version()} | packages}
 
 
 def settings(device: str, threads: int) -> dict[str, str]:
-    """Each library's own thread setting; all cores stay there for all of them."""
+    """Return the environment variables for this number of threads; all cores stay available."""
     eigen = "" if threads > 1 else "--xla_cpu_multi_thread_eigen=false"
     hidden = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
     return hidden | {
@@ -140,12 +225,12 @@ def main() -> None:
         return
     name, task_name, device, threads, precision, seconds = sys.argv[1:]
     wanted = settings(device, int(threads))
-    if any(os.environ.get(key) != value for key, value in wanted.items()):  # libraries read them when they are loaded
+    if any(os.environ.get(key) != value for key, value in wanted.items()):  # libraries read them at import
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | wanted)
     contender, task = CONTENDERS[name], replace(TASKS[task_name], device=device)
     options = {"precision": precision} if contender.ours else {}
     contender.run(Clock(task, float(seconds)), task, int(threads), **options)
-    raise SystemExit("the training loop ended before the clock")
+    raise SystemExit("The training loop ended before the clock.")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Faults as a campaign: runs on a Ray cluster of three nodes on this machine, parts of which are killed meanwhile.
+"""Kill parts of a Ray cluster of three nodes on this machine while runs train on it, and compare the results.
 
     python benchmarks/faults.py --seconds 3000 --rows results/faults.csv --output results/faults.md
 
-Each round trains one job from its beginning to its end, while faults come at random, and compares what it leaves with
-what the same job leaves undisturbed: the last checkpoint with its memory, and the logs, bit for bit, but what a clock
-decides. At the pace free, whose order depends on timing, it compares every count. Rounds are appended to the rows, so
-that a campaign can go on later with another --seed. Installs nothing.
+Each round trains one job from start to end, while faults come at random, and compares the result with that of the same
+job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times. In the mode async, where
+the order depends on timing, it compares every count. Rounds are appended to the rows, so that a campaign can continue
+with another --seed. Installs nothing.
 """
 
 from __future__ import annotations
@@ -39,14 +39,13 @@ from duetto.storage.config import versions
 
 METHOD = """\
 Runs of a few thousand steps on a Ray cluster of three nodes on this machine. While one trains, faults come at random,
-{gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory, of a
-learner's rank; an actor that stands still for a while (a delay); a node that is gone without a word, with all that is
-on it; kill -9 of the run itself, which is then resumed. What sends a run back (its own death; with shards and
-learners that of a shard, a rank or a node, too) comes once it has made a checkpoint since it was sent back last, or
-it would come to no end. At the end a run is compared with the same one undisturbed: last checkpoint, memory and logs,
-bit for bit; at the pace free, whose order depends on timing, every count: updates, steps, rows of each environment.
-Answers that come twice or late, and what is lost on the way, cannot be had of Ray at will: that is the simulation's
-part (`tests/cluster/test_simulation.py`, `test_paces.py`)."""
+{gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory; an actor
+that stands still for a while (a delay); a node that is gone without a word, with all that is on it; kill -9 of the
+run itself, which is then resumed. What sends a run back (its own death; with shards that of a shard or a node, too)
+comes once it has made a checkpoint since it was sent back last, or it would come to no end. At the end a run is
+compared with the same one undisturbed: last checkpoint, memory and logs, bit for bit; in the mode async, whose order
+depends on timing, every count: updates, steps, rows of each environment. Answers that come twice or late, and what is
+lost on the way, cannot be had of Ray at will: that is the simulation's part (`tests/cluster/test_modes.py`)."""
 
 COMMON = (
     "--hidden 32 32 --batch-size 16 --checkpoint-every 50 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
@@ -56,43 +55,43 @@ ROLLOUTS = (
     COMMON.replace("--batch-size 16 ", "") + " --rollout-steps 16 --epochs 2 --minibatches 2 --threads 1 --device cpu"
 )
 ACTORS = ("actor", "still", "node", "run")
-PARTS = (*ACTORS, "shard", "rank")
+PARTS = (*ACTORS, "shard")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained, and what of it can be struck."""
+    """A run to train, and the faults that it can have."""
 
     name: str
-    pace: str
+    mode: str
     train: str
     cluster: str
     deeds: tuple[str, ...] = ACTORS
 
 
 JOBS = [
-    Job("TD3, priorities", "exact", f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --prioritized {SMALL}", "--actors 3"),
+    Job("TD3, priorities", "sync", f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --prioritized {SMALL}", "--actors 3"),
     Job(
-        "TD3, two shards, two learners",
-        "exact",
-        f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --learners 2 {SMALL}",
+        "TD3, two shards",
+        "sync",
+        f"td3 Pendulum-v1 --num-envs 4 --steps 2400 {SMALL}",
         "--actors 2 --replay-shards 2",
         PARTS,
     ),
-    Job("PPO", "lockstep", f"ppo CartPole-v1 --num-envs 4 --steps 12000 {ROLLOUTS}", "--actors 2"),
+    Job("PPO", "sync", f"ppo CartPole-v1 --num-envs 4 --steps 12000 {ROLLOUTS}", "--actors 2"),
     Job(
         "R2D2",
-        "lockstep",
+        "sync",
         f"r2d2 CartPole-v1 --num-envs 4 --steps 2400 {SMALL} --recurrent-size 16 --burn-in 4 --unroll 4 --overlap 4",
         "--actors 2",
     ),
-    Job("DQN", "free", f"dqn CartPole-v1 --num-envs 4 --steps 4000 {SMALL}", "--actors 2"),
+    Job("DQN", "async", f"dqn CartPole-v1 --num-envs 4 --steps 4000 {SMALL}", "--actors 2"),
 ]
 
 
 @dataclass
 class Round:
-    """One job, struck."""
+    """One job, trained with faults."""
 
     job: Job
     seed: int
@@ -103,7 +102,7 @@ class Round:
 
     def row(self) -> dict[str, Any]:
         kinds = {kind: self.faults[kind] for kind in DEEDS}
-        own = {"job": self.job.name, "pace": self.job.pace, "seed": self.seed}
+        own = {"job": self.job.name, "mode": self.job.mode, "seed": self.seed}
         return (
             own
             | kinds
@@ -130,7 +129,7 @@ class Nodes:
         self.address: str = self._cluster.address
 
     def lose_one(self, which: int) -> None:
-        """It is gone, and another one comes. What Ray's own tool fails with on a busy machine is no run's failure."""
+        """Remove a node and add another. Ray's tool may fail on a busy machine, which is not the run's failure."""
         from ray.exceptions import RpcError
 
         with suppress(RpcError):
@@ -138,7 +137,7 @@ class Nodes:
         self._others.append(self._cluster.add_node(**self._how))
 
     def processes(self, title: str) -> list[int]:
-        """Of the cluster, with this in their commands."""
+        """Return the cluster's processes with this title in their commands."""
         return sorted(_processes(lambda folder, command: title in command and self._has(folder)))
 
     def _has(self, folder: Path) -> bool:
@@ -157,7 +156,7 @@ def _processes(wanted: Callable[[Path, str], bool]) -> Iterator[int]:
 
 
 class Struck:
-    """A run that is struck until it has ended."""
+    """A run with faults until it has ended."""
 
     def __init__(self, made: Round, nodes: Nodes, folder: Path, gap: float) -> None:
         self._round, self._nodes, self._folder, self._gap = made, nodes, folder, gap
@@ -171,13 +170,12 @@ class Struck:
         return max(CheckpointStore(self._run / "checkpoints").steps(), default=-1)
 
     def train(self) -> None:
-        """From its beginning to its end."""
+        """Train from start to end."""
         where = ["--cluster", self._nodes.address, *self._round.job.cluster.split()]
-        began = [*f"train {self._round.job.train} --pace {self._round.job.pace}".split(), *where]
-        began += ["--runs-dir", str(self._folder), "--name", "run"]
+        start = [*f"train {self._round.job.train} --mode {self._round.job.mode}".split(), *where]
+        start += ["--runs-dir", str(self._folder), "--name", "run"]
         while True:
-            there = self._run.is_dir()
-            command = ["resume", str(self._run), *where] if there else began
+            command = ["resume", str(self._run), *where] if self._run.is_dir() else start
             with Path(self._folder, "errors").open("w+b") as said:
                 how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": said}
                 self._process = subprocess.Popen([sys.executable, "-m", "duetto", *command], **how)
@@ -190,10 +188,10 @@ class Struck:
                 self._round.gave_up += 1
                 print(f"    it ended with {self._process.returncode}: {errors.strip()[-3000:]}", flush=True)
                 if self._round.gave_up > 100:
-                    raise SystemExit(f"{self._round.job.name} cannot go on:\n{errors}")
+                    raise SystemExit(f"{self._round.job.name} cannot continue:\n{errors}")
 
     def _strike(self, process: subprocess.Popen[bytes]) -> None:
-        """Until it has ended. Ray adds nodes in the main thread only."""
+        """Strike until the process has ended. Ray adds nodes in the main thread only."""
         while True:
             try:
                 process.wait(self._random.expovariate(1 / self._gap))
@@ -201,7 +199,7 @@ class Struck:
             except subprocess.TimeoutExpired:
                 deeds = self._round.job.deeds
                 deed, newest = self._random.choice(deeds), self._newest()
-                sends_back = deed == "run" or (deeds == PARTS and deed in ("node", "shard", "rank"))
+                sends_back = deed == "run" or (deeds == PARTS and deed in ("node", "shard"))
                 if (not sends_back or newest > self._sent_back_at) and DEEDS[deed](self):
                     self._round.faults[deed] += 1
                     self._sent_back_at = newest if sends_back else self._sent_back_at
@@ -219,9 +217,6 @@ class Struck:
 
     def kill_shard(self) -> bool:
         return self._kill_one(self._nodes.processes("ray::Keeper"))
-
-    def kill_rank(self) -> bool:
-        return self._kill_one(self._nodes.processes("ray::Rank"))
 
     def hold_actor(self) -> bool:
         pids = self._nodes.processes("ray::Host")
@@ -249,13 +244,12 @@ DEEDS: dict[str, Callable[[Struck], bool]] = {
     "still": Struck.hold_actor,
     "node": Struck.lose_node,
     "shard": Struck.kill_shard,
-    "rank": Struck.kill_rank,
     "run": Struck.kill_run,
 }
 
 
 def counts(run: Run) -> dict[str, Any]:
-    """What no timing may change at the pace free."""
+    """Return the counts that timing must not change in the mode async."""
     loaded = CheckpointStore(run.path / "checkpoints").load_latest()
     state = loaded.state
     return {
@@ -269,20 +263,20 @@ def counts(run: Run) -> dict[str, Any]:
 
 
 def undisturbed(job: Job, nodes: Nodes, folder: Path) -> Any:
-    """What the job leaves where nothing happens to it."""
-    command = [*f"train {job.train} --pace {job.pace} {job.cluster}".split(), "--cluster", nodes.address]
+    """Return the job's result without faults."""
+    command = [*f"train {job.train} --mode {job.mode} {job.cluster}".split(), "--cluster", nodes.address]
     own = ["--runs-dir", str(folder), "--name", "undisturbed"]
     subprocess.run([sys.executable, "-m", "duetto", *command, *own], check=True, stdout=subprocess.DEVNULL)
-    return what_is_left(job, folder / "undisturbed")
+    return result_of(job, folder / "undisturbed")
 
 
-def what_is_left(job: Job, folder: Path) -> Any:
+def result_of(job: Job, folder: Path) -> Any:
     run = Run(folder)
-    return counts(run) if job.pace == "free" else outcome(run)
+    return counts(run) if job.mode == "async" else outcome(run)
 
 
 def campaign(seconds: float, seed: int, gap: float, rows: Path, only: list[str]) -> None:
-    """Rounds until the time is over, each written down at its end."""
+    """Train rounds until the time is over; record each at its end."""
     until, expected = time.monotonic() + seconds, dict[str, Any]()
     jobs = [job for job in JOBS if not only or job.name in only]
     nodes = Nodes()
@@ -293,11 +287,11 @@ def campaign(seconds: float, seed: int, gap: float, rows: Path, only: list[str])
                     if job.name not in expected:
                         expected[job.name] = undisturbed(job, nodes, Path(parent, job.name))
                     made = Round(job, seed)
-                    folder, began = Path(parent, f"{job.name} {seed}"), time.monotonic()
+                    folder, started = Path(parent, f"{job.name} {seed}"), time.monotonic()
                     folder.mkdir()
                     Struck(made, nodes, folder, gap).train()
-                    made.differences = differences(expected[job.name], what_is_left(job, folder / "run"))
-                    made.seconds = time.monotonic() - began
+                    made.differences = differences(expected[job.name], result_of(job, folder / "run"))
+                    made.seconds = time.monotonic() - started
                     shutil.rmtree(folder)
                     _append(rows, made.row())
                     print(made.row(), flush=True)
@@ -317,16 +311,16 @@ def _append(path: Path, row: dict[str, Any]) -> None:
 
 
 def report(rows: Path, gap: float) -> str:
-    """Of all rounds so far."""
+    """Return the report of all rounds so far."""
     with rows.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
     body, total = [], 0
-    for name, pace in dict.fromkeys((row["job"], row["pace"]) for row in found):
+    for name, mode in dict.fromkeys((row["job"], row["mode"]) for row in found):
         own = [row for row in found if row["job"] == name]
         sums = [sum(int(row[kind]) for row in own) for kind in DEEDS]
         total += sum(sums)
         different = sum(row["differences"] != "0" for row in own)
-        body.append([f"{name}, {pace}", len(own), *sums, sum(int(row["gave_up"]) for row in own), different])
+        body.append([f"{name}, {mode}", len(own), *sums, sum(int(row["gave_up"]) for row in own), different])
     about = circumstances({"Versions": versions(("python", "duetto", "numpy", "torch", "ray"))})
     header = ["job", "runs", *DEEDS, "gave up", "runs that differ"]
     return "\n\n".join(
@@ -347,7 +341,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=0, help="of the first round")
     parser.add_argument("--gap", type=float, default=2.0, help="seconds between two faults, in the mean")
-    parser.add_argument("--jobs", nargs="*", default=[], help="some of them only, by name")
+    parser.add_argument("--jobs", nargs="*", default=[], help="only these, by name")
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()

@@ -1,10 +1,9 @@
-"""Several seeds at once against the same seeds one after the other, turn and turn about.
+"""Compare several seeds at once with the same seeds one after the other, in turns.
 
-    python benchmarks/many_seeds.py --output benchmarks/results/many_seeds.md
+    python benchmarks/many_seeds.py --output benchmarks/results/many-seeds.md
 
-Commands as a user types them, each in a fresh process: `duetto train ... --seeds 0-7`, and `--seed 0`, `--seed 1` ...
-Whole commands are timed, from start to end, imports and compilation included; and, from the runs' own logs, what a step
-takes once it goes.
+Each command runs in a fresh process, as a user types it: `duetto train ... --seeds 0-7`, and `--seed 0`, `--seed 1` ...
+Measured are whole commands, with imports and compilation, and, from the runs' logs, the time of training alone.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ JOBS = (
 
 
 def measured(job: Job, seeds: int, backend: str, at_once: bool) -> tuple[float, float]:
-    """Seconds of the commands, and of the training in them."""
+    """Return the seconds of the commands, and of the training in them."""
     with tempfile.TemporaryDirectory() as folder:
         which = [("--seeds", f"0-{seeds - 1}")] if at_once else [("--seed", str(seed)) for seed in range(seeds)]
-        began = perf_counter()
+        started = perf_counter()
         for one in which:
             subprocess.run(job.command(Path(folder), *one, "--backend", backend), check=True)
-        whole = perf_counter() - began
+        whole = perf_counter() - started
         each = [_training(path) for path in Path(folder).glob("*/metrics.jsonl")]
         return whole, max(each) if at_once else sum(each)
 
@@ -72,17 +71,17 @@ def _training(path: Path) -> float:
 
 
 def main() -> None:
-    """Measure, and publish the table anew with each of its rows, so that an interruption loses none."""
+    """Measure, and publish the table after each row, so that an interruption loses none."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backend", nargs="+", default=["jax", "torch"])
-    parser.add_argument("--only", default="", help="jobs whose names begin so")
+    parser.add_argument("--only", default="", help="only jobs whose names start with this")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     chosen = [job for job in JOBS if job.name.startswith(options.only)]
     if not chosen:
-        parser.error(f"no job's name begins with {options.only!r}. They are: {'; '.join(job.name for job in JOBS)}")
+        parser.error(f"no job's name starts with {options.only!r}. They are: {'; '.join(job.name for job in JOBS)}")
     rows, raw, about = [], [], circumstances({"Versions": listing()["packages"]})
     text = METHOD.format(last=options.seeds - 1, rounds=options.rounds)
     for job in chosen:

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the circumstances of a measurement, and Markdown."""
+"""For all benchmarks: the circumstances of a measurement, and Markdown tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def circumstances(packages: dict[str, dict[str, str]], device: str = "cpu") -> s
 
 
 def commit() -> str:
-    """The commit of this checkout, and whether files differ from it."""
+    """Return the commit of this checkout, marked if files differ from it."""
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         found = subprocess.run(git, capture_output=True, text=True, check=False)
@@ -35,13 +35,13 @@ def commit() -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; its first column is text, the others are numbers."""
+    """Return a Markdown table; its first column is text, the others are numbers."""
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def publish(text: str, output: Path | None) -> None:
-    """Print, and write to `output` if there is one."""
+    """Print a text, and write it to `output`, if that is given."""
     print(text)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def publish(text: str, output: Path | None) -> None:
 
 
 def keep(header: Sequence[str], rows: Iterable[Sequence[object]], output: Path | None) -> None:
-    """The raw rows, as a CSV beside `output` if there is one."""
+    """Write the raw rows to a CSV next to `output`, if it is given."""
     if output is None:
         return
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -58,14 +58,14 @@ def keep(header: Sequence[str], rows: Iterable[Sequence[object]], output: Path |
 
 
 def _gpu() -> str:
-    """Its name, memory and driver, as `nvidia-smi` tells them."""
-    asked = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    name, memory, driver = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip().split(", ")
+    """Return the name, memory and driver from `nvidia-smi`."""
+    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
+    name, memory, driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip().split(", ")
     return f"{name}, {memory}, driver {driver}"
 
 
 def _processor() -> str:
-    """Its name, and what multiplies matrices: virtual machines call several generations by one name."""
+    """Return the processor's name and matrix units: virtual machines give several generations one name."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.is_file() else []
     said = {line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip() for line in lines if ":" in line}

@@ -1,10 +1,10 @@
-"""Training speed of Duetto and of the peers that are found, turn and turn about. Installs nothing.
+"""Measure the training speed of Duetto and of the installed peers, in turns. Installs nothing.
 
     python benchmarks/speed.py --peer-python ENV/bin/python --peer-python OTHER/bin/python \\
         --output benchmarks/results/speed.md
 
-Peers are looked for in the interpreter that runs this script and in each --peer-python: what they need conflicts.
-A round measures every contender once with each number of threads, each in a fresh process; every second one backwards.
+Peers may be in the interpreter that runs this script or in a --peer-python, since their dependencies conflict. A round
+measures every contender once with each number of threads, in a fresh process; every second round runs backwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from task import TASKS
 SCRIPT = Path(__file__).with_name("contenders.py")
 START_SECONDS = 180  # for imports, the warm-up and compilation, before a contender counts as stuck
 REFERENCE = "sb3"
-WITHOUT_GPU = ("skrl", "tianshou")  # their calls here were never tried on one
+WITHOUT_GPU = ("skrl", "tianshou")  # not tested on a GPU
 PLACES = {
     "cpu": "On the CPU.",
     "cuda": "Networks and updates on the GPU, as each library does it by itself there; environments on the processor.",
@@ -105,21 +105,21 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A contender where it is installed."""
+class Installed:
+    """A contender and the interpreter that has it."""
 
     python: str
     version: str
     tasks: list[str]
 
 
-def discover(pythons: list[str]) -> tuple[dict[str, Found], dict[str, dict[str, str]]]:
-    """Each contender in the first interpreter that has it, and packages by interpreter."""
-    found: dict[str, Found] = {}
+def discover(pythons: list[str]) -> tuple[dict[str, Installed], dict[str, dict[str, str]]]:
+    """Return each contender in the first interpreter that has it, and packages by interpreter."""
+    found: dict[str, Installed] = {}
     packages: dict[str, dict[str, str]] = {}
     for python in pythons:
         listed = json.loads(subprocess.run([python, SCRIPT, "--list"], capture_output=True, check=True).stdout)
-        new = {name: Found(python, **entry) for name, entry in listed["contenders"].items() if name not in found}
+        new = {name: Installed(python, **entry) for name, entry in listed["contenders"].items() if name not in found}
         if new:
             labels = dict.fromkeys(CONTENDERS[name].label for name in new)
             packages["Versions with " + ", ".join(labels)] = listed["packages"]
@@ -127,7 +127,7 @@ def discover(pythons: list[str]) -> tuple[dict[str, Found], dict[str, dict[str, 
     return found, packages
 
 
-def measure(jobs: list[Job], found: dict[str, Found], rounds: int, seconds: float) -> Iterator[Measurement]:
+def measure(jobs: list[Job], found: dict[str, Installed], rounds: int, seconds: float) -> Iterator[Measurement]:
     """Measure all jobs once per round, every second round backwards, so that drift falls on all alike."""
     for number in range(1, rounds + 1):
         for job in jobs if number % 2 else reversed(jobs):
@@ -152,7 +152,7 @@ def measure(jobs: list[Job], found: dict[str, Found], rounds: int, seconds: floa
 
 def _run(python: str, job: Job, seconds: float) -> dict[str, Any] | None:
     command = [python, SCRIPT, job.contender, job.task, job.device, str(job.threads), job.precision, str(seconds)]
-    with tempfile.TemporaryDirectory() as folder:  # for what libraries write to where they run
+    with tempfile.TemporaryDirectory() as folder:  # for files that libraries write to the current folder
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=seconds + START_SECONDS, check=False
@@ -173,7 +173,7 @@ def _run(python: str, job: Job, seconds: float) -> dict[str, Any] | None:
 
 
 def record(results: Iterator[Measurement], path: Path | None) -> Iterator[Measurement]:
-    """Pass measurements on, and write each to the CSV at once, so that an interruption loses none."""
+    """Yield measurements, and write each to the CSV at once, so that an interruption loses none."""
     if path is None:
         yield from results
         return
@@ -192,7 +192,7 @@ Rates = dict[int, float]  # steps/s by round
 
 
 def summary(results: list[Measurement], threads: list[int]) -> str:
-    """One task's table, fastest first."""
+    """Return one task's table, fastest first."""
     rates: dict[Key, dict[int, Rates]] = {}
     for result in results:
         of_key = rates.setdefault((result.contender, result.precision), {})
@@ -232,7 +232,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="measured in each process")
     parser.add_argument("--peer-python", action="append", default=[], metavar="PATH", help="look for peers here too")
-    parser.add_argument("--output", type=Path, help="Markdown; a CSV with every measurement goes beside it")
+    parser.add_argument("--output", type=Path, help="Markdown; a CSV with every measurement is written next to it")
     return parser.parse_args()
 
 

@@ -1,11 +1,17 @@
-"""What every contender has to do: the same settings for all."""
+"""The tasks of the speed benchmark, with the same settings for every library, and the clock that measures each."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import json
+import multiprocessing
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NoReturn
 
-STEPS = 1_000_000  # the run's length that each library is told; the clock ends it long before
+import gymnasium
+
+STEPS = 1_000_000  # of each library's run; the clock ends it long before
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,75 @@ class OnPolicy:
 
 
 Task = OffPolicy | OnPolicy
+
+
+class Clock:
+    """Counts each step at the same place of the loop; after `seconds` it prints the counts and ends the process.
+
+        steps    |  warm-up  |  cycle  |  cycle  |  cycle  |  cycle ...
+                             ^ starts              seconds ^ ends: the first boundary after them
+
+    A cycle repeats: a step and its update for TD3, a rollout and its epochs for PPO. Only whole cycles count.
+    """
+
+    def __init__(self, task: Task, seconds: float) -> None:
+        self._task, self._seconds = task, seconds
+        self._updates = self._updates_before = 0
+        self._started = self._cpu_started = 0.0
+
+    def of_all(self, seeds: int) -> Clock:
+        """Return a clock for the steps and updates of several seeds together."""
+        return Clock(replace(self._task, num_envs=seeds * self._task.num_envs), self._seconds)  # type: ignore[arg-type]
+
+    def environment(self) -> Any:
+        """Make one environment, and count its steps."""
+        return self.count_steps(gymnasium.make(self._task.environment, disable_env_checker=True))
+
+    def count_steps(self, environment: Any) -> Any:
+        """Count the steps of an environment, or of a library's vector of all environments; return it."""
+        step, done = environment.step, 0
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal done
+            self.at(done, self._updates)
+            done += self._task.num_envs
+            return step(*args, **kwargs)
+
+        environment.step = counted
+        return environment
+
+    def count_updates(self, owner: Any, method: str, each: int = 1) -> None:
+        """Count the calls of a method that makes `each` updates, to show that none is missing."""
+        update = getattr(owner, method)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._updates += each
+            return update(*args, **kwargs)
+
+        setattr(owner, method, counted)
+
+    def at(self, steps: int, updates: int) -> None:
+        """Record the steps over all environments and the updates so far."""
+        if steps < self._task.warm_steps or steps % self._task.cycle:
+            return
+        if steps == self._task.warm_steps:
+            self._updates_before = updates
+            self._started, self._cpu_started = time.perf_counter(), time.process_time()
+        elif time.perf_counter() - self._started >= self._seconds:
+            self._finish(steps - self._task.warm_steps, updates - self._updates_before)
+
+    def _finish(self, steps: int, updates: int) -> NoReturn:
+        result = {
+            "steps": steps,
+            "updates": updates,
+            "seconds": time.perf_counter() - self._started,
+            "cpu_seconds": time.process_time() - self._cpu_started,
+        }
+        print("\n" + json.dumps(result), flush=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        os._exit(0)  # from inside any library's loop, before it writes files
+
 
 REPLAY = """\
 One HalfCheetah-v5, one update per step, batch 256, networks 400-300 (ReLU), Adam 1e-3, replay of a million transitions,

@@ -26,7 +26,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!duetto).*"),  # of other packages nothing can be looked up without network
     (
         "py:class",
-        r"duetto\.(algorithms|display|environments|learners|storage|trackers|training)\..*",
+        r"duetto\.(algorithms|environments|learners|storage|tools\.plot|trackers|training)\..*",
     ),  # parts that only the library hands out
 ]
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]

@@ -33,13 +33,14 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `slow.txt` names (* stands for any text): one of its kind is run each time, these with `-m slow`."""
-    lines = Path(__file__).with_name("slow.txt").read_text("utf-8").splitlines()
-    names = [line.split("*") for line in lines if line and not line.startswith("#")]
-    slow = re.compile("|".join(".*".join(map(re.escape, name)) for name in names))
-    for item in items:
-        if slow.fullmatch(item.nodeid.removeprefix("tests/")):
-            item.add_marker(pytest.mark.slow)
+    """Mark the tests that `slow.txt` and `fence.txt` name (* stands for any text)."""
+    for mark in (pytest.mark.slow, pytest.mark.fence):
+        lines = Path(__file__).with_name(f"{mark.name}.txt").read_text("utf-8").splitlines()
+        names = [line.split("*") for line in lines if line and not line.startswith("#")]
+        listed = re.compile("|".join(".*".join(map(re.escape, name)) for name in names))
+        for item in items:
+            if listed.fullmatch(item.nodeid.removeprefix("tests/")):
+                item.add_marker(mark)
 
 
 class Compiled:

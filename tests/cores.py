@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from duetto.functional import blas
+from duetto import cpu
 
 
 def with_one_and_two_threads(compute: Callable[[], Any]) -> tuple[Any, Any]:
     """Both outcomes; whoever computes leaves the number of threads as it was."""
-    threads = blas._openblas()
+    threads = cpu._openblas()
     if threads is None:
         pytest.skip("NumPy has no OpenBLAS of its own here")
     before, found = threads.get(), []

@@ -11,7 +11,7 @@ from duetto.algorithms import TD3
 from duetto.algorithms.base import Algorithm, Batch
 from duetto.learners import Learner
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
-from duetto.testing.trials import ONE
+from duetto.testing.trials import THREADS
 
 
 def box(*shape: int, bound: float = np.inf, dtype: str = "float32") -> Box:
@@ -65,7 +65,7 @@ def build(
     seed: int = 0,
     **options: Any,
 ) -> Learner:
-    return learners.build(backend, algorithm, observation, action, seed=seed, threads=ONE[backend], **options)
+    return learners.build(backend, algorithm, observation, action, seed=seed, threads=THREADS[backend], **options)
 
 
 def first_moments(learner: Learner, name: str) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from duetto.algorithms import Algorithm
 from duetto.storage.config import Config, RunOptions
-from duetto.testing.trials import ONE
+from duetto.testing.trials import THREADS
 from duetto.training.session import Session
 
 
@@ -181,7 +181,7 @@ class RecallChoice(Recall):
 
 def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, steps: int, **options: Any) -> Session:
     """A whole run without evaluations, closed; its parts can still be asked."""
-    options |= {"device": "cpu", "threads": ONE[backend], "evaluate_every": 0, "checkpoint_every": 0}
+    options |= {"device": "cpu", "threads": THREADS[backend], "evaluate_every": 0, "checkpoint_every": 0}
     chosen = RunOptions(steps=steps, backend=backend, **options)
     session = Session(Config(algorithm, "a probe", chosen), folder, environment)
     try:

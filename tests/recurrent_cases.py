@@ -8,13 +8,13 @@ import numpy as np
 from learning_cases import observations
 
 from duetto.algorithms.base import SequenceBatch
+from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.windows import Window
 
 
 def window(
     observation: Space, action: Space, carry: dict[str, tuple[int, int]], size: int, steps: int, seed: int = 0
-) -> Window:
+) -> SequenceInput:
     """`size` stretches of `steps` observations, two of which begin an episode; outputs for all but the last."""
     random = np.random.default_rng(seed)
     flat = observations(observation, size * steps, random)
@@ -24,14 +24,14 @@ def window(
     fresh = np.arange(size) < 2
     starts = np.zeros((size, steps), bool)
     starts[:, 0] = fresh
-    return Window(
+    return SequenceInput(
         obs=obs,
         previous_action=previous_actions(action, (size, steps), random),
         previous_reward=random.normal(size=(size, steps)).astype(np.float32),
         starts=starts,
         carry={name: random.normal(size=(size, *shape)).astype(np.float32) for name, shape in carry.items()},
-        fresh=fresh,
-        at=np.broadcast_to(np.arange(steps - 1), (size, steps - 1)).copy(),
+        is_first=fresh,
+        query_steps=np.broadcast_to(np.arange(steps - 1), (size, steps - 1)).copy(),
     )
 
 
@@ -54,27 +54,27 @@ def batch(
     taken: Any = random.integers(0, action.n, (size, length)) if isinstance(action, Discrete) else None
     if taken is None:
         taken = random.uniform(-1, 1, (size, length, action.size)).astype(np.float32)
-    assert seen.at is not None
+    assert seen.query_steps is not None
     return SequenceBatch(
         obs=seen,
         action=taken,
         reward=random.normal(size=(size, length)).astype(np.float32),
         discount=np.where(random.random((size, length)) < 0.2, 0, 0.9).astype(np.float32),
-        ahead=np.minimum(seen.at + 2, length),
+        ahead=np.minimum(seen.query_steps + 2, length),
         weight=random.uniform(0.1, 1, size).astype(np.float32),
         mask=mask,
     )
 
 
-def part(seen: Window, step: int, carry: dict[str, np.ndarray]) -> Window:
+def part(seen: SequenceInput, step: int, carry: dict[str, np.ndarray]) -> SequenceInput:
     """The window of one step, as it is acted on, with a carry."""
     obs = seen.obs
-    return Window(
+    return SequenceInput(
         obs={k: v[:, step : step + 1] for k, v in obs.items()} if isinstance(obs, dict) else obs[:, step : step + 1],
         previous_action=seen.previous_action[:, step : step + 1],
         previous_reward=seen.previous_reward[:, step : step + 1],
         starts=seen.starts[:, step : step + 1],
         carry=carry,
-        fresh=seen.starts[:, step],
-        at=None,
+        is_first=seen.starts[:, step],
+        query_steps=None,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from duetto.errors import few, to_resume
-from duetto.storage.differences import differences, listed
+from duetto.storage.dict_diff import dict_diff, flat, sentence
 
 
 @pytest.mark.parametrize("folder", ["runs/td3-Pendulum-v1-s0", "my runs/a'b", "läufe/$HOME"])
@@ -24,7 +24,12 @@ def test_of_many_names_a_few(names: str, said: str):
 
 
 def test_of_many_differences_the_first():
-    assert listed([1, "b", None]) == "1; b; None"
-    assert listed(range(7)) == "0; 1; 2; 3; 4; and 2 more"
-    assert differences({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "b was 2 and is 3"
-    assert differences({}, dict.fromkeys("abcdef", 0)).endswith("; e was None and is 0; and 1 more")
+    assert few([1, "b", None], 3, "; ") == "1; b; None"
+    assert few(range(7), 5, "; ") == "0; 1; 2; 3; 4 and 2 more"
+
+
+def test_the_differences_of_two_configurations():
+    before, now = flat({"a": 1, "b": {"c": "x", "d": (1, 2)}}), flat({"a": 2, "b": {"c": "y", "d": [1, 2]}})
+    assert dict_diff(before, now, ignore=["a"]) == {"b.c": ('"x"', '"y"')}
+    assert sentence(dict_diff(before, now)) == 'a was 1, is now 2; b.c was "x", is now "y"'
+    assert sentence(dict_diff({}, flat(dict.fromkeys("abcdef", 0)))).endswith("; e was null, is now 0 and 1 more")

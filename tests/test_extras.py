@@ -1,8 +1,7 @@
-"""The command that a user without an extra is told: one that works for how Duetto was installed."""
+"""The command that installs a missing extra."""
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
@@ -12,9 +11,9 @@ from typing import Any
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from duetto import extras
+from duetto import install_hint
 
-SOURCE = Path(extras.__file__).parent
+SOURCE = Path(install_hint.__file__).parent
 
 
 class Distribution:
@@ -30,8 +29,8 @@ class Distribution:
         "duetto[plot]; extra == 'tune'",
     )
 
-    def __init__(self, installer: str = "pip\n", **origin: Any) -> None:
-        self.files = {"INSTALLER": installer} | ({"direct_url.json": json.dumps(origin)} if origin else {})
+    def __init__(self, installer: str = "pip\n") -> None:
+        self.files = {"INSTALLER": installer}
 
     def read_text(self, name: str) -> str | None:
         return self.files.get(name)
@@ -40,45 +39,16 @@ class Distribution:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Any:
     def tell(distribution: Distribution, *names: str) -> str:
-        monkeypatch.setattr(extras, "distribution", lambda _: distribution)
-        return extras.install(*names)
+        monkeypatch.setattr(install_hint, "distribution", lambda _: distribution)
+        return install_hint.install(*names)
 
     return tell
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    folder = tmp_path / "a checkout"
-    folder.mkdir()
-    (folder / "pyproject.toml").touch()
-    (folder / "constraints.txt").touch()
-    return folder
-
-
-def test_a_checkout_with_its_constraints(told: Any, checkout: Path, monkeypatch: pytest.MonkeyPatch):
-    editable = Distribution(url=checkout.as_uri(), dir_info={"editable": True})
-    copied = Distribution(url=checkout.as_uri(), dir_info={})
-    assert told(editable, "jax") == f'pip install -c "{checkout}/constraints.txt" -e "{checkout}[jax]"'
-    monkeypatch.chdir(checkout)
-    assert told(editable, "torch", "onnx") == 'pip install -c constraints.txt -e ".[torch,onnx]"'
-    assert told(copied, "jax") == 'pip install -c constraints.txt ".[jax]"'
-    (checkout / "constraints.txt").unlink()
-    assert told(copied, "jax") == 'pip install ".[jax]"'
-
-
-def test_a_wheel_and_a_repository(told: Any, tmp_path: Path):
-    wheel = tmp_path / "duetto-0.1.0-py3-none-any.whl"
-    wheel.touch()
-    told_of_wheel = told(Distribution(url=wheel.as_uri(), archive_info={}), "jax")
-    assert told_of_wheel == f'pip install "duetto[jax] @ {wheel.as_uri()}"'
-    cloned = Distribution(url="https://example.org/duetto.git", vcs_info={"vcs": "git", "commit_id": "c0ffee"})
-    assert told(cloned, "jax") == 'pip install "duetto[jax] @ git+https://example.org/duetto.git@c0ffee"'
-
-
-def test_where_the_source_is_unknown_or_gone_the_packages_are_named(told: Any, tmp_path: Path):
-    """A registry's package of this name is not ours."""
+def test_the_packages_of_an_extra_are_named(told: Any):
+    """A registry's package called duetto is not ours."""
     assert told(Distribution(), "jax") == 'pip install "jax>=0.6" "optax>=0.2.4"'
-    assert told(Distribution(url=(tmp_path / "gone").as_uri(), dir_info={}), "torch") == 'pip install "torch>=2.6"'
+    assert told(Distribution(), "torch", "plot") == 'pip install "torch>=2.6" "matplotlib>=3.9"'
     assert told(Distribution(), "tune") == 'pip install "optuna<6,>=5" "matplotlib>=3.9"'
 
 
@@ -88,9 +58,9 @@ def test_with_uv(told: Any):
 
 def test_no_sentence_sends_anyone_to_a_registry():
     for path in SOURCE.rglob("*.py"):
-        if path != Path(extras.__file__):
+        if path != Path(install_hint.__file__):
             found = re.findall(r"""pip install .{0,20}duetto.*""", path.read_text())
-            assert not found, f"{path.name}: {found}. Use duetto.extras.install."
+            assert not found, f"{path.name}: {found}. Use duetto.install_hint.install."
 
 
 def test_all_that_is_pinned_can_be_had_on_the_oldest_python():

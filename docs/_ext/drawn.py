@@ -1,74 +1,52 @@
-"""Pictures, of which the content is the caption.
+"""Figures of the site.
 
-{drawn} MODULE.FUNCTION  what a function in `docs/figures` draws while the site is built: SVG, which becomes part of the
-                         page, so its colours follow the page's, light or dark
-{film} NAME              a moving picture of `_static/clips`, and a still for those who asked for less motion; `:words:`
-                         say what it shows
+A paragraph that begins with an image becomes a figure; the rest of the paragraph is its caption. Drawings in
+`_static/figures` become a part of the page, so that their colors follow its theme. Clips in `_static/clips` have a
+still for readers who asked for less motion.
 """
 
 from __future__ import annotations
 
+import re
 from html import escape
-from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
 
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 STATIC = Path(__file__).parents[1] / "_static"
 
 
-class Picture(SphinxDirective):
-    """A directive that makes a figure with a caption."""
-
-    required_arguments = 1
-    has_content = True
-
-    def figure(self, html: str) -> list[nodes.Node]:
-        """The figure."""
-        figure = nodes.figure(classes=["drawn"])
-        figure += nodes.raw("", html, format="html")
-        if self.content:
-            paragraph, _ = self.parse_inline("\n".join(self.content), lineno=self.lineno)
-            figure += nodes.caption("", "", *paragraph)
-        return [figure]
-
-
-class Drawn(Picture):
-    """See the module."""
-
-    def run(self) -> list[nodes.Node]:
-        """The figure."""
-        module, _, function = self.arguments[0].partition(".")
-        found = import_module(module)
-        assert found.__file__ is not None
-        for source in Path(found.__file__).parent.rglob("*"):
-            if source.suffix in (".py", ".csv", ".png"):
-                self.env.note_dependency(str(source))
-        return self.figure(getattr(found, function)())
+def _figures(app: Sphinx, tree: nodes.document) -> None:
+    for number, image in enumerate(list(tree.findall(nodes.image))):
+        html = _html(image, app.env.docname)
+        paragraph = image.parent
+        if html is None or paragraph.index(image) != 0:
+            continue
+        figure = nodes.figure("", nodes.raw("", html, format="html"), classes=["drawn"])
+        figure["ids"] = [f"figure-{number}"]
+        if caption := paragraph.children[1:]:
+            figure += nodes.caption("", "", *caption)
+        paragraph.replace_self(figure)
+        for files in app.env.images.values():
+            files[0].discard(app.env.docname)
 
 
-class Film(Picture):
-    """See the module."""
-
-    option_spec: ClassVar[dict[str, Any]] = {"words": directives.unchanged_required}
-
-    def run(self) -> list[nodes.Node]:
-        """The figure, with paths from the page that it is on."""
-        place = "../" * self.env.docname.count("/") + f"_static/clips/{self.arguments[0]}"
-        missing = [end for end in ("webp", "png") if not (STATIC / "clips" / f"{self.arguments[0]}.{end}").is_file()]
-        if missing:
-            raise self.error(f"docs/_static/clips has no {self.arguments[0]}.{missing[0]}")
+def _html(image: nodes.image, docname: str) -> str | None:
+    """The element that shows one of our own drawings or clips; None for another image."""
+    uri, words = image["uri"], escape(image.get("alt", ""))
+    if "_static/figures/" in uri:
+        svg = (STATIC / "figures" / Path(uri).name).read_text("utf-8")
+        svg = re.sub(r"<style>.*?</style>(?=<title>)", "", svg, count=1, flags=re.DOTALL)
+        return re.sub(r'xmlns="\S+" width="\S+" height="\S+" ', "", svg, count=1)
+    if "_static/clips/" in uri:
+        place = "../" * docname.count("/") + f"_static/clips/{Path(uri).stem}"
         still = f'<source media="(prefers-reduced-motion: reduce)" srcset="{place}.png">'
-        words = escape(self.options["words"])
-        return self.figure(f'<picture>{still}<img class="film" src="{place}.webp" alt="{words}"></picture>')
+        return f'<picture>{still}<img class="film" src="{place}.webp" alt="{words}"></picture>'
+    return None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.add_directive("drawn", Drawn)
-    app.add_directive("film", Film)
+    app.connect("doctree-read", _figures)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,11 +1,11 @@
-"""Tables that are made of the code and of committed results while the site is built.
+"""Tables that are made of the code and of committed results.
 
 {options} NAME        every option of an algorithm, of a `run` or of an `atari` game: its default, and its help
-{presets} NAME        what each preset of the algorithm sets
+{presets} NAME        the algorithm's presets: their sources and the options that they set
 {metrics} NAME        what the algorithm's metrics mean, and what they look like in health
-{results} RUN ...     committed learning runs, by the beginning of their folders' names, over all seeds; *: all
 {command} NAME ...    what `duetto NAME ... --help` says
-{rows} MODULE.NAME    what a function in `docs/figures` returns: the head of a table, and its rows
+
+`docs/build_pages.py` writes the other tables into the pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import inspect
 import os
 import re
 from contextlib import redirect_stdout, suppress
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from statistics import fmean
@@ -33,8 +32,9 @@ import duetto
 from duetto.algorithms import ALGORITHMS
 from duetto.environments.atari import AtariOptions
 from duetto.presets import presets
-from duetto.reporting.meanings import meanings
 from duetto.storage.config import RunOptions
+from duetto.tools.cli import run_command
+from duetto.tools.report.metric_docs import meanings
 
 LONG = 45  # characters of a cell
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
@@ -85,33 +85,17 @@ class Presets(Table):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """A row for each option that any preset sets, a column for each preset."""
-        algorithm = ALGORITHMS[self.arguments[0]]
-        known = presets(algorithm.name())
-        defaults = {field.name: field.default for field in dataclasses.fields(algorithm)}
-        options = [name for name in defaults if any(name in preset.algorithm for preset in known.values())]
+        """A row for each preset: what it is, and the options that it sets."""
+        known = presets(ALGORITHMS[self.arguments[0]].name())
         rows = [
             [
                 f"`{name}`",
-                *(
-                    f"`{shown(preset.algorithm[name])}`" if name in preset.algorithm else ""
-                    for preset in known.values()
-                ),
+                _code(preset.about),
+                ", ".join(f"`{option}` {shown(value)}" for option, value in preset.algorithm.items()),
             ]
-            for name in options
+            for name, preset in known.items()
         ]
-        for row, name in zip(rows, options, strict=True):
-            row.insert(1, f"`{shown(defaults[name])}`")
-        about = nodes.definition_list()
-        for name, preset in known.items():
-            about += nodes.definition_list_item(
-                "",
-                nodes.term("", "", nodes.literal("", name)),
-                nodes.definition(
-                    "", nodes.paragraph("", "", *self.parse_inline(_code(preset.about), lineno=self.lineno)[0])
-                ),
-            )
-        return [about, self.table(["option", "default", *(f"`{name}`" for name in known)], rows, "options")]
+        return [self.table(["preset", "source", "options"], rows, "rows")]
 
 
 class Metrics(Table):
@@ -123,7 +107,7 @@ class Metrics(Table):
         """The rows that a report of a run has, and the steps of the page that they are made in."""
         rows = [
             [
-                ", ".join(f"`{name}`" for name in row.metrics),
+                ", ".join(f"`{metric}`" for metric in row.metrics),
                 row.what + (f", step {row.step}" if row.step else ""),
                 row.healthy,
                 row.sick,
@@ -131,20 +115,6 @@ class Metrics(Table):
             for row in meanings(self.arguments[0])
         ]
         return [self.table(["metric", "what it is", "healthy", "sick"], rows, "rows")]
-
-
-class Results(Table):
-    """See the module."""
-
-    required_arguments = 1
-    final_argument_whitespace = True
-
-    def run(self) -> list[nodes.Node]:
-        """A row for each run; of all runs, by environment, and with their last episodes."""
-        head = ["command", "backend", "seeds", "steps", "last evaluation", "best"]
-        if self.arguments[0] == "*":
-            return [self.table([*head, "more episodes at the end"], all_results(), "results")]
-        return [self.table(head, [result(name) for name in self.arguments[0].split()], "results")]
 
 
 class Command(SphinxDirective):
@@ -158,20 +128,16 @@ class Command(SphinxDirective):
         name, *arguments = self.arguments[0].split()
         said = StringIO()
         with patch.dict(os.environ, COLUMNS="88", TERM="dumb"), redirect_stdout(said), suppress(SystemExit):
-            import_module(f"duetto.cli.{name}").main([*arguments, "--help"])
+            run_command(name, [*arguments, "--help"])
         return [nodes.literal_block("", said.getvalue().strip(), language="text", classes=["help"])]
 
 
-class Rows(Table):
-    """See the module."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """The function's table."""
-        module, _, function = self.arguments[0].partition(".")
-        head, rows = getattr(import_module(module), function)()
-        return [self.table(head, rows, "rows")]
+def results_table(names: str) -> tuple[list[str], list[list[str]]]:
+    """A row for each committed run, by the beginning of its folder's name, over all seeds; `*`: all runs."""
+    head = ["command", "backend", "seeds", "steps", "last evaluation", "best"]
+    if names == "*":
+        return [*head, "more episodes at the end"], all_results()
+    return head, [result(name) for name in names.split()]
 
 
 def flag(name: str) -> str:
@@ -235,7 +201,7 @@ def _mark(folders: list[Path]) -> str:
 
 
 def all_results() -> list[list[str]]:
-    """The rows of every run, behind a heading for each environment."""
+    """The rows of every run, under a heading for each environment."""
     names = sorted({re.sub(r"-s\d+$", "", folder.parent.name) for folder in RESULTS.glob("*-s*/evaluations.csv")})
     groups: dict[str, list[list[str]]] = {}
     for name in names:
@@ -308,8 +274,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("options", Options)
     app.add_directive("presets", Presets)
     app.add_directive("metrics", Metrics)
-    app.add_directive("results", Results)
-    app.add_directive("rows", Rows)
     app.add_directive("command", Command)
     app.connect("autodoc-process-signature", _factories)
     app.connect("source-read", _outside)

@@ -24,25 +24,23 @@ PLACES, SLIPS, STEPS = 10, 0.02, 200
 
 def idea() -> str:
     """Seen, asked, corrected."""
-    d = Drawing(
-        760, 200, "The network is shown what the expert saw, and its probability of what the expert did is raised"
-    )
-    d.box(110, 100, 150, 54, "what it saw", "ink-state", more="o_0, o_1, …, o_t")
+    d = Drawing(760, 200, "BC raises the probability of the expert's action")
+    d.box(110, 100, 150, 54, "expert saw", "ink-state", more="o_0, o_1, …, o_t")
     d.arrow([(187, 100), (243, 100)])
-    d.box(320, 100, 150, 54, "network", "ink-critic", more="a number for each action")
+    d.box(320, 100, 150, 54, "network", "ink-critic", more="one logit per action")
     for i, (words, chance) in enumerate((("left", CHANCES[0]), ("stay", CHANCES[1]), ("right", CHANCES[2]))):
         y = 46 + 54 * i
         d.arrow([(397, 100), (446, y)], "ink-critic")
         d.box(505, y, 112, 36, f"{words}: {chance:.0%}", "ink-reward" if i == EXPERT else "quiet")
     d.arrow([(566, 46), (602, 46)], "ink-reward")
-    d.text(610, 42, "the expert did that:", "ink-reward", "start", size=12.5)
-    d.text(610, 60, "more of it", "ink-reward strong", "start", size=12.5)
+    d.text(610, 42, "the expert's action:", "ink-reward", "start", size=12.5)
+    d.text(610, 60, "raise it", "ink-reward strong", "start", size=12.5)
     return d.svg()
 
 
 @cache
 def off_the_lane(lost: bool) -> tuple[float, ...]:
-    """How likely a pupil is off the lane after each step; `lost`: beside it, it moves at random, else back to it.
+    """Return the probability of being off the lane after each step; off the lane: random if `lost`, else back to it.
 
     At every place it slips to either side in 2 of 100 steps.
     """
@@ -71,8 +69,8 @@ def compounding() -> str:
         660, 290, "Who knows no way back is beside the lane in a third of the last steps; who knows one hardly ever is"
     )
     plot = Plot(d, 60, 34, 380, 200, (0, STEPS), (0.0, 0.4))
-    plot.axes((0, 50, 100, 150, 200), (0, 0.1, 0.2, 0.3, 0.4), "steps", "how likely it is beside the lane")
-    for lost, words, ink in ((True, "saw the lane only", "ink-target"), (False, "saw the way back, too", "ink-reward")):
+    plot.axes((0, 50, 100, 150, 200), (0, 0.1, 0.2, 0.3, 0.4), "steps", "probability outside the lane")
+    for lost, words, ink in ((True, "saw only the lane", "ink-target"), (False, "saw the way back", "ink-reward")):
         points = list(enumerate(off_the_lane(lost)))
         plot.curve(points, ink)
         x, y = plot.at(*points[-1])
@@ -81,13 +79,11 @@ def compounding() -> str:
 
 
 def keycorridor() -> str:
-    """Cloning beside R2D3."""
-    d = Drawing(
-        690, 300, "KeyCorridor: cloning stays near a mean return of .57, R2D3 with the same demonstrations passes .8"
-    )
+    """Draw the returns of BC and R2D3."""
+    d = Drawing(690, 300, "BC stays near a return of 0.57 on KeyCorridor, R2D3 passes 0.8")
     plot = Plot(d, 60, 34, 480, 210, (0, 100_000), (0.0, 1.0))
     plot.axes((0, 25_000, 50_000, 75_000, 100_000), (0, 0.25, 0.5, 0.75, 1), "steps", "mean return of 50 episodes")
-    banded(d, plot, "keycorridor-bc", "cloning", "ink-reward")
+    banded(d, plot, "keycorridor-bc", "BC", "ink-reward")
     banded(d, plot, "keycorridor-r2d3", "R2D3", "ink-critic")
     return d.svg()
 
@@ -95,7 +91,7 @@ def keycorridor() -> str:
 # ---------------------------------------------------------------------------------------------------- steps
 def chances() -> str:
     """Step 1: preferences and probabilities."""
-    d = Drawing(WIDTH, 180, "Preferences 1, 2 and 1.5 are probabilities of 19, 51 and 31 percent")
+    d = Drawing(WIDTH, 180, "Logits 1, 2 and 1.5 give probabilities of 19, 51 and 31 %")
     for i, (preference, chance) in enumerate(zip(PREFERENCES, CHANCES, strict=True)):
         x = 70 + 100 * i
         d.text(x, 30, f"{preference:g}", "ink-critic strong", size=13.5)
@@ -107,7 +103,7 @@ def chances() -> str:
 
 def loss() -> str:
     """Step 2: the loss over the expert's action's probability."""
-    d = Drawing(WIDTH, 210, f"Minus the logarithm of the probability of what the expert did: here {LOSS:.2f}")
+    d = Drawing(WIDTH, 210, f"The loss falls with the probability of the expert's action: here {LOSS:.2f}")
     plot = Plot(d, 40, 24, 230, 140, (0.0, 1.0), (0.0, 4.0))
     plot.axes((0, 0.5, 1), (0, 2, 4), "probability of the expert's action", "loss")
     plot.curve([(float(p), float(-np.log(p))) for p in np.geomspace(np.exp(-4), 1, 80)], "ink-target")
@@ -119,7 +115,7 @@ def loss() -> str:
 
 def gradient() -> str:
     """Step 3: which way each preference goes."""
-    d = Drawing(WIDTH, 190, "The expert's preference goes up by what it lacks to 1, the others down by what they have")
+    d = Drawing(WIDTH, 190, "The logit of the expert's action rises, the others fall")
     for i, slope in enumerate(GRADIENT):
         x = 70 + 100 * i
         ink = "ink-reward" if slope < 0 else "ink-target"
@@ -134,9 +130,9 @@ def gradient() -> str:
 
 def greedy() -> str:
     """Step 4."""
-    d = Drawing(WIDTH, 150, "While it acts the likeliest action is taken; its own steps are not learned from")
+    d = Drawing(WIDTH, 150, "The most likely action is chosen")
     for i, chance in enumerate(CHANCES):
         d.box(70 + 100 * i, 50, 84, 36, f"{chance:.0%}", "ink-actor" if chance == CHANCES.max() else "quiet")
     d.arrow([(170, 70), (170, 104)], "ink-actor")
-    d.text(170, 124, "taken", "ink-actor strong", size=13)
+    d.text(170, 124, "chosen", "ink-actor strong", size=13)
     return d.svg()

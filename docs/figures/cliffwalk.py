@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from duetto.algorithms.base import Prioritization
-from duetto.memory.draws import ProportionalDraws, UniformDraws
+from duetto.buffers.sampling import PrioritizedSampler, UniformSampler
 
 DATA = Path(__file__).parent / "data" / "cliffwalk.csv"
 FIELDS = ("length", "transitions", "draws", "seed", "updates")
@@ -47,9 +47,9 @@ def updates(length: int, kind: str, seed: int) -> int:
     random, steps, wanted = np.random.default_rng(seed), transitions(length), truth(length)
     q, gamma = np.zeros((length + 1, 2)), discount(length)
     draws = (
-        UniformDraws(len(steps))
+        UniformSampler(len(steps))
         if kind == "uniform"
-        else ProportionalDraws(
+        else PrioritizedSampler(
             len(steps), Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5)
         )
     )

@@ -52,13 +52,6 @@ MEMORY = {
     "CartPole-v1 without velocities, PPO, PyTorch": ("ppo-masked-cartpole-torch", ""),
 }
 
-# Task: the same with actions of the newest parameters, and of those one step older.
-BEHIND = {
-    "TD3, HalfCheetah-v5, bfloat16": ("td3-halfcheetah-100k-bf16", "td3-halfcheetah-100k-behind"),
-    "TD3, Hopper-v5, bfloat16": ("td3-hopper-bf16", "td3-hopper-200k-behind"),
-    "TD3, Pendulum-v1": ("td3-pendulum", "td3-pendulum-behind"),
-}
-
 # TD3 on Hopper-v5 in bfloat16 with DI-engine's settings, and with one of them taken back.
 CHANGES = {
     "td3-hopper-bf16": "DI-engine's",
@@ -87,17 +80,6 @@ def memory() -> Table:
     """Each seed's last episodes, with a memory and without."""
     rows = [[task, *map(_ends, jobs)] for task, jobs in MEMORY.items() if seeds(jobs[0])]
     return ["task", "with memory", "without"], rows
-
-
-def behind() -> Table:
-    """The last ten evaluations, up to the same step, of jobs with `--act-behind` and without."""
-    rows = []
-    for task, jobs in BEHIND.items():
-        sides = [[evaluations(run) for run in seeds(job)] for job in jobs]
-        step = int(min(curve[-1][0] for side in sides for curve in side))
-        ends = [[fmean([value for at, value in curve if at <= step][-10:]) for curve in side] for side in sides]
-        rows.append([task, f"{step:,}", *(f"{len(side)}: {_span(side)}" for side in ends)])
-    return ["task", "steps", "as it is", "one step behind"], rows
 
 
 def changes() -> Table:

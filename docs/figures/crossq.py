@@ -1,4 +1,4 @@
-"""The pictures of the page on CrossQ: SAC's example through its losses, and what normalising together keeps."""
+"""The pictures of the page on CrossQ: SAC's example through its losses, and what one batch keeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drawing import Drawing, Plot
 from td3 import number
 
 from duetto.algorithms import CrossQ
-from duetto.networks.batch_norm import D_MAX, EPSILON, KEPT, R_MAX, WARM_UP, moved, renormalized, settled
+from duetto.networks.batch_norm import D_MAX, EPSILON, MOMENTUM, R_MAX, WARM_UP, eval_norm, renormalized, updated_stats
 
 WIDTH, HEIGHT = 340, 200
 
@@ -48,7 +48,7 @@ def values(mean: float = 0.0, variance: float = 1.0, count: int = 0) -> dict[str
 
 def after_one_batch() -> tuple[float, float]:
     """Running mean and variance once the rows were seen."""
-    found = moved(values(), "n", np.array([MEAN]), np.array([VARIANCE]))
+    found = updated_stats(values(), "n", np.array([MEAN]), np.array([VARIANCE]))
     return float(found["n.mean"][0]), float(found["n.variance"][0])
 
 
@@ -59,17 +59,17 @@ def renormalised(count: int) -> np.ndarray:
     return TOGETHER * scale + shift
 
 
-BY_RUNNING = settled(ROWS[:, None], values(*RUNNING), "n", np.ones(1), np.zeros(1))[:, 0]
+BY_RUNNING = eval_norm(ROWS[:, None], values(*RUNNING), "n", np.ones(1), np.zeros(1))[:, 0]
 
 
 def idea() -> str:
     """One pass of the critics over both halves."""
-    d = Drawing(760, 230, "What was done and what would be done next go through the critics as one batch")
-    d.box(100, 66, 140, 44, "(s, a)", "ink-state", more="from the memory")
+    d = Drawing(760, 230, "Current and next state-action pairs go through the critics as one batch")
+    d.box(100, 66, 140, 44, "(s, a)", "ink-state", more="from the buffer")
     d.box(100, 164, 140, 44, "(s′, a′)", "ink-actor", more="a′ from the policy")
     d.line([(186, 44), (194, 44), (194, 186), (186, 186)], "quiet")
     d.arrow([(198, 115), (252, 115)])
-    d.box(340, 115, 160, 70, "critics", "ink-critic", more="with batch normalisation")
+    d.box(340, 115, 160, 70, "critics", "ink-critic", more="with batch normalization")
     d.arrow([(424, 96), (492, 66)], "ink-critic")
     d.arrow([(424, 134), (492, 164)], "ink-critic")
     d.box(560, 66, 120, 44, "Q(s, a)", "ink-critic", more="learns")
@@ -83,20 +83,22 @@ def idea() -> str:
 
 @cache
 def actions() -> tuple[np.ndarray, np.ndarray]:
-    """256 of a memory, from all over, and 256 of a policy that has become sure."""
+    """Return 256 actions of a replay buffer, and 256 of a policy with little entropy."""
     random = np.random.default_rng(0)
     return random.uniform(-1, 1, 256), np.clip(random.normal(0.6, 0.15, 256), -1, 1)
 
 
 def apart() -> str:
-    """Both kinds of actions as they are, normalised each by itself, and together."""
-    d = Drawing(760, 240, "Normalised apart, actions of the memory and of the policy look alike; together they do not")
+    """Draw both kinds of actions: raw, normalized separately, and together."""
+    d = Drawing(
+        760, 240, "Normalized separately, actions of the buffer and the policy look alike; together they do not"
+    )
     done, ahead = actions()
     both = np.concatenate([done, ahead])
     panels = (
         ("as they are", done, ahead, (-1.5, 1.5)),
-        ("normalised each by itself", normalized(done, done), normalized(ahead, ahead), (-3.5, 3.5)),
-        ("normalised together", normalized(done, both), normalized(ahead, both), (-3.5, 3.5)),
+        ("normalized separately", normalized(done, done), normalized(ahead, ahead), (-3.5, 3.5)),
+        ("normalized together", normalized(done, both), normalized(ahead, both), (-3.5, 3.5)),
     )
     for i, (title, one, other, (low, high)) in enumerate(panels):
         plot = Plot(d, 24 + 248 * i, 44, 212, 140, (low, high), (0.0, 0.42))
@@ -112,14 +114,14 @@ def apart() -> str:
         for part, ink in ((one, "ink-state"), (other, "ink-actor")):
             x, _ = plot.at(float(part.mean()), 0)
             d.line([(x, plot.bottom + 22), (x, plot.bottom + 32)], f"{ink} thick")
-    d.text(380, 234, "marks: the means; grey: of the memory, orange: of the policy", "faint", size=11.5)
+    d.text(380, 234, "marks: means; gray: replay buffer, orange: policy", "faint", size=11.5)
     return d.svg()
 
 
 # ---------------------------------------------------------------------------------------------------- steps
 def next_action() -> str:
     """Step 1."""
-    d = Drawing(WIDTH, 150, f"The policy of today, as it acts, says the next action: {sac.NEXT_ACTION:.4f}")
+    d = Drawing(WIDTH, 150, f"The current policy chooses the next action, {sac.NEXT_ACTION:.4f}")
     d.box(50, 60, 60, 36, "s′ = 2", "ink-state")
     d.arrow([(82, 60), (112, 60)])
     d.box(170, 60, 110, 46, "policy", "ink-actor", more="running statistics")
@@ -131,7 +133,7 @@ def next_action() -> str:
 
 def one_batch() -> str:
     """Step 2."""
-    d = Drawing(WIDTH, 190, "B rows of what was done, and below them B rows of what comes next")
+    d = Drawing(WIDTH, 190, "B current rows above B next rows")
     for i in range(6):
         ink = "ink-state" if i < 3 else "ink-actor"
         y = 30 + 26 * i
@@ -147,7 +149,7 @@ def one_batch() -> str:
 
 def norm() -> str:
     """Step 3: four rows, apart and together."""
-    d = Drawing(WIDTH, 200, "Rows of 1, 3 and 2, 6 normalised together, and what they would be apart")
+    d = Drawing(WIDTH, 200, "Rows 1, 3 and 2, 6 normalized together, and separately")
     for i, (row, one, other) in enumerate(zip(ROWS, TOGETHER, APART, strict=True)):
         x = 120 + 56 * i
         ink = "ink-state" if i < 2 else "ink-actor"
@@ -162,7 +164,7 @@ def norm() -> str:
 
 def target() -> str:
     """Step 4."""
-    d = Drawing(WIDTH, 150, f"The target is 1 plus half of 2.7616 and half of the surprise, {TARGET:.4f}")
+    d = Drawing(WIDTH, 150, f"Reward, value and entropy add up to a target of {TARGET:.4f}")
     scale, x = 100.0, 30.0
     parts = (
         (1.0, "r = 1", "ink-reward"),
@@ -180,7 +182,7 @@ def target() -> str:
 
 def loss() -> str:
     """Step 5."""
-    d = Drawing(WIDTH, 150, f"Both critics say 1.5 and should say {TARGET:.4f}; the squares add up to {LOSS:.4f}")
+    d = Drawing(WIDTH, 150, f"Two squared errors add up to {LOSS:.4f}")
     for i in range(2):
         y = 40 + 46 * i
         d.box(76, y, 100, 34, f"Q_{i + 1} = 1.5", "ink-critic")
@@ -192,13 +194,13 @@ def loss() -> str:
 
 def running() -> str:
     """Step 6: a running mean on its way."""
-    d = Drawing(WIDTH, 210, "The running mean goes a hundredth of the way to each batch's; after 69 batches half of it")
+    d = Drawing(WIDTH, 210, "The running mean is half-way to a new one after 69 batches")
     plot = Plot(d, 44, 24, 250, 140, (0, 300), (0.0, 3.2))
     plot.axes((0, 100, 200, 300), (0, 1.5, 3), "batches of mean 3", "running mean")
     mean, points = 0.0, []
     for batch in range(301):
         points.append((batch, mean))
-        mean = KEPT * mean + (1 - KEPT) * MEAN
+        mean = MOMENTUM * mean + (1 - MOMENTUM) * MEAN
     plot.curve(points, "ink-critic")
     plot.curve([(0, MEAN), (300, MEAN)], "quiet dashed")
     x, y = plot.at(*points[69])
@@ -209,7 +211,7 @@ def running() -> str:
 
 def waits() -> str:
     """Step 7."""
-    d = Drawing(WIDTH, 150, "Critics move at each of six updates, actor and temperature at the third and the sixth")
+    d = Drawing(WIDTH, 150, "Actor and temperature are updated every third time")
     for row, (words, ink, moves) in enumerate((("critics", "ink-critic", range(6)), ("actor, α", "ink-actor", (2, 5)))):
         y = 46 + 46 * row
         d.text(86, y + 5, words, f"{ink} strong", "end", size=12.5)
@@ -221,16 +223,14 @@ def waits() -> str:
 
 def renorm() -> str:
     """Step 8: the same rows by the batch, and by the running statistics."""
-    d = Drawing(
-        WIDTH, 190, "After 100,000 batches rows come out as by the running statistics, unless these are far off"
-    )
+    d = Drawing(WIDTH, 190, "After 100,000 updates training normalizes like acting")
     late, early = renormalised(WARM_UP), renormalised(0)
     for i, row in enumerate(ROWS):
         x = 138 + 52 * i
         d.box(x, 36, 42, 30, number(float(row)), "ink-state" if i < 2 else "ink-actor")
         d.text(x, 92, f"{early[i]:.2f}".replace("-", "−"), "ink-critic", size=12.5)
         d.text(x, 126, f"{late[i]:.2f}".replace("-", "−"), "ink-critic strong", size=12.5)
-    for y, words in ((41, "feature"), (92, "before"), (126, "renormalised")):
+    for y, words in ((41, "feature"), (92, "before"), (126, "renormalized")):
         d.text(104, y, words, "faint", "end", size=11.5)
     d.text(WIDTH / 2, 164, f"running mean {number(RUNNING[0])}, variance {number(RUNNING[1])}", "faint", size=11.5)
     d.text(

@@ -44,7 +44,7 @@ def overestimation() -> str:
     d = Drawing(
         760,
         268,
-        "The critic's word beside what is really earned: DDPG ends above it, TD3 with quick targets below",
+        "Estimated and measured returns of DDPG and TD3",
     )
     least, since = -80.0, 3000
     for i, variant in enumerate(("DDPG", "targets at every step", "TD3")):
@@ -54,13 +54,13 @@ def overestimation() -> str:
         _draw(plot, variant, "return", "ink-reward", since, least)
         _draw(plot, variant, "critic", "ink-critic", since, least)
     d.text(250, 120, "critic", "ink-critic strong", "end", size=12)
-    d.text(250, 138, "what happens", "ink-reward strong", "end", size=12)
+    d.text(250, 138, "measured", "ink-reward strong", "end", size=12)
     return d.svg()
 
 
 def ablations() -> str:
     """Returns of the changed algorithms, TD3 in grey behind each."""
-    d = Drawing(860, 470, "Returns of TD3 on Pendulum-v1 without one of its parts each, and of DDPG; TD3 in grey")
+    d = Drawing(860, 470, "Ablations of TD3 on Pendulum-v1")
     others = [variant for variant in VARIANTS if variant != "TD3"]
     for i, variant in enumerate(others):
         plot = Plot(d, 54 + 206 * (i % 4), 40 + 232 * (i // 4), 172, 145, (0, STEPS), (-1900.0, 0.0))
@@ -69,16 +69,6 @@ def ablations() -> str:
         _draw(plot, "TD3", "episode_return", "quiet", 500, -1900.0, band=False)
         _draw(plot, variant, "episode_return", "ink-critic", 500, -1900.0)
     return d.svg()
-
-
-def summary() -> tuple[list[str], list[list[str]]]:
-    """A table: for each variant what each seed's critic was off by at the end, and when it had solved the task."""
-    rows = []
-    for variant in VARIANTS:
-        off = ", ".join(f"{error:+.1f}".replace("-", "−") for error in bias(variant))
-        when = ", ".join(f"{step:,}" if step else "not yet" for step in solved(variant))
-        rows.append([variant, off, when])
-    return ["variant", "critic − truth, each seed", "solved at step, each seed"], rows
 
 
 def bias(variant: str) -> list[float]:

@@ -8,7 +8,7 @@ from overestimation import swing
 from td3 import number
 
 from duetto.algorithms import DDPG
-from duetto.functional.noise import ornstein_uhlenbeck
+from duetto.functional.array_ops import ornstein_uhlenbeck
 from duetto.functional.targets import bootstrap
 
 WIDTH, HEIGHT = 340, 200
@@ -30,11 +30,7 @@ TARGET_SLOPE = OPTIONS.tau * NEW_SLOPE + (1 - OPTIONS.tau) * SLOPE
 
 def idea() -> str:
     """Who asks whom."""
-    d = Drawing(
-        700,
-        250,
-        "The actor proposes an action, the critic values it, and the critic's slope tells the actor where to go",
-    )
+    d = Drawing(700, 250, "The actor chooses an action, the critic rates it, and its slope improves the actor")
     d.box(90, 120, 110, 46, "observation", "ink-state", more="s")
     d.box(290, 60, 130, 50, "actor", "ink-actor", more="a = μ(s)")
     d.box(500, 120, 130, 50, "critic", "ink-critic", more="Q(s, a)")
@@ -64,9 +60,7 @@ def processes(steps: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 def noise() -> str:
     """Both over time."""
-    d = Drawing(
-        WIDTH, 262, "Independent noise jumps from step to step; Ornstein-Uhlenbeck noise drifts, and comes back to 0"
-    )
+    d = Drawing(WIDTH, 262, "Gaussian noise jumps at each step; Ornstein-Uhlenbeck noise drifts")
     for i, (values, words, ink) in enumerate(
         zip(processes(), ("gaussian", "ou"), ("ink-noise", "ink-actor"), strict=True)
     ):
@@ -95,7 +89,7 @@ def heights(std: float, correlated: bool, episodes: int = 500, steps: int = 200)
 
 def exploring() -> str:
     """How high each noise brings the pendulum."""
-    d = Drawing(620, 250, "How high a hanging pendulum is swung by noise alone: without noise not at all")
+    d = Drawing(620, 250, "Height that a pendulum reaches by noise alone")
     plot = Plot(d, 130, 30, 420, 170, (-1.0, 1.0), (-0.5, 4.5))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
     for tick, words in ((-1, "bottom"), (0, "level"), (1, "top")):
@@ -115,7 +109,7 @@ def exploring() -> str:
 # ---------------------------------------------------------------------------------------------------- steps
 def acting() -> str:
     """Step 1."""
-    d = Drawing(WIDTH, 150, "The actor says 0.85, noise adds 0.25, and the sum is clipped to 1")
+    d = Drawing(WIDTH, 150, "An action of 0.85 plus noise of 0.25 is clipped to 1")
     plot = Plot(d, 40, 80, WIDTH - 80, 10, (-1.0, 1.0), (0.0, 1.0))
     d.line([(plot.left, 90), (plot.right, 90)], "axis")
     for tick in (-1.0, 0.0, 1.0):
@@ -139,7 +133,7 @@ def target() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        f"The target: next action {number(NEXT_ACTION)}, its value {number(NEXT_VALUE)}, so y is {number(TARGET)}",
+        f"The next action is {number(NEXT_ACTION)}, its value {number(NEXT_VALUE)}, so y is {number(TARGET)}",
     )
     _line(d, 62, 50, f"s′ = {number(NEXT)}", "next state", "ink-state")
     _line(d, 188, 50, f"μ′ = {number(NEXT_ACTION)}", "θ′ s′ = 0.5 · 2", "ink-actor", dashed=True)
@@ -157,7 +151,7 @@ def critic_step() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        f"The critic says {number(VALUE)}, should say {number(TARGET)}; its weights go from 1 to {number(NEW_WEIGHT)}",
+        f"The critic's weights move from 1 to {number(NEW_WEIGHT)}",
     )
     plot = Plot(d, 50, 20, 250, 128, (0.8, 2.2), (0.0, 4.6))
     plot.axes((1, 1.5, 2), (0, 2, 4), "weight w (both alike)", "loss")
@@ -173,9 +167,7 @@ def critic_step() -> str:
 
 def actor_step() -> str:
     """Step 5."""
-    d = Drawing(
-        WIDTH, HEIGHT, f"The critic rises with the action, so the actor is raised: θ from 0.5 to {number(NEW_SLOPE, 4)}"
-    )
+    d = Drawing(WIDTH, HEIGHT, f"The actor climbs the critic: θ moves from 0.5 to {number(NEW_SLOPE, 4)}")
     plot = Plot(d, 50, 20, 240, 124, (0.0, 1.0), (1.2, 2.9))
     plot.axes((0, 0.5, 1), (1.5, 2, 2.5), "action in s = 1", "Q")
     plot.curve([(a, NEW_WEIGHT * (STATE + a)) for a in (0.0, 1.0)], "ink-critic")
@@ -192,7 +184,7 @@ def actor_step() -> str:
 
 def targets_move() -> str:
     """Step 6."""
-    d = Drawing(WIDTH, HEIGHT, "Targets take one two-hundredth of the way to their online networks")
+    d = Drawing(WIDTH, HEIGHT, "Targets move 0.5 % of the way to their online networks")
     for y, name, old, online, new, ink in (
         (60, "w′", WEIGHT, NEW_WEIGHT, TARGET_WEIGHT, "ink-critic"),
         (140, "θ′", SLOPE, NEW_SLOPE, TARGET_SLOPE, "ink-actor"),

@@ -35,9 +35,7 @@ SPREAD = float(np.sqrt((PROBABILITY * (SAMPLED - TARGET) ** 2).sum()))
 
 def expectation() -> str:
     """The value of the next state."""
-    d = Drawing(
-        700, 250, f"Lower values 10 and 8, and a bonus for the unlikely: weighed by probability {number(VALUE, 4)}"
-    )
+    d = Drawing(700, 250, f"Lower values 10 and 8 plus entropy bonuses, weighted by probability: {number(VALUE, 4)}")
     plot = Plot(d, 60, 30, 420, 170, (0.0, 4.0), (0.0, 12.0))
     plot.axes((), (0, 4, 8, 12), "", "value")
     for i, (lower, bonus, probability) in enumerate(zip(LOWER, BONUS, PROBABILITY, strict=True)):
@@ -60,7 +58,7 @@ def sampled() -> str:
     d = Drawing(
         620,
         180,
-        f"Sampled it is {number(SAMPLED[0].item(), 2)} or {number(SAMPLED[1].item(), 2)}; summed, {number(TARGET, 2)}",
+        f"Sampled: {number(SAMPLED[0].item(), 2)} or {number(SAMPLED[1].item(), 2)}; expected: {number(TARGET, 2)}",
     )
     plot = Plot(d, 40, 30, 420, 90, (8.0, 11.0), (0.0, 0.8))
     plot.axes((8, 9, 10, 11), (), "target", "")
@@ -86,7 +84,7 @@ WIDTH = 330
 
 def target() -> str:
     """Step 1."""
-    d = Drawing(WIDTH, 190, f"The reward and the discounted share of each next action add up to {number(TARGET, 4)}")
+    d = Drawing(WIDTH, 190, f"Reward and discounted terms of both actions add up to {number(TARGET, 4)}")
     plot = Plot(d, 20, 40, 290, 60, (0.0, 9.6), (0.0, 1.0))
     plot.axes((0, 3, 6, 9), (), "target", "")
     parts = [("r", 1.0, "ink-reward")]

@@ -33,14 +33,14 @@ MARGIN_LOSS = float(large_margin(np.array([VALUES]), np.array([EXPERT]), MARGIN)
 
 def idea() -> str:
     """Where a batch comes from, and what is learned from its two parts."""
-    d = Drawing(760, 250, "Demonstrations and own steps both teach values; demonstrations also teach what to prefer")
+    d = Drawing(760, 250, "All steps train values; demonstrations also train the margin")
     d.box(120, 66, 170, 52, "demonstrations", "ink-reward", more="never overwritten")
-    d.box(120, 178, 170, 52, "own steps", "ink-state", more="a ring")
+    d.box(120, 178, 170, 52, "own steps", "ink-state", more="replay buffer")
     d.box(340, 122, 110, 48, "a batch", "ink-critic")
     d.arrow([(206, 74), (284, 110)], "ink-reward")
     d.arrow([(206, 170), (284, 134)], "ink-state")
-    d.box(590, 66, 250, 52, "the expert's action above the others", "ink-reward", more="demonstrations only")
-    d.box(590, 178, 250, 52, "errors after 1 and after n steps", "ink-target", more="all of them")
+    d.box(590, 66, 250, 52, "margin loss", "ink-reward", more="demonstrations only")
+    d.box(590, 178, 250, 52, "1-step and n-step TD errors", "ink-target", more="all steps")
     d.arrow([(396, 110), (462, 76)], "ink-reward")
     d.arrow([(396, 134), (462, 168)], "ink-target")
     return d.svg()
@@ -82,7 +82,7 @@ def without() -> str:
     for i, (title, which, top, form) in enumerate(
         (
             ("greedy action is the expert's", 0, 1.0, lambda value: f"{value:.0%}"),
-            ("value promised beyond the truth", 1, 1.5, lambda value: f"{value:+.2f}".replace("-", "−")),
+            ("overestimation", 1, 1.5, lambda value: f"{value:+.2f}".replace("-", "−")),
         )
     ):
         left = 40 + 310 * i
@@ -102,9 +102,7 @@ def without() -> str:
 # ---------------------------------------------------------------------------------------------------- steps
 def n_steps() -> str:
     """Step 1: both targets."""
-    d = Drawing(
-        WIDTH, 180, f"One step and its next value give {number(ONE_STEP)}, three steps and theirs {number(N_STEP)}"
-    )
+    d = Drawing(WIDTH, 180, f"The targets are {number(ONE_STEP)} after one step and {number(N_STEP)} after three")
     for row, (words, total, parts) in enumerate(
         (
             ("y_1", ONE_STEP, ((1.0, "1", "ink-reward"), (2.7, "0.9 · 3", "ink-critic dashed"))),
@@ -123,9 +121,7 @@ def n_steps() -> str:
 
 def margin() -> str:
     """Step 2: three values, of which the others are raised."""
-    d = Drawing(
-        WIDTH, 220, f"The other actions' values are raised by the margin; the highest is {number(MARGIN_LOSS)} above"
-    )
+    d = Drawing(WIDTH, 220, f"With the margin, the best other action leads by {number(MARGIN_LOSS)}")
     plot = Plot(d, 40, 24, 190, 150, (0.0, 4.0), (0.0, 3.2))
     plot.axes((), (0, 1, 2, 3), "actions", "Q")
     for i, value in enumerate(VALUES):
@@ -156,7 +152,7 @@ def margin_curve() -> str:
     d = Drawing(
         620,
         270,
-        "The margin's loss falls with the value of the expert's action until it is .8 above the best of the others",
+        "The margin loss falls with the value of the expert's action",
     )
     plot = Plot(d, 60, 34, 400, 180, (0.0, 4.0), (0.0, 3.0))
     plot.axes((0, 1, 2, 3, 4), (0, 1, 2, 3), "Q(s, expert's action)", "J_E")
@@ -174,7 +170,7 @@ def margin_curve() -> str:
 
 def loss() -> str:
     """Step 3: three parts."""
-    d = Drawing(WIDTH, 170, f"Squares of both errors and the margin's loss make {LOSS:.4f}")
+    d = Drawing(WIDTH, 170, f"Squared errors and the margin loss sum to {LOSS:.4f}")
     rows = (
         ("δ_n^2 = 10.791^2", (1.0 - N_STEP) ** 2, "ink-target"),
         ("δ_1^2 = 2.7^2", (1.0 - ONE_STEP) ** 2, "ink-target"),
@@ -191,20 +187,20 @@ def loss() -> str:
 
 def priorities() -> str:
     """Step 4: sums of absolute errors, with a bonus of each kind."""
-    d = Drawing(WIDTH, 180, "An error of +2 and one of −1.5 make a priority of 3.5; their sum would be one half")
+    d = Drawing(WIDTH, 180, "Errors of +2 and −1.5 give a priority of 3.5, not 0.5")
     d.box(90, 44, 120, 36, "δ_1 = +2", "ink-target")
     d.box(250, 44, 120, 36, "δ_n = −1.5", "ink-target")
     d.arrow([(90, 64), (140, 94)], "ink-target")
     d.arrow([(250, 64), (200, 94)], "ink-target")
     d.text(170, 114, "|δ_1| + |δ_n| = 3.5", "ink-critic strong", size=13.5)
-    d.text(170, 138, "and not |δ_1 + δ_n| = 0.5", "faint", size=12)
+    d.text(170, 138, "not |δ_1 + δ_n| = 0.5", "faint", size=12)
     d.text(170, 166, "then + ε, larger for demonstrations", "ink-reward", size=12)
     return d.svg()
 
 
 def before() -> str:
     """Step 5: updates and steps of the run."""
-    d = Drawing(WIDTH, 150, "First updates from demonstrations alone, then steps and updates together")
+    d = Drawing(WIDTH, 150, "Pre-training from demonstrations, then training from both")
     d.box(95, 56, 130, 38, "demonstrations", "ink-reward")
     d.box(235, 56, 150, 38, "both", "ink-critic")
     d.line([(160, 22), (160, 96)], "quiet dashed")
@@ -217,7 +213,7 @@ def before() -> str:
 
 def decay() -> str:
     """Step 6: weights shrink."""
-    d = Drawing(WIDTH, 180, "A weight that no gradient holds shrinks by the same share at each update")
+    d = Drawing(WIDTH, 180, "A weight without gradient shrinks exponentially")
     plot = Plot(d, 44, 24, 250, 110, (0, 100), (0.0, 1.0))
     plot.axes((0, 50, 100), (0, 1), "million updates, learning rate 0.001", "weight")
     plot.curve([(t, float((1 - 1e-3 * 1e-5) ** (t * 1e6))) for t in range(0, 101, 2)], "ink-critic")
@@ -226,9 +222,7 @@ def decay() -> str:
 
 def lander() -> str:
     """DQfD and the DQN that its demonstrations come from."""
-    d = Drawing(
-        680, 300, "Returns on LunarLander: DQfD is above 200 before its first step; DQN gets there after 120,000"
-    )
+    d = Drawing(680, 300, "DQfD starts above 200 on LunarLander; DQN reaches it after 120,000 steps")
     plot = Plot(d, 66, 34, 520, 210, (0, 200_000), (-400.0, 320.0))
     plot.axes((0, 50_000, 100_000, 150_000, 200_000), (-400, -200, 0, 200), "steps", "mean return of ten episodes")
     plot.curve([(0, 200), (200_000, 200)], "quiet dashed")

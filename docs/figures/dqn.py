@@ -9,9 +9,9 @@ from drawing import Drawing, Plot
 from td3 import number
 
 from duetto.functional.priorities import importance_weights, mass
+from duetto.functional.q_values import dueling, huber
 from duetto.functional.returns import n_step_return
-from duetto.functional.schedules import exploration_ladder, falling
-from duetto.functional.values import dueling, huber
+from duetto.functional.schedules import epsilon_schedule, exploration_ladder
 
 WIDTH, HEIGHT = 340, 200
 
@@ -29,7 +29,7 @@ PRIORITIES = np.array([1.0, 2.0, 3.0, 4.0])
 
 def idea() -> str:
     """One number for each action."""
-    d = Drawing(760, 220, "A network says a value for each action; the greatest is taken, or sometimes any")
+    d = Drawing(760, 220, "The network returns a value per action; the best one is chosen, or a random one")
     d.box(80, 110, 110, 50, "observation", "ink-state", more="s")
     d.box(260, 110, 120, 60, "network", "ink-critic", more="Q(s, ·)")
     d.arrow([(136, 110), (196, 110)])
@@ -40,15 +40,15 @@ def idea() -> str:
         d.box(430, y, 110, 34, f"{name}: {number(value)}", "ink-critic" if best else "quiet")
         if best:
             d.arrow([(488, y), (560, y)], "ink-actor")
-            d.text(570, y - 4, "the greatest,", "ink-actor", "start", size=13)
-            d.text(570, y + 14, "or with probability ε any", "ink-actor", "start", size=12)
+            d.text(570, y - 4, "the largest,", "ink-actor", "start", size=13)
+            d.text(570, y + 14, "or random with probability ε", "ink-actor", "start", size=12)
     return d.svg()
 
 
 # ---------------------------------------------------------------------------------------------------- the maximum
 @cache
 def promises(actions: int, draws: int = 20_000) -> tuple[float, float]:
-    """What a maximum promises of actions that are all worth 0 and are known with errors of std 1: plain, and double.
+    """Return the maximum over estimates with errors of std 1 of actions worth 0: plain, and double.
 
     Double: one set of estimates chooses, an independent one values.
     """
@@ -63,12 +63,12 @@ def maximum() -> str:
     d = Drawing(
         620,
         270,
-        "The maximum of values known with errors promises too much, more so with more actions; double does not",
+        "The maximum of noisy values grows with the number of actions; double Q-learning stays at 0",
     )
     plot = Plot(d, 66, 34, 400, 180, (1, 18), (-0.2, 2.0))
-    plot.axes((2, 6, 10, 14, 18), (0, 0.5, 1, 1.5, 2), "actions, all worth 0", "what is promised, in std of the errors")
+    plot.axes((2, 6, 10, 14, 18), (0, 0.5, 1, 1.5, 2), "number of actions", "overestimation, in std of the errors")
     counts = [1, 2, 3, 4, 6, 8, 10, 14, 18]
-    for which, words, ink in ((0, "one network", "ink-target"), (1, "double", "ink-reward")):
+    for which, words, ink in ((0, "plain", "ink-target"), (1, "double", "ink-reward")):
         points = [(n, promises(n)[which]) for n in counts]
         plot.curve(points, ink)
         for point in points:
@@ -81,14 +81,14 @@ def maximum() -> str:
 # ---------------------------------------------------------------------------------------------------- steps
 def exploring() -> str:
     """Step 1: ε over the run, and each environment's own."""
-    d = Drawing(WIDTH, 210, "Epsilon falls in a straight line or exponentially; or each environment keeps its own")
+    d = Drawing(WIDTH, 210, "Epsilon: linear, exponential, or one per environment")
     plot = Plot(d, 44, 24, 200, 130, (0, 100), (0.0, 1.05))
     plot.axes((0, 50, 100), (0, 0.5, 1), "thousand steps", "ε")
     for kind, words, ink, at in (
         ("linear", "linear", "ink-critic", (14, 0.86)),
         ("exponential", "exponential", "ink-noise", (38, 0.5)),
     ):
-        plot.curve([(t, falling(kind, t, 50, 1.0, 0.05)) for t in range(0, 101, 2)], ink)
+        plot.curve([(t, epsilon_schedule(kind, t, 50, 1.0, 0.05)) for t in range(0, 101, 2)], ink)
         x, y = plot.at(*at)
         d.text(x + 4, y, words, ink, "start", size=12)
     d.text(298, 24, "ladder", "ink-actor strong", size=12)
@@ -102,7 +102,7 @@ def n_steps() -> str:
     d = Drawing(
         WIDTH,
         180,
-        f"Three rewards, each discounted once more, make the return {number(RETURN)}; what follows counts γ³",
+        f"Three discounted rewards sum to {number(RETURN)}",
     )
     for i, reward in enumerate(REWARDS):
         x = 40 + 74 * i
@@ -113,7 +113,7 @@ def n_steps() -> str:
     d.dot(262, 60, "ink-critic", 8)
     d.text(282, 65, f"· {number(DISCOUNT)}", "ink-critic", "start", size=12)
     d.text(WIDTH / 2, 124, f"R = 1 + 1.8 + 2.43 = {number(RETURN)}", "ink-reward strong", size=13)
-    d.text(WIDTH / 2, 150, "shorter where the episode ends", "faint", size=11.5)
+    d.text(WIDTH / 2, 150, "stops at the end of the episode", "faint", size=11.5)
     return d.svg()
 
 
@@ -122,7 +122,7 @@ def double() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        f"The online network chooses the second action, the target network values it: {number(TARGETS[CHOICE])}",
+        f"The online network selects the second action, the target network evaluates it: {number(TARGETS[CHOICE])}",
     )
     for row, (name, values, ink) in enumerate(
         (("online", ONLINE, "ink-critic"), ("target", TARGETS, "ink-critic dashed"))
@@ -132,8 +132,8 @@ def double() -> str:
         for i, value in enumerate(values):
             d.box(112 + 74 * i, y, 58, 34, number(value), ink if i == CHOICE else "quiet")
     d.arrow([(112 + 74 * CHOICE, 78), (112 + 74 * CHOICE, 110)], "ink-critic")
-    d.text(112 + 74 * CHOICE, 32, "the greatest chooses", "ink-critic strong", size=12)
-    d.text(112 + 74 * CHOICE, 172, f"its value counts: {number(TARGETS[CHOICE])}", "ink-critic strong", size=12)
+    d.text(112 + 74 * CHOICE, 32, "the largest is selected", "ink-critic strong", size=12)
+    d.text(112 + 74 * CHOICE, 172, f"its value: {number(TARGETS[CHOICE])}", "ink-critic strong", size=12)
     d.text(WIDTH / 2, 192, "the plain maximum would be 10", "faint", size=11.5)
     return d.svg()
 
@@ -154,7 +154,7 @@ def loss() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        f"Huber's loss is a parabola near 0, a straight line beyond 1; the error {number(ERROR)} costs {number(LOSS)}",
+        f"The Huber loss of an error of {number(ERROR)} is {number(LOSS)}",
     )
     plot = Plot(d, 44, 24, 260, 124, (-4.0, 4.0), (0.0, 5.0))
     plot.axes((-2, 0, 2), (0, 2, 4), "error Q − y", "loss")
@@ -169,9 +169,7 @@ def loss() -> str:
 
 def copies() -> str:
     """Step 6: an online weight that rises, and a copy of it."""
-    d = Drawing(
-        WIDTH, HEIGHT, "The target network stands still, and every so many updates it becomes a copy of the online one"
-    )
+    d = Drawing(WIDTH, HEIGHT, "The target network is constant between copies")
     plot = Plot(d, 44, 24, 260, 124, (0, 4000), (0.0, 1.0))
     plot.axes((0, 1000, 2000, 3000, 4000), (), "updates", "a weight")
     online = [(t, 0.1 + 0.8 * (1 - np.exp(-t / 1800))) for t in range(0, 4001, 50)]
@@ -196,7 +194,7 @@ def two_streams() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        "One stream says what the state is worth, the other how much better each action is; together they make Q",
+        "The value and the advantages add up to Q",
     )
     d.box(70, 46, 90, 36, "V = 1", "ink-critic")
     d.box(70, 116, 110, 36, "A = 1, 2, 3", "ink-target")
@@ -212,7 +210,7 @@ def priorities() -> str:
     """Step 8: four errors, how often each is drawn, and what it then weighs."""
     share = mass(PRIORITIES, 0.6) / mass(PRIORITIES, 0.6).sum()
     weight = importance_weights(share, share.min(), 0.4)
-    d = Drawing(WIDTH, HEIGHT, "Larger errors are drawn more often, and weigh less when they are")
+    d = Drawing(WIDTH, HEIGHT, "Large errors are sampled more often, with lower weights")
     for i in range(4):
         x = 92 + 66 * i
         d.text(x, 34, f"{PRIORITIES[i]:g}", "ink-target strong", size=13)

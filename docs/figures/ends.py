@@ -21,9 +21,7 @@ def chain(ends: bool, one_flag: bool) -> list[float]:
 
 def timelines() -> str:
     """Two episodes of five steps."""
-    d = Drawing(
-        700, 250, "An episode that terminates has no future; one that is truncated has a future that nobody looks at"
-    )
+    d = Drawing(700, 250, "Targets after termination and after truncation")
     for y, name, ink in ((70, "terminated", "ink-target"), (180, "truncated", "ink-critic")):
         d.text(20, y + 5, name, f"{ink} strong", "start")
         for i in range(5):
@@ -36,27 +34,25 @@ def timelines() -> str:
         if name == "terminated":
             d.line([(492, y - 24), (492, y + 24)], "ink-target thick")
             d.text(505, y - 4, "fell, won, crashed:", "", "start", size=12)
-            d.text(505, y + 14, "nothing comes after", "", "start", size=12)
+            d.text(505, y + 14, "no further reward", "", "start", size=12)
             d.text(430, y + 46, "target of the last step:  y = r", "ink-target strong", size=13)
         else:
             for i in range(2):
                 d.line([(480 + 62 * i, y), (536 + 62 * i, y)], "dashed quiet")
                 d.dot(542 + 62 * i, y, "quiet", 6)
             d.line([(490, y - 24), (490, y + 24)], "ink-critic dashed")
-            d.text(505, y - 22, "the clock ran out:", "", "start", size=12)
-            d.text(498, y + 24, "it would have gone on", "faint", "start", size=12)
+            d.text(505, y - 22, "time limit:", "", "start", size=12)
+            d.text(498, y + 24, "it would have continued", "faint", "start", size=12)
             d.text(430, y + 54, "target of the last step:  y = r + γ V(s_{end})", "ink-critic strong", size=13)
     return d.svg()
 
 
 def values() -> str:
     """Truth and what one flag learns, for the truncated chain."""
-    d = Drawing(
-        700, 250, "The endless ring is worth 10 in each state; a learner with one flag believes 2.71, 1.9 and 1"
-    )
+    d = Drawing(700, 250, "Values of the ring, learned with two flags and with one")
     panels = (
-        ("the task ends: right with one flag too", chain(True, False), chain(True, True)),
-        ("a clock stops it: right with two flags only", chain(False, False), chain(False, True)),
+        ("terminated", chain(True, False), chain(True, True)),
+        ("truncated", chain(False, False), chain(False, True)),
     )
     for i, (title, truth, learned) in enumerate(panels):
         plot = Plot(d, 60 + 340 * i, 46, 260, 140, (-0.6, 2.6), (0.0, 10.5))
@@ -68,6 +64,6 @@ def values() -> str:
                 d.add("rect", f"box {ink}", x=x - 13, y=y, width=26, height=plot.bottom - y)
                 d.text(x, y - 5, f"{value:.3g}", ink, size=11)
             d.text(plot.at(state, 0)[0], plot.bottom + 17, f"state {state}", "faint", size=11.5)
-    d.text(230, 236, "truth, and two flags", "ink-reward strong", size=12)
+    d.text(230, 236, "true, and two flags", "ink-reward strong", size=12)
     d.text(430, 236, "one flag, “done”", "ink-target strong", size=12)
     return d.svg()

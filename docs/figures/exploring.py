@@ -10,9 +10,9 @@ from ddpg import processes
 from drawing import Drawing, Plot
 
 from duetto.algorithms import ALGORITHMS, BC
-from duetto.algorithms.exploration import ActionNoise, EpsilonGreedy, Sampled
+from duetto.algorithms.exploration import ActionNoise, EpsilonGreedy, PolicySampling
 from duetto.functional.distributions import Categorical
-from duetto.functional.schedules import exploration_ladder, falling
+from duetto.functional.schedules import epsilon_schedule, exploration_ladder
 
 # ---------------------------------------------------------------------------------------------------- ε
 STEPS = 50_000
@@ -20,15 +20,13 @@ STEPS = 50_000
 
 def schedules() -> str:
     """ε over the steps of a run, and of eight environments side by side."""
-    d = Drawing(
-        700, 250, "ε falls in a line, or ever more slowly; on a ladder each of eight environments keeps its own"
-    )
+    d = Drawing(700, 250, "Schedules of ε: linear, exponential and ladder")
     left = Plot(d, 44, 40, 300, 150, (0, 150_000), (0.0, 1.0))
     left.axes((0, 50_000, 100_000, 150_000), (0, 0.5, 1), "steps", "ε of all environments")
     for kind, ink, at in (("linear", "ink-noise", 26_000), ("exponential", "ink-critic", 76_000)):
-        curve = [(step, falling(kind, step, STEPS, 1.0, 0.05)) for step in range(0, 150_001, 2_500)]
+        curve = [(step, epsilon_schedule(kind, step, STEPS, 1.0, 0.05)) for step in range(0, 150_001, 2_500)]
         left.curve(curve, ink)
-        x, y = left.at(at, falling(kind, at, STEPS, 1.0, 0.05))
+        x, y = left.at(at, epsilon_schedule(kind, at, STEPS, 1.0, 0.05))
         d.text(
             x + 8,
             y - 8 if kind == "exponential" else y + 22,
@@ -59,11 +57,9 @@ def expected_episodes(length: int, epsilon: float, actions: int = 2) -> float:
 
 def corridor() -> str:
     """How long it takes to get far against one's own habit."""
-    d = Drawing(
-        640, 280, "With ε-greedy the episodes until a corridor's end is found grow tenfold and more by each step"
-    )
+    d = Drawing(640, 280, "Episodes until ε-greedy reaches the end of a corridor")
     plot = Plot(d, 66, 34, 430, 190, (1, 10), (0.0, 9.0))
-    plot.axes((1, 2, 4, 6, 8, 10), (), "steps in a row against what looks best", "episodes until they happen once")
+    plot.axes((1, 2, 4, 6, 8, 10), (), "length of the corridor", "episodes until the end is reached")
     for power in (0, 3, 6, 9):
         x, y = plot.at(1, power)
         d.line([(x - 4, y), (x, y)], "axis")
@@ -89,7 +85,7 @@ def noises() -> str:
     d = Drawing(
         700,
         200,
-        "Independent noise jumps around 0 from step to step; Ornstein-Uhlenbeck noise pushes one way for a while",
+        "Gaussian noise and Ornstein-Uhlenbeck noise over 200 steps",
     )
     for i, (values, words, ink) in enumerate(
         zip(processes(), ("gaussian", "ou"), ("ink-noise", "ink-actor"), strict=True)
@@ -110,9 +106,7 @@ def furthest(noise: str) -> np.ndarray:
 
 def hill() -> str:
     """The valley, and how far each noise gets the car in it."""
-    d = Drawing(
-        700, 300, "A valley: independent noise leaves the car near the bottom, drifting noise swings it up the hill"
-    )
+    d = Drawing(700, 300, "Furthest position of the car with each kind of noise")
     plot = Plot(d, 150, 20, 500, 100, (-1.2, 0.6), (-1.1, 1.1))
     curve = [(float(x), float(np.sin(3 * x))) for x in np.linspace(-1.2, 0.6, 90)]
     plot.curve(curve, "ink-state")
@@ -140,7 +134,7 @@ def car() -> tuple[list[str], list[list[str]]]:
         rows.append(
             [name, f"{np.median(found):.2f}".replace("-", "−"), f"{100 * (found >= mountain.TOP).mean():.0f} %"]
         )
-    return ["noise", "furthest place, median", "episodes that reach the flag, at 0.45"], rows
+    return ["noise", "furthest position, median", "episodes that reach the flag"], rows
 
 
 # ---------------------------------------------------------------------------------------------------- entropy
@@ -161,7 +155,7 @@ def worth(alpha: float) -> tuple[float, float]:
 
 def temperatures() -> str:
     """The best policy for three prices of entropy."""
-    d = Drawing(700, 220, "The higher entropy is paid, the more evenly the three machines are chosen")
+    d = Drawing(700, 220, "Best policies for three entropy coefficients")
     for i, alpha in enumerate(ALPHAS):
         plot = Plot(d, 44 + 225 * i, 46, 180, 110, (-0.6, 2.6), (0.0, 1.2))
         plot.axes((), (0, 0.5, 1) if i == 0 else (), "", "")
@@ -211,9 +205,7 @@ def stuck(bonus: float) -> float:
 
 def collapse() -> str:
     """What becomes of 500 policies, with a bonus for entropy and without."""
-    d = Drawing(
-        700, 230, "Without a bonus some policies settle on a bad machine for ever; too much of it and none settles"
-    )
+    d = Drawing(700, 230, "Policies after 600 pulls with three entropy bonuses")
     for i, (bonus, words, ink) in enumerate(BONUSES):
         plot = Plot(d, 44 + 225 * i, 40, 180, 120, (0.0, 1.0), (0.0, 1.0))
         plot.axes((0, 0.5, 1), (0, 0.5, 1) if i == 0 else (), "probability of the best machine", "")
@@ -230,17 +222,17 @@ def collapse() -> str:
 
 # ---------------------------------------------------------------------------------------------------- defaults
 def defaults() -> tuple[list[str], list[list[str]]]:
-    """A table made of the algorithms: how each explores if nothing is said, and by which options that changes."""
-    rows = []
+    """A table made of the algorithms: how each explores by default, and by which options that changes."""
+    rows: dict[tuple[str, str], list[str]] = {}
     for kind in ALGORITHMS.values():
         explorer = kind().explorer()
         if kind is BC:
-            how, options = "its own steps teach it nothing", ""
-        elif isinstance(explorer, EpsilonGreedy):
-            how = f"ε, {explorer.kind}" + (
+            continue
+        if isinstance(explorer, EpsilonGreedy):
+            how = f"ε-greedy, {explorer.kind}" + (
                 f", {explorer.start:g} to {explorer.end:g} over {explorer.steps:,} steps"
                 if explorer.kind != "ladder"
-                else f", {explorer.start:g} for its first environment"
+                else f", {explorer.start:g} in the first environment"
             )
             options = "`--exploration`, `--exploration-start`, " + (
                 "`--ladder-exponent`" if explorer.kind == "ladder" else "`--exploration-end`, `--exploration-steps`"
@@ -249,12 +241,12 @@ def defaults() -> tuple[list[str], list[list[str]]]:
             how = f"{explorer.kind} noise, std {explorer.std:g}"
             options = "`--exploration`, `--exploration-noise`, `--exploration-final-scale`"
         else:
-            assert isinstance(explorer, Sampled)
-            how = "the policy is sampled"
+            assert isinstance(explorer, PolicySampling)
+            how = "stochastic policy"
             options = (
                 "`--entropy-coefficient`"
                 if "entropy_coefficient" in kind.options()
-                else "`--target-entropy-scale`, or `--no-learn-temperature` and `--temperature`"
+                else "`--target-entropy-scale`; `--no-learn-temperature --temperature`"
             )
-        rows.append([f"[{kind.__name__}](../algorithms/{kind.name()}.md)", how, options])
-    return ["algorithm", "explores by", "options"], rows
+        rows.setdefault((how, options), []).append(f"[{kind.__name__}](../algorithms/{kind.name()}.md)")
+    return ["algorithm", "exploration", "options"], [[", ".join(names), *how] for how, names in rows.items()]

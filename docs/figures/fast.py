@@ -1,25 +1,15 @@
-"""How many training steps a second we and others make: medians of `benchmarks/results/`."""
+"""How many training steps a second we and others make: medians of `benchmarks/results/speed.csv`."""
 
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
-TABLES = sorted([*RESULTS.glob("speed*.csv"), *RESULTS.glob("speed/*.csv")])
-BEHIND = "duetto-jax-behind"  # acts one step behind; measured in these goes
-WITH_BEHIND = [RESULTS / "behind-amx.csv", RESULTS / "speed" / "one-update-zen4.csv"]
-# Rows that are older than a change of our products; the table beside them has both sides again. By table and precision.
-REPEATED = {
-    ("one-update-zen4", "float32"): ("duetto-torch", "sb3"),
-    ("speed", "float32"): ("duetto-jax", "sbx"),
-    ("speed", "bf16"): ("duetto-jax",),
-}
+TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "speed.csv"
 LABELS = {
     "duetto-jax": "Duetto, JAX",
     "duetto-torch": "Duetto, PyTorch",
@@ -41,22 +31,11 @@ TASKS = {
     "ppo-cartpole-8-seeds": "PPO, eight CartPole-v1, steps of eight seeds at once (the others: of one)",
     "ppo-breakout": "PPO, Breakout",
 }
-
-
-MACHINES = {
-    "AMD EPYC (Zen 3, AVX2)": "AMD EPYC, Zen 3",
-    "AMD EPYC (Zen 4, AVX-512 BF16)": "AMD EPYC, Zen 4",
-    "AMD EPYC (Zen 5, AVX-512 BF16)": "AMD EPYC, Zen 5",
-    "AMD EPYC": "AMD EPYC, Zen 5",  # as earlier tables call it
-    "Intel Xeon (AMX)": "Intel Xeon, AMX",
-    "Intel Xeon @ 2.50GHz (AVX-512)": "Intel Xeon, 2.5 GHz",
-    "Intel Xeon": "another Intel Xeon",
-}
+MACHINES = ("AMD EPYC, Zen 3", "AMD EPYC, Zen 4", "AMD EPYC, Zen 5", "Intel Xeon, AMX", "Intel Xeon, 2.5 GHz")
 BF16 = "bfloat16"  # ours on JAX, beside float32 of the others
-# The README's rows: a task, ours, and the other that it is beside; None: the fastest of them all.
+# Rows of the short table: a task, ours, and the other that it is beside; None: the fastest of them all.
 ROWS = {
     "TD3": ("td3", "duetto-jax", None),
-    "TD3, `--act-behind`": ("td3", "duetto-jax-behind", None),
     "TD3, `--precision bf16`": ("td3", BF16, None),
     "DDPG": ("ddpg", "duetto-jax", None),
     "SAC": ("sac", "duetto-jax", None),
@@ -67,14 +46,14 @@ ROWS = {
     "TD3, PyTorch : SB3": ("td3", "duetto-torch", "sb3"),
     "SAC, PyTorch : SB3": ("sac", "duetto-torch", "sb3"),
 }
-Where = tuple[str, str]  # a task, and the processor that it was measured on, as `MACHINES` calls it
+Where = tuple[str, str]  # a task, and the processor that it was measured on, one of MACHINES
 
 
 class Round(NamedTuple):
-    """A line of a table: what one contender did in one round of one go."""
+    """What one contender did in one round of one series of measurements."""
 
     where: Where
-    go: str
+    series: str
     contender: str
     threads: str
     number: str  # of the round
@@ -82,19 +61,21 @@ class Round(NamedTuple):
 
 
 @cache
-def rounds(precision: str = "float32", behind: bool = False) -> list[Round]:
-    """All that was measured, or only the goes in which we acted one step behind, too."""
-    found = []
-    for path in WITH_BEHIND if behind else TABLES:
-        machine = _machine(path)
-        with path.open(encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                again = row["contender"] in REPEATED.get((path.stem, precision), ())
-                if row["precision"] == precision and row["steps_per_second"] and not again:
-                    rate = float(row["steps_per_second"])
-                    turn = (path.stem, row["contender"], row["threads"], row["round"])
-                    found.append(Round((row["task"], machine), *turn, rate))
-    return found
+def rounds(precision: str = "float32") -> list[Round]:
+    """Everything that was measured in this precision."""
+    with TABLE.open(encoding="utf-8") as file:
+        return [
+            Round(
+                (row["task"], row["machine"]),
+                row["series"],
+                row["contender"],
+                row["threads"],
+                row["round"],
+                float(row["steps_per_second"]),
+            )
+            for row in csv.DictReader(file)
+            if row["precision"] == precision
+        ]
 
 
 def medians(of: Iterable[Round]) -> dict[Where, dict[str, float]]:
@@ -112,15 +93,8 @@ def medians(of: Iterable[Round]) -> dict[Where, dict[str, float]]:
 
 @cache
 def rates() -> dict[Where, dict[str, float]]:
-    """Medians of all goes, in float32."""
+    """Medians of all series, in float32."""
     return medians(rounds())
-
-
-def _machine(path: Path) -> str:
-    """The processor, which the table beside the raw rows names."""
-    machine = re.search(r"^- Machine: (.*?), \d+ cores", path.with_suffix(".md").read_text("utf-8"), re.MULTILINE)
-    assert machine is not None, path
-    return MACHINES[re.sub(r"\(R\)| Processor", "", machine[1])]
 
 
 def fastest(where: Where, ours: bool) -> str:
@@ -131,36 +105,27 @@ def fastest(where: Where, ours: bool) -> str:
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
-    """A table: both of our backends, the fastest of the others, and how many times that ours is."""
+    """A table: each library's steps per second, and how many times the fastest other library's ours is."""
     rows = []
     for (task, machine), measured in rates().items():
         peer, best = (fastest((task, machine), ours=ours) for ours in (False, True))
-        own = [f"{measured[name]:,.0f}" if name in measured else "–" for name in ("duetto-jax", "duetto-torch")]
-        ratio = f"{measured[best] / measured[peer]:.2f}"
-        rows.append([TASKS[task], *own, f"{LABELS[peer]}: {measured[peer]:,.0f}", ratio, machine])
-    return [
-        "task",
-        "Duetto, JAX",
-        "Duetto, PyTorch",
-        "the fastest of the others",
-        "our best, times that",
-        "machine",
-    ], rows
+        cells = [f"{measured[name]:,.0f}" if name in measured else "–" for name in LABELS]
+        rows.append([TASKS[task], machine, *cells, f"{measured[best] / measured[peer]:.2f}"])
+    return ["task", "processor", *LABELS.values(), "our best : fastest other"], rows
 
 
 def beside() -> tuple[list[str], list[list[str]]]:
-    """The README's table: how many times another's steps a second ours are, in bold from 1.1 on, and both medians."""
-    columns = list(dict.fromkeys(MACHINES.values()))
+    """The short table: how many times another's steps a second ours are, in bold from 1.1 on, and both medians."""
     rows = []
     for label, (task, own, other) in ROWS.items():
-        cells = [_compared((task, machine), own, other) for machine in columns]
+        cells = [_compared((task, machine), own, other) for machine in MACHINES]
         rows.append([label, *cells])
-    return ["", *columns], rows
+    return ["", *MACHINES], rows
 
 
 def _compared(where: Where, own: str, other: str | None) -> str:
     """The median over rounds in which both took turns: the hours of a machine differ by more than libraries do."""
-    others = [one for one in rounds(behind=own == BEHIND) if one.where == where]
+    others = [one for one in rounds() if one.where == where]
     ours = others if own != BF16 else [one for one in rounds("bf16") if one.where == where]
     mine = _turns(ours, own if own != BF16 else "duetto-jax")
     peers = {one.contender for one in others if not one.contender.startswith("duetto") and one.contender in LABELS}
@@ -173,16 +138,14 @@ def _compared(where: Where, own: str, other: str | None) -> str:
     if not found:
         return "–"
     ratio, own_rate, their_rate = min(found)
-    shown, plain = f"{ratio:.2f}", ""
-    if own == BEHIND:
-        plain = f"; without it {median(_turns(others, 'duetto-jax').values()):,.0f}"
-    return f"{f'**{shown}**' if float(shown) >= 1.1 else shown} ({own_rate:,.0f} : {their_rate:,.0f}{plain})"
+    shown = f"{ratio:.2f}"
+    return f"{f'**{shown}**' if float(shown) >= 1.1 else shown} ({own_rate:,.0f} : {their_rate:,.0f})"
 
 
 def _turns(of: Iterable[Round], contender: str) -> dict[tuple[str, str], float]:
-    """A contender's rates by go and round, at its better number of threads."""
+    """A contender's rates by series and round, at its better number of threads."""
     own = [one for one in of if one.contender == contender]
     if not own:
         return {}
     best = max({one.threads for one in own}, key=lambda few: median(one.rate for one in own if one.threads == few))
-    return {(one.go, one.number): one.rate for one in own if one.threads == best}
+    return {(one.series, one.number): one.rate for one in own if one.threads == best}

@@ -1,6 +1,6 @@
 """Moving pictures of our own agents, from their runs' last checkpoints: `docs/_static/clips`, and a still of each.
 
-python docs/figures/filmed.py cheetah runs/crossq-HalfCheetah-v5-s0      # beside it what it was before its first step
+python docs/figures/filmed.py cheetah runs/td3-HalfCheetah-v5-s0      # beside it what it was before its first step
 python docs/figures/filmed.py breakout runs/ppo-Breakout-v5-s0 1430      # beside it what it sees, from that step
 python docs/figures/filmed.py pong runs/ppo-Pong-v5-s0
 """
@@ -20,9 +20,9 @@ def untrained(run: Path, folder: Path) -> Path:
     """A run of the same options that ends after its first step, before it has learned anything."""
     import duetto
     from duetto.algorithms import ALGORITHMS
-    from duetto.storage import yaml_files
+    from duetto.storage import safe_yaml
 
-    config = yaml_files.read_yaml(run / "config.yaml")
+    config = safe_yaml.read_yaml(run / "config.yaml")
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in config["algorithm"].items()}
     duetto.train(
         ALGORITHMS[options.pop("name")](**options),

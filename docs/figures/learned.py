@@ -10,7 +10,7 @@ from typing import Any
 
 from drawing import Drawing, Plot
 
-from duetto.storage import yaml_files
+from duetto.storage import safe_yaml
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 Jobs = tuple[tuple[str, str, str, float], ...]  # job, its name, its ink, and how far the name stands below its end
@@ -19,12 +19,12 @@ Jobs = tuple[tuple[str, str, str, float], ...]  # job, its name, its ink, and ho
 @cache
 def campaign() -> dict[str, Any]:
     """What `jobs.yaml` says, read once."""
-    return yaml_files.parse((BENCHMARKS / "jobs.yaml").read_text("utf-8"))
+    return safe_yaml.parse((BENCHMARKS / "jobs.yaml").read_text("utf-8"))
 
 
 def config(run: str) -> dict[str, Any]:
     """A committed run's."""
-    return yaml_files.read_yaml(BENCHMARKS / "results" / "learning" / run / "config.yaml")
+    return safe_yaml.read_yaml(BENCHMARKS / "results" / "learning" / run / "config.yaml")
 
 
 def published(job: str, label: str) -> list[tuple[float, float]]:
@@ -69,7 +69,7 @@ def halfcheetah() -> str:
 
 def soft() -> str:
     """SAC with two step sizes, and what others have with the smaller."""
-    title = "Returns on HalfCheetah of our SAC with steps of 1e-3 and of 3e-4, and what CrossQ's authors report of SAC"
+    title = "Returns of SAC on HalfCheetah with learning rates 1e-3 and 3e-4"
     job = "sac-halfcheetah-1e-3-bf16"
     return _on_halfcheetah(
         title,
@@ -93,13 +93,13 @@ def _on_halfcheetah(title: str, runs: Jobs, crosses: list[tuple[float, float]]) 
 
 def pong() -> str:
     """PPO on Pong, and CleanRL's curve."""
-    d = Drawing(680, 320, "Scores on Pong of our PPO over ten million steps, and those that CleanRL reports")
+    d = Drawing(680, 320, "Scores of PPO on Pong, ours and CleanRL's")
     plot = Plot(d, 60, 34, 540, 230, (0, 10_000_000), (-21.5, 21.5))
     plot.axes(
         (0, 2_000_000, 4_000_000, 6_000_000, 8_000_000, 10_000_000),
         (-21, -10, 0, 10, 21),
         "steps",
-        "score of ten whole games",
+        "score, mean of ten games",
     )
     plot.curve(evaluations("ppo-pong-s0"), "ink-actor")
     for step, value in published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"):
@@ -114,9 +114,7 @@ def _cross(d: Drawing, x: float, y: float) -> None:
 
 def lander() -> str:
     """DQN on LunarLander."""
-    d = Drawing(
-        680, 300, "Returns on LunarLander of our DQN over 200,000 steps: 200 is reached at 120,000 and mostly kept"
-    )
+    d = Drawing(680, 300, "DQN on LunarLander reaches 200 after 120,000 steps")
     plot = Plot(d, 66, 34, 540, 210, (0, 200_000), (-400.0, 320.0))
     plot.axes((0, 50_000, 100_000, 150_000, 200_000), (-400, -200, 0, 200), "steps", "mean return of ten episodes")
     plot.curve([(0, 200), (200_000, 200)], "quiet dashed")

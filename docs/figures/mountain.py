@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from duetto.functional.noise import ornstein_uhlenbeck
+from duetto.functional.array_ops import ornstein_uhlenbeck
 
 LENGTH = 999
 TOP = 0.45

@@ -111,7 +111,7 @@ def train(variant: str, seed: int) -> list[dict[str, Any]]:
             return
         learner = session.learner
         nets = {name: host.build(learner.specs[name], learner.parameters()[name]) for name in ("actor", "critic")}
-        values = measured(nets["actor"], nets["critic"].first)
+        values = measured(nets["actor"], nets["critic"].q1)
         rows.append(
             dict(zip(FIELDS, (variant, seed, session.step, *(round(value, 3) for value in values)), strict=True))
         )

@@ -5,10 +5,9 @@ python docs/figures/overview.py        # writes docs/_static/results.svg, which 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from drawing import Drawing, Plot
+from drawing import Drawing, Plot, alone
 from learned import banded, published
 
 STATIC = Path(__file__).parents[1] / "_static"
@@ -72,29 +71,6 @@ def _crosses(d: Drawing, plot: Plot, points: Curve) -> None:
         x, y = plot.at(step, value)
         d.line([(x - 4, y - 4), (x + 4, y + 4)])
         d.line([(x - 4, y + 4), (x + 4, y - 4)])
-
-
-def alone(svg: str) -> str:
-    """A drawing as a file of its own: the site's palettes and rules for drawings, and the page's colours, in it."""
-    style = (STATIC / "site.css").read_text("utf-8")
-    rules = "".join(re.findall(r"^svg\.drawing .*\n", style, re.MULTILINE))
-    inks = "".join(re.findall(r"^\.ink-\w+ \{.*\n", style, re.MULTILINE))
-    light, dark = (
-        re.findall(r"--ink-\w+: #\w+;", part) for part in style.split("@media (prefers-color-scheme: dark)")[:2]
-    )
-    pages = (
-        "--color-foreground-primary:#1f2328;--color-foreground-secondary:#59636e;--color-foreground-muted:#8c959f;",
-        "--color-foreground-primary:#f0f6fc;--color-foreground-secondary:#9198a1;--color-foreground-muted:#6e7681;",
-    )
-    first, second = ("".join(sorted(set(inks))) + page for inks, page in zip((light, dark), pages, strict=True))
-    sheet = (
-        f"svg{{{first}font-family:system-ui,sans-serif;color:var(--color-foreground-primary)}}\n"
-        f"@media(prefers-color-scheme:dark){{svg{{{second}}}}}\n{inks}{rules}"
-    )
-    size = re.search(r'viewBox="0 0 (\S+) (\S+)"', svg)
-    assert size is not None
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{size[1]}" height="{size[2]}" '
-    return svg.replace("<svg ", head, 1).replace("<title>", f"<style>{sheet}</style><title>", 1) + "\n"
 
 
 if __name__ == "__main__":

@@ -35,9 +35,7 @@ def _objective(plot: Plot, advantage: float) -> None:
 
 def clip() -> str:
     """The objective over the ratio, for an action that was better than expected and one that was worse."""
-    d = Drawing(
-        700, 250, "The clipped objective over the ratio: flat above 1.2 for a good action, flat below 0.8 for a bad one"
-    )
+    d = Drawing(700, 250, "The clipped objective as a function of the ratio")
     for i, (advantage, words) in enumerate(
         ((1.0, "better than expected, A = 1"), (-1.0, "worse than expected, A = −1"))
     ):
@@ -57,7 +55,7 @@ CASES = [(ratio, advantage) for advantage in (1.0, -1.0) for ratio in (0.6, 1.1,
 
 def six_cases() -> str:
     """Each case of advantage and ratio: which term counts, and whether it still pushes."""
-    d = Drawing(760, 440, "Six cases of the clipped objective: in two of them the gradient is zero")
+    d = Drawing(760, 440, "Six cases of the objective; two have no gradient")
     for i, (ratio, advantage) in enumerate(CASES):
         left, top = 40 + 245 * (i % 3), 52 + 220 * (i // 3)
         low, high = (0.3, 1.7) if advantage > 0 else (-1.7, -0.3)
@@ -77,7 +75,7 @@ def six_cases() -> str:
         if push:
             ahead = 26 if push > 0 else -26
             d.arrow([(x, y), (x + ahead, y - abs(ahead) * 104 / 1.4 * 1.2 / 200)], "ink-actor")
-            words = "the action is made likelier" if push > 0 else "the action is made less likely"
+            words = "the action becomes more likely" if push > 0 else "the action becomes less likely"
         else:
             words = "no push: far enough"
         d.dot(x, y, "ink-actor" if push else "quiet", 5)
@@ -116,7 +114,7 @@ def without() -> str:
     d = Drawing(
         620,
         270,
-        "Learning again and again from 32 samples: with the clip the policy stops nearby, without it runs away",
+        "Divergence of the policy with and without the clip",
     )
     plot = Plot(d, 66, 34, 400, 180, (0, 400), (0.0, 4.0))
     plot.axes(
@@ -184,9 +182,7 @@ def trade(episodes: int = 4000, longest: int = 300) -> dict[float, tuple[float, 
 
 def bias_and_variance() -> str:
     """Bias, spread, and both together over λ."""
-    d = Drawing(
-        620, 290, "Over λ the bias of the advantage falls and its spread grows; together they are least in between"
-    )
+    d = Drawing(620, 290, "Bias and spread of the advantage over λ")
     plot = Plot(d, 66, 34, 400, 200, (0.0, 1.0), (0.0, 0.12))
     plot.axes((0, 0.2, 0.4, 0.6, 0.8, 1), (0, 0.04, 0.08, 0.12), "λ", "error of the estimate")
     measured = trade()
@@ -216,7 +212,7 @@ def rollout() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        "A rollout: four environments side by side for eight steps, whatever episodes begin and end in it",
+        "A rollout of four environments and eight steps",
     )
     ends = {(0, 4): "terminated", (2, 2): "truncated", (3, 6): "terminated"}
     for env in range(4):
@@ -239,9 +235,7 @@ def rollout() -> str:
 
 def deltas() -> str:
     """An advantage is a sum of TD errors that fade by γλ."""
-    d = Drawing(
-        WIDTH, HEIGHT, "The advantage sums the TD errors of this and all later steps, each weighted by γλ once more"
-    )
+    d = Drawing(WIDTH, HEIGHT, "An advantage is a decaying sum of TD errors")
     decay = 0.9 * 0.8
     for k in range(8):
         x, weight = 50 + 35 * k, decay**k
@@ -254,7 +248,7 @@ def deltas() -> str:
 
 def probabilities() -> str:
     """The example's first row."""
-    d = Drawing(WIDTH, HEIGHT, "The probability of the action taken rose from 0.25 to 0.3: a ratio of 1.2")
+    d = Drawing(WIDTH, HEIGHT, "Probabilities 0.25 and 0.3: a ratio of 1.2")
     for x, words, shares in ((90, "π_{old}", (0.25, 0.35, 0.4)), (250, "π", (0.3, 0.33, 0.37))):
         for j, share in enumerate(shares):
             left, height = x - 54 + 38 * j, 240 * share
@@ -270,9 +264,7 @@ def probabilities() -> str:
 
 def minibatches() -> str:
     """Shuffled, and cut into four."""
-    d = Drawing(
-        WIDTH, HEIGHT, "In each epoch all steps of the rollout are shuffled and cut into minibatches; each is seen once"
-    )
+    d = Drawing(WIDTH, HEIGHT, "Each epoch shuffles all steps into minibatches")
     random, inks = np.random.default_rng(1), ("ink-actor", "ink-critic", "ink-reward", "ink-noise")
     for epoch in range(3):
         y = 36 + 52 * epoch
@@ -288,9 +280,7 @@ def minibatches() -> str:
 
 def value_clip() -> str:
     """Row 2 of the example: V_old 2, V 2.5, R 2.2, ε .1."""
-    d = Drawing(
-        WIDTH, HEIGHT, "The value moved from 2 to 2.5, more than the clip allows; the larger of the two errors counts"
-    )
+    d = Drawing(WIDTH, HEIGHT, "Two squared errors; the larger one counts")
     plot = Plot(d, 30, 20, 280, 100, (1.8, 2.7), (0.0, 1.0))
     x0, y0 = plot.at(1.8, 0)
     d.line([(x0, y0), (plot.right, y0)], "axis")
@@ -311,13 +301,13 @@ def value_clip() -> str:
 
 def entropies() -> str:
     """A policy that is sure, and one that is not."""
-    d = Drawing(WIDTH, HEIGHT, "Entropy is high where all actions are alike, low where one is nearly certain")
+    d = Drawing(WIDTH, HEIGHT, "Entropy of a uniform and a certain policy")
     for x, shares in ((90, (0.25, 0.25, 0.25, 0.25)), (250, (0.91, 0.03, 0.03, 0.03))):
         for j, share in enumerate(shares):
             d.add("rect", "box ink-actor", x=x - 58 + 30 * j, y=140 - 110 * share, width=25, height=110 * share)
         entropy = -sum(share * np.log(share) for share in shares)
         d.text(x, 164, f"H = {entropy:.2f}", "ink-actor strong")
-    d.text(WIDTH / 2, 190, "the bonus keeps the policy from being sure too early", "faint", size=11.5)
+    d.text(WIDTH / 2, 190, "the bonus favors high entropy", "faint", size=11.5)
     return d.svg()
 
 
@@ -326,7 +316,7 @@ def schedule() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        "The learning rate, and in some presets the clip range, fall in a straight line to 0 over the run",
+        "The learning rate decays linearly to 0",
     )
     plot = Plot(d, 60, 26, 240, 120, (0.0, 1.0), (0.0, 2.6e-4))
     plot.axes((0, 0.5, 1), (0, 1e-4, 2e-4), "progress of the run", "learning rate, preset atari")
@@ -360,10 +350,10 @@ def _rows(words: str, values: tuple[tuple[str, Any, str], ...]) -> tuple[Drawing
 def values_line() -> str:
     """Step 2: rewards, values and the TD errors of the example."""
     d, y = _rows(
-        "Rewards 1 to 4, values 0.5 to 2, and the TD errors of four steps",
+        "Rewards, values and TD errors of four steps",
         (("r", REWARD, "ink-reward"), ("V", VALUE, "ink-critic"), ("δ", example(0.0), "ink-target")),
     )
-    d.text(WIDTH / 2, y + 6, "ends after t = 1, cut off after t = 2 (γ = 0.9)", "faint", size=11.5)
+    d.text(WIDTH / 2, y + 6, "terminated at t = 1, truncated at t = 2, γ = 0.9", "faint", size=11.5)
     return d.svg()
 
 
@@ -371,19 +361,19 @@ def returns_line() -> str:
     """Step 4: advantages and returns of the example."""
     advantage = example()
     d, y = _rows(
-        "Advantages of four steps, the values, and their sums, the returns",
+        "Returns are advantages plus values",
         (("A", advantage, "ink-target"), ("V", VALUE, "ink-critic"), ("R", advantage + np.array(VALUE), "ink-reward")),
     )
     d.text(WIDTH / 2, y + 6, "λ = 0.8: 1.4 + 0.72 · 1 = 2.12, and so on", "faint", size=11.5)
     return d.svg()
 
 
-def normalised() -> str:
+def normalized() -> str:
     """Step 7: the example's advantages."""
     advantage = np.array([1.0, -1.0, 2.0, -2.0])
     scaled = (advantage - advantage.mean()) / advantage.std(ddof=1)
     d, y = _rows(
-        "Advantages 1, -1, 2, -2 and the same divided by their standard deviation",
+        "Advantages before and after normalization",
         (("A", advantage, "ink-target"), ("Â", scaled, "ink-target")),
     )
     d.text(WIDTH / 2, y + 6, f"mean 0, std {advantage.std(ddof=1):.4g}", "faint", size=11.5)
@@ -392,9 +382,7 @@ def normalised() -> str:
 
 def clip_small() -> str:
     """Step 8: the objective for A = 1 and A = -1 in one picture."""
-    d = Drawing(
-        WIDTH, HEIGHT, "The objective over the ratio: for good actions flat above 1.2, for bad ones flat below 0.8"
-    )
+    d = Drawing(WIDTH, HEIGHT, "The clipped objective for A = 1 and A = −1")
     plot = Plot(d, 44, 20, 260, 140, (0.4, 1.6), (-1.7, 1.7))
     plot.axes((0.8, 1.0, 1.2), (-1, 0, 1), "ratio ρ", "")
     for end in (1 - CLIP, 1 + CLIP):

@@ -10,9 +10,9 @@ from learned import banded
 from td3 import number
 
 from duetto.algorithms import R2D2
+from duetto.buffers.sequence_bounds import cut
 from duetto.functional.priorities import sequence_priority
 from duetto.functional.rescaling import rescale, unrescale
-from duetto.memory.cutting import cut
 
 WIDTH, HEIGHT = 340, 200
 
@@ -41,9 +41,7 @@ def toy(state: float) -> list[float]:
 
 def idea() -> str:
     """An episode, the state that runs along it, and a sequence of it that is learned from."""
-    d = Drawing(
-        790, 300, "A state runs along the episode; a sequence is replayed from the state stored at its first step"
-    )
+    d = Drawing(790, 300, "Acting with a hidden state, and learning from a sequence with its stored state")
     for i in range(9):
         x = 60 + 78 * i
         d.box(x, 60, 50, 34, f"o_{i}", "ink-state")
@@ -72,7 +70,7 @@ def idea() -> str:
 
 def memory() -> str:
     """R2D2 and DQN on MemoryS9."""
-    d = Drawing(680, 300, "MemoryS9: R2D2 goes to a mean return near 1, DQN without a memory stays near one half")
+    d = Drawing(680, 300, "MemoryS9: R2D2 reaches a return near 1, DQN one half")
     plot = Plot(d, 60, 34, 520, 210, (0, 400_000), (0.0, 1.0))
     plot.axes((0, 100_000, 200_000, 300_000, 400_000), (0, 0.25, 0.5, 0.75, 1), "steps", "mean return of 50 episodes")
     for run, words, ink in (("r2d2-memory", "R2D2", "ink-critic"), ("dqn-memory", "DQN", "ink-target")):
@@ -83,10 +81,8 @@ def memory() -> str:
 # ---------------------------------------------------------------------------------------------------- steps
 def state() -> str:
     """Step 1: what goes into one step of the network."""
-    d = Drawing(
-        WIDTH, 190, "Observation, previous action, previous reward and state go in; values and a new state come out"
-    )
-    d.box(185, 95, 86, 60, "layers with", "ink-critic", more="a memory")
+    d = Drawing(WIDTH, 190, "Inputs and outputs of the recurrent network")
+    d.box(185, 95, 86, 60, "recurrent", "ink-critic", more="network")
     for i, (words, ink) in enumerate((("o_t", "ink-state"), ("a_{t−1}", "ink-actor"), ("r_{t−1}", "ink-reward"))):
         y = 50 + 45 * i
         d.text(56, y + 5, words, f"{ink} strong", "end", size=13.5)
@@ -129,25 +125,23 @@ def sequences() -> str:
 
 def stored() -> str:
     """Step 3: what lies with a sequence."""
-    d = Drawing(WIDTH, 170, "The state that the first step was taken with is kept; those of the others are not")
+    d = Drawing(WIDTH, 170, "Only the state before the first step is stored")
     d.dot(40, 70, "ink-critic", 8)
     d.text(40, 104, "h", "ink-critic strong", size=13)
-    d.text(40, 122, "kept", "ink-critic", size=11.5)
+    d.text(40, 122, "stored", "ink-critic", size=11.5)
     for i in range(6):
         x = 92 + 42 * i
         d.box(x, 70, 34, 34, f"o_{i}", "ink-state")
         if i:
             d.add("circle", "box cell quiet", cx=x - 21, cy=104, r=4)
     d.arrow([(50, 70), (73, 70)], "ink-critic")
-    d.text(206, 128, "computed again, by the network of today", "faint", size=11.5)
+    d.text(206, 128, "recomputed by the current network", "faint", size=11.5)
     return d.svg()
 
 
 def burn_in() -> str:
     """Step 4: the toy state from three beginnings."""
-    d = Drawing(
-        WIDTH, 220, "From whatever state it begins, the toy's state comes nearer to the true one with every step"
-    )
+    d = Drawing(WIDTH, 220, "Different initial states of the toy network converge")
     plot = Plot(d, 34, 22, 160, 150, (0, 4), (0.0, 10.5))
     plot.axes((0, 1, 2, 3, 4), (0, 5, 10), "steps", "")
     for (words, first), ink, shift in zip(STARTS, ("ink-critic", "ink-noise", "ink-target"), (-12, 3, 18), strict=True):
@@ -162,7 +156,7 @@ def burn_in() -> str:
 
 def n_steps() -> str:
     """Step 5: windows near a sequence's end."""
-    d = Drawing(WIDTH, 190, "A step sums the next five rewards; near the end of its sequence only those that are left")
+    d = Drawing(WIDTH, 190, "Each step sums five rewards, fewer near the end of the sequence")
     for t in range(8):
         d.box(44 + 36 * t, 34, 28, 26, str(t), "ink-state")
     for row, (t, n) in enumerate(((0, 5), (3, 5), (5, 3), (7, 1))):
@@ -177,7 +171,7 @@ def n_steps() -> str:
 
 def scale() -> str:
     """Step 6: h, from small to large."""
-    d = Drawing(WIDTH, 220, "h grows like a straight line near 0 and like a root far from it: 1,000 becomes 32")
+    d = Drawing(WIDTH, 220, "h is linear near 0 and a square root elsewhere: h(1,000) is 32")
     plot = Plot(d, 48, 24, 190, 140, (-1000.0, 1000.0), (-35.0, 35.0))
     plot.axes((-1000, 0, 1000), (-30, 0, 30), "x", "h(x)")
     plot.curve([(float(x), float(rescale(np.array(x), EPSILON))) for x in np.linspace(-1000, 1000, 401)], "ink-target")
@@ -189,9 +183,7 @@ def scale() -> str:
 
 def rewards_of_any_size() -> str:
     """What an error of 1 % of the return costs, with the scale and without."""
-    d = Drawing(
-        620, 270, "The squared error of a hundredth of the return: without h it grows with the square of the return"
-    )
+    d = Drawing(620, 270, "Squared error of 1 % of the return, with and without h")
     plot = Plot(d, 76, 34, 400, 180, (0.0, 4.0), (-6.0, 4.0))
     plot.axes((), (), "return", "squared error of 1 % of it")
     for power in range(5):
@@ -202,7 +194,7 @@ def rewards_of_any_size() -> str:
         x, y = plot.at(0.0, power)
         d.line([(x - 4, y), (x, y)], "axis")
         d.text(x - 7, y + 4, f"10^{{{power}}}".replace("-", "−"), "faint", "end", size=11)
-    for words, scaled, ink in (("as they are", False, "ink-target"), ("on the scale h", True, "ink-reward")):
+    for words, scaled, ink in (("without h", False, "ink-target"), ("with h", True, "ink-reward")):
         points = [(float(p), float(np.log10(cost(10.0**p, scaled)))) for p in np.linspace(0, 4, 41)]
         plot.curve(points, ink)
         x, y = plot.at(*points[-1])
@@ -218,9 +210,7 @@ def cost(size: float, scaled: bool) -> float:
 
 def target() -> str:
     """Step 7: off the scale, summed, back on it."""
-    d = Drawing(
-        WIDTH, 210, f"2 on the scale is {BEHIND:.3f}; with the rewards it makes {SUM:.3f}, on the scale {TARGET:.3f}"
-    )
+    d = Drawing(WIDTH, 210, f"The value is {BEHIND:.3f}, the return {SUM:.3f}, the target {TARGET:.3f}")
     d.box(80, 40, 110, 34, f"Q′ = {number(NEXT)}", "ink-critic dashed")
     d.arrow([(138, 40), (198, 40)], "ink-critic")
     d.text(168, 30, "h^{−1}", "ink-critic", size=12)
@@ -236,7 +226,7 @@ def target() -> str:
 
 def loss() -> str:
     """Step 8: which steps count."""
-    d = Drawing(WIDTH, 180, "Burn-in and padding have mask 0; the mean is over the steps that are learned from")
+    d = Drawing(WIDTH, 180, "Burn-in and padding have the mask 0")
     rows = (("middle", (0, 0, 1, 1, 1, 1)), ("first, short", (1, 1, 1, 1, 0, 0)))
     for row, (words, mask) in enumerate(rows):
         y = 56 + 62 * row
@@ -250,7 +240,7 @@ def loss() -> str:
 
 def priority() -> str:
     """Step 9: the mix of the largest error and the mean one."""
-    d = Drawing(WIDTH, 190, f"Errors of .1, .5 and .2 make a priority of {PRIORITY:.4f}, near the largest of them")
+    d = Drawing(WIDTH, 190, f"Errors 0.1, 0.5 and 0.2 give the priority {PRIORITY:.4f}")
     plot = Plot(d, 44, 24, 160, 130, (0.0, 4.0), (0.0, 0.6))
     plot.axes((), (0, 0.2, 0.4), "steps", "|δ|")
     for i, error in enumerate(ERRORS[0]):

@@ -30,10 +30,10 @@ ONE_STEP = float(rescale(np.array(1 + 0.9 * unrescale(np.array(3.0), 1e-3)), 1e-
 
 
 def idea() -> str:
-    """Two memories of sequences, a coin, a learner."""
-    d = Drawing(760, 270, "For each sequence of a batch a coin decides: a demonstration, or one of the agent's own")
-    d.box(110, 70, 180, 54, "demonstrations", "ink-reward", more="sequences, for ever")
-    d.box(110, 200, 180, 54, "own episodes", "ink-state", more="sequences, a ring")
+    """Two replay buffers, a random choice, a learner."""
+    d = Drawing(760, 270, "Each sequence of a batch is a demonstration with probability ρ")
+    d.box(110, 70, 180, 54, "demonstrations", "ink-reward", more="never overwritten")
+    d.box(110, 200, 180, 54, "own episodes", "ink-state", more="replay buffer")
     d.add("circle", "box ink-noise", cx=320, cy=135, r=32)
     d.text(320, 140, "ρ", "ink-noise strong", size=17)
     d.arrow([(202, 80), (292, 120)], "ink-reward")
@@ -43,13 +43,38 @@ def idea() -> str:
     d.arrow([(354, 135), (414, 135)])
     d.box(480, 135, 128, 56, "a batch", "ink-critic", more="64 sequences")
     d.arrow([(546, 135), (606, 135)])
-    d.box(676, 135, 136, 56, "R2D2's learner", "ink-target", more="with DQfD's losses")
+    d.box(676, 135, 136, 56, "R2D2's update", "ink-target", more="with DQfD's losses")
     d.line([(676, 165), (676, 250), (110, 250)], "quiet dashed")
     d.arrow([(110, 250), (110, 230)], "quiet dashed")
     d.line([(676, 105), (676, 22), (110, 22)], "quiet dashed")
     d.arrow([(110, 22), (110, 41)], "quiet dashed")
     d.text(480, 16, "priorities of the demonstrations", "faint", size=11.5)
     d.text(480, 244, "priorities of the own sequences", "faint", size=11.5)
+    return d.svg()
+
+
+def network() -> str:
+    """The network: features, LSTM, two streams."""
+    d = Drawing(770, 220, "The network: features, an LSTM, and streams for the value and the advantages")
+    d.text(48, 65, "observation", "ink-state strong", size=12.5)
+    d.arrow([(94, 60), (128, 60)], "ink-state")
+    d.box(188, 60, 116, 48, "MLP", "ink-state", more="128, ReLU")
+    d.arrow([(248, 66), (314, 94)], "ink-state")
+    d.text(272, 115, "previous action, one-hot", "ink-actor strong", "end", size=12.5)
+    d.arrow([(280, 110), (312, 110)], "ink-actor")
+    d.text(272, 159, "previous reward, tanh", "ink-reward strong", "end", size=12.5)
+    d.arrow([(280, 154), (316, 126)], "ink-reward")
+    d.box(378, 110, 118, 56, "LSTM", "ink-critic", more="128 units")
+    d.line([(438, 124), (452, 124), (452, 176), (378, 176)], "ink-critic dashed")
+    d.arrow([(378, 176), (378, 141)], "ink-critic dashed")
+    d.text(415, 195, "hidden state of the next step", "faint", size=11.5)
+    d.arrow([(438, 98), (486, 68)], "ink-critic")
+    d.arrow([(438, 110), (486, 142)], "ink-critic")
+    d.box(550, 60, 120, 48, "value V", "ink-target", more="128, then 1")
+    d.box(550, 150, 120, 48, "advantages A", "ink-target", more="128, then 7")
+    d.arrow([(612, 66), (652, 94)], "ink-target")
+    d.arrow([(612, 144), (652, 118)], "ink-target")
+    d.box(704, 106, 96, 48, "Q", "ink-target", more="V + A − mean A")
     return d.svg()
 
 
@@ -60,9 +85,7 @@ def probability(count: int, share: float, size: int = BATCH_SIZE) -> float:
 
 def shares() -> str:
     """How many demonstrations are in a batch of 64."""
-    d = Drawing(
-        740, 250, "Of 64 sequences 16 are demonstrations with a share of 1/4; with 1/256 most batches have none"
-    )
+    d = Drawing(740, 250, "Demonstrations in batches of 64, with ρ = 1/4, 1/16 and 1/256")
     for i, share in enumerate(SHARES):
         plot = Plot(d, 44 + 240 * i, 46, 190, 140, (-0.5, 28.5), (0.0, 0.8 if i == 2 else 0.25))
         plot.axes((0, 8, 16, 24), (0, 0.4, 0.8) if i == 2 else (0, 0.1, 0.2), "demonstrations of 64", "")
@@ -77,16 +100,14 @@ def shares() -> str:
 # ---------------------------------------------------------------------------------------------------- committed runs
 def keycorridor() -> str:
     """R2D3, cloning, DQfD and R2D2."""
-    d = Drawing(
-        720, 310, "KeyCorridor: R2D3 gets furthest, then cloning, then DQfD; R2D2 without demonstrations learns nothing"
-    )
+    d = Drawing(720, 310, "Returns on KeyCorridor: R2D3, behavior cloning, DQfD and R2D2")
     plot = Plot(d, 60, 34, 480, 220, (0, 100_000), (0.0, 1.0))
     plot.axes((0, 25_000, 50_000, 75_000, 100_000), (0, 0.25, 0.5, 0.75, 1), "steps", "mean return of 50 episodes")
     for run, words, ink in (
         ("keycorridor-r2d3", "R2D3", "ink-critic"),
         ("keycorridor-bc", "cloning", "ink-reward"),
         ("keycorridor-dqfd", "DQfD", "ink-noise"),
-        ("keycorridor-r2d2", "R2D2, none shown", "ink-target"),
+        ("keycorridor-r2d2", "R2D2", "ink-target"),
     ):
         banded(d, plot, run, words, ink)
     return d.svg()
@@ -94,7 +115,7 @@ def keycorridor() -> str:
 
 def share_runs() -> str:
     """One run for each share."""
-    d = Drawing(720, 310, "KeyCorridor: shares of 1/4, 1/16 and 1/64 end alike, with 1/256 and none nothing is learned")
+    d = Drawing(720, 310, "Returns on KeyCorridor with ρ = 1/4, 1/16, 1/64 and 1/256")
     plot = Plot(d, 60, 34, 480, 220, (0, 100_000), (0.0, 1.0))
     plot.axes((0, 25_000, 50_000, 75_000, 100_000), (0, 0.25, 0.5, 0.75, 1), "steps", "mean return of 50 episodes")
     for run, words, ink, shift in (
@@ -137,13 +158,13 @@ def succeeded(run: str) -> list[float]:
 def successes() -> tuple[list[str], list[list[str]]]:
     """A table of all of them."""
     rows = [[words, ", ".join(f"{100 * one:.1f} %" for one in succeeded(run))] for words, run in RUNS.items()]
-    return ["KeyCorridorS3R3, 100,000 steps", "successes of 200 last episodes, each seed"], rows
+    return ["KeyCorridorS3R3, 100,000 steps", "success rate of each seed, last 200 episodes"], rows
 
 
 # ---------------------------------------------------------------------------------------------------- steps
 def shown() -> str:
     """Step 1: a demonstration as sequences."""
-    d = Drawing(WIDTH, 180, "A demonstration is cut like an episode of the agent's; its sequences begin with zeros")
+    d = Drawing(WIDTH, 180, "A demonstration as two sequences, each from a zero state")
     for t in range(10):
         d.box(60 + 26 * t, 40, 22, 24, "", "ink-reward")
     d.text(WIDTH / 2, 18, "an expert's episode", "faint", size=11.5)
@@ -152,27 +173,27 @@ def shown() -> str:
         d.text(60 + 26 * first - 17, y + 4, "0", "ink-critic strong", "end", size=12.5)
         for t in range(first, last + 1):
             d.box(60 + 26 * t, y, 22, 24, "", "quiet" if i and t < first + 2 else "ink-critic")
-    d.text(WIDTH / 2, 168, "grey: burn-in; 0: the state before it", "faint", size=11.5)
+    d.text(WIDTH / 2, 168, "gray: burn-in; 0: initial state", "faint", size=11.5)
     return d.svg()
 
 
 def coin() -> str:
     """Step 2."""
-    d = Drawing(WIDTH, 150, "Six sequences of a batch, drawn one by one: here two are demonstrations")
+    d = Drawing(WIDTH, 150, "A batch of six sequences; two are demonstrations")
     for i, kind in enumerate("daadaa"):
         ink = "ink-reward" if kind == "d" else "ink-state"
         d.text(48 + 48 * i, 30, "ρ" if kind == "d" else "1 − ρ", "faint", size=11)
         d.box(48 + 48 * i, 62, 38, 40, kind, ink)
     d.text(WIDTH / 2, 112, "K = 2 of Binomial(6, ρ)", "ink-noise strong", size=13)
-    d.text(WIDTH / 2, 136, "0 and 6 are as possible as they are likely", "faint", size=11.5)
+    d.text(WIDTH / 2, 136, "d: demonstration, a: agent", "faint", size=11.5)
     return d.svg()
 
 
 def weights() -> str:
     """Step 3: weights are relative to the least likely of the same memory."""
-    d = Drawing(WIDTH, 200, "Weights in both memories reach 1, though the probabilities differ")
+    d = Drawing(WIDTH, 200, "In both buffers the largest weight is 1")
     for row, (words, priorities, ink) in enumerate(
-        (("own", (0.5, 0.3, 0.2), "ink-state"), ("shown", (0.7, 0.3), "ink-reward"))
+        (("own", (0.5, 0.3, 0.2), "ink-state"), ("expert", (0.7, 0.3), "ink-reward"))
     ):
         masses = mass(np.array(priorities), 1.0)
         found = importance_weights(masses, float(masses.min()), 0.6)
@@ -187,21 +208,21 @@ def weights() -> str:
 
 def targets() -> str:
     """Step 4."""
-    d = Drawing(WIDTH, 170, f"On the scale h one step's target is {ONE_STEP:.3f}, that of three steps {N_STEP:.3f}")
+    d = Drawing(WIDTH, 170, f"The one-step target is {ONE_STEP:.3f}, the n-step target {N_STEP:.3f}")
     rows = (("y_1", "h(1 + 0.9 · h^{−1}(3))", ONE_STEP), ("y_n", "h(5.23 + 0.729 · h^{−1}(9))", N_STEP))
     for row, (name, words, value) in enumerate(rows):
         y = 46 + 62 * row
         d.text(34, y + 5, name, "ink-target strong", size=13.5)
         d.box(150, y, 188, 36, words, "ink-target")
         d.text(256, y + 5, f"= {value:.4f}", "ink-target strong", "start", size=13)
-    d.text(WIDTH / 2, 158, "9 on the scale is about 97 off it", "faint", size=11.5)
+    d.text(WIDTH / 2, 158, "h^{−1}(9) is about 97", "faint", size=11.5)
     return d.svg()
 
 
 def losses() -> str:
     """Step 5."""
-    d = Drawing(WIDTH, 190, "Own sequences have the two errors; demonstrations the margin as well")
-    rows = (("own", "ink-state", ("δ_n^2", "δ_1^2")), ("shown", "ink-reward", ("δ_n^2", "δ_1^2", "J_E")))
+    d = Drawing(WIDTH, 190, "Own sequences have two errors; demonstrations also the margin")
+    rows = (("own", "ink-state", ("δ_n^2", "δ_1^2")), ("expert", "ink-reward", ("δ_n^2", "δ_1^2", "J_E")))
     for row, (words, ink, parts) in enumerate(rows):
         y = 50 + 66 * row
         d.text(76, y + 5, words, f"{ink} strong", "end", size=12.5)
@@ -209,17 +230,17 @@ def losses() -> str:
             d.box(124 + 76 * i, y, 62, 38, part, "ink-reward" if part == "J_E" else "ink-target")
             if i:
                 d.text(124 + 76 * i - 38, y + 5, "+", size=14)
-    d.text(WIDTH / 2, 170, "preset paper: δ_n^2 alone, in both", "faint", size=11.5)
+    d.text(WIDTH / 2, 170, "preset paper: δ_n^2 only", "faint", size=11.5)
     return d.svg()
 
 
 def back() -> str:
     """Step 6."""
-    d = Drawing(WIDTH, 170, "Each sequence's priority goes back to the memory that it came from")
+    d = Drawing(WIDTH, 170, "Each priority returns to the buffer of its sequence")
     for i, kind in enumerate("aaaadd"):
         d.box(80 + 36 * i, 40, 30, 34, kind, "ink-reward" if kind == "d" else "ink-state")
     d.box(100, 134, 120, 38, "own", "ink-state")
-    d.box(260, 134, 110, 38, "shown", "ink-reward")
+    d.box(260, 134, 110, 38, "expert", "ink-reward")
     d.arrow([(134, 62), (106, 110)], "ink-state")
     d.arrow([(242, 62), (258, 110)], "ink-reward")
     d.text(170, 94, "p", "faint", size=12.5)

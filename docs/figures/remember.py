@@ -26,7 +26,7 @@ def futures() -> tuple[list[float], list[float]]:
 
 def same_picture() -> str:
     """One picture, two futures; two pictures tell them apart."""
-    d = Drawing(700, 250, "One picture of a pendulum does not say where it is going: two futures begin with it")
+    d = Drawing(700, 250, "One angle of a pendulum and two possible futures")
     for i in range(2):
         left = 30 + 130 * i
         x, y = left + 50, 150
@@ -38,9 +38,9 @@ def same_picture() -> str:
             d.line([(x, y), tip], f"{ink} thick")
             d.dot(*tip, ink, 8)
         d.dot(x, y, "ink-state", 4)
-        d.text(left + 60, 188, ("one picture", "and the one before")[i], "faint", size=12)
+        d.text(left + 60, 188, ("one image", "and the previous")[i], "faint", size=12)
     plot = Plot(d, 350, 40, 300, 150, (0, AHEAD), (-240.0, 240.0))
-    plot.axes((0, 5, 10), (-180, 0, 180), "steps from the picture on", "angle, degrees; 0 is up")
+    plot.axes((0, 5, 10), (-180, 0, 180), "steps", "angle, degrees; 0 is up")
     falls, rises = futures()
     for angles, words, ink, at in (
         (falls, "it was falling", "ink-target", (4.0, 190.0)),
@@ -53,7 +53,7 @@ def same_picture() -> str:
 
 def masked() -> str:
     """Two tasks without velocities, with an LSTM and without."""
-    d = Drawing(740, 290, "Without velocities an LSTM learns both tasks, and the same network without a memory neither")
+    d = Drawing(740, 290, "Returns without velocities, with and without an LSTM")
     left = Plot(d, 60, 44, 230, 180, (0, 20_000), (-1_600.0, 0.0))
     left.axes((0, 10_000, 20_000), (-1_500, -1_000, -500, 0), "steps", "")
     d.text(left.left, 24, "TD3, Pendulum-v1", "strong", "start", size=12.5)
@@ -74,9 +74,7 @@ def last(run: str, seeds: int) -> list[float]:
 
 def carried() -> str:
     """Two episodes in one environment; the state runs along the first, and begins again with the second."""
-    d = Drawing(
-        760, 210, "The state runs from step to step, is forgotten at an episode's end, and begins again with zeros"
-    )
+    d = Drawing(760, 210, "The hidden state is reset to zeros at the end of an episode")
     for i in range(8):
         x, second = 70 + 88 * i, i >= 5
         d.box(x, 46, 54, 32, f"o_{i - 5 if second else i}", "ink-state")
@@ -108,10 +106,10 @@ def forgetting() -> str:
     d = Drawing(
         640,
         250,
-        "A state that keeps half at each step has forgotten after ten; one that keeps 98 % has not after fifty",
+        "Exponential forgetting for three rates per step",
     )
     plot = Plot(d, 60, 30, 420, 160, (0, 50), (0.0, 1.0))
-    plot.axes((0, 10, 20, 30, 40, 50), (0, 0.5, 1), "steps since it was seen", "what is left")
+    plot.axes((0, 10, 20, 30, 40, 50), (0, 0.5, 1), "steps", "remaining share")
     for (keep, ink), at in zip(KEEPS, (6, 9, 28), strict=True):
         plot.curve([(k, keep**k) for k in range(51)], ink)
         x, y = plot.at(at, keep**at)
@@ -121,17 +119,15 @@ def forgetting() -> str:
 
 def reach() -> str:
     """A cue, a question, and the stretches that are learned from."""
-    d = Drawing(
-        740, 230, "A cue outside the stretch that is learned from gets no gradient, though the stored state may hold it"
-    )
+    d = Drawing(740, 230, "Only steps inside the sequence get a gradient")
     for t in range(16):
         ink = "ink-reward" if t == 2 else "ink-target" if t == 13 else "ink-state"
         d.box(64 + 41 * t, 44, 32, 30, {2: "cue", 13: "?"}.get(t, ""), ink)
-    d.text(64 + 41 * 7.5, 18, "an episode: what the cue said is asked for eleven steps later", "faint", size=12)
+    d.text(64 + 41 * 7.5, 18, "an episode: the cue is needed eleven steps later", "faint", size=12)
     for row, (first, length, words, ink) in enumerate(
         (
             (6, 8, "8 steps: the gradient ends before the cue", "ink-noise"),
-            (2, 12, "12 steps: it gets there", "ink-critic"),
+            (2, 12, "12 steps: the gradient reaches the cue", "ink-critic"),
         )
     ):
         y = 92 + 64 * row

@@ -11,8 +11,8 @@ import numpy as np
 from drawing import Drawing, Plot
 
 from duetto.algorithms.base import Prioritization
+from duetto.buffers.sampling import PrioritizedSampler
 from duetto.functional.priorities import importance_weights, mass
-from duetto.memory.draws import ProportionalDraws
 
 # ---------------------------------------------------------------------------------------------------- why a memory
 BUMPS, WIDTH_OF_BUMP, SWEEPS, PACE = 15, 0.12, 3, 400  # a curve is learned while one walks along it
@@ -47,21 +47,21 @@ def swept(memory: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def forgetting() -> str:
     """What is left of the curve at the end, and how the errors went."""
-    d = Drawing(700, 250, "Learning only from the newest step forgets what lies behind; drawing from a memory keeps it")
+    d = Drawing(700, 250, "Learning from the newest step forgets; a replay buffer does not")
     left = Plot(d, 44, 40, 280, 150, (0.0, 1.0), (-1.6, 1.6))
-    left.axes((0, 0.5, 1), (-1, 0, 1), "place", "")
-    d.text(left.left, 22, "believed at the end of the third walk", "strong", "start", size=12.5)
+    left.axes((0, 0.5, 1), (-1, 0, 1), "position", "")
+    d.text(left.left, 22, "estimate after three passes", "strong", "start", size=12.5)
     right = Plot(d, 400, 40, 280, 150, (0, SWEEPS * PACE), (0.0, 0.9))
     right.axes((0, 400, 800, 1_200), (0, 0.4, 0.8), "steps", "")
-    d.text(right.left, 22, "mean error over all places", "strong", "start", size=12.5)
+    d.text(right.left, 22, "mean error", "strong", "start", size=12.5)
     along = np.linspace(0, 1, 101)
     left.curve(list(zip(along.tolist(), wanted(along).tolist(), strict=True)), "quiet dashed")
     for memory, ink in ((False, "ink-target"), (True, "ink-critic")):
         believed, errors = swept(memory)
         left.curve([(x, min(max(y, -1.6), 1.6)) for x, y in zip(along.tolist(), believed, strict=True)], ink)
         right.curve([(t, min(e, 0.9)) for t, e in enumerate(errors)][::6], ink)
-    d.text(*right.at(700, 0.62), "newest step only", "ink-target strong", "start", size=12)
-    d.text(*right.at(1_195, 0.08), "drawn from a memory", "ink-critic strong", "end", size=12)
+    d.text(*right.at(700, 0.62), "newest step", "ink-target strong", "start", size=12)
+    d.text(*right.at(1_195, 0.08), "replay buffer", "ink-critic strong", "end", size=12)
     return d.svg()
 
 
@@ -83,9 +83,7 @@ def weights(alpha: float, beta: float) -> np.ndarray:
 
 def law() -> str:
     """Probabilities and weights of five transitions, for three α."""
-    d = Drawing(
-        720, 250, "The larger α, the more often transitions with a large error are drawn, and the less each counts"
-    )
+    d = Drawing(720, 250, "Sampling probabilities and weights for three values of α")
     for i, alpha in enumerate((0.0, 0.6, 1.0)):
         plot = Plot(d, 44 + 232 * i, 46, 196, 110, (-0.6, 4.6), (0.0, 0.6))
         plot.axes((), (0, 0.25, 0.5) if i == 0 else (), "", "")
@@ -105,9 +103,7 @@ def law() -> str:
 
 def strata() -> str:
     """A line as long as all masses together, cut into equal parts, one draw from each."""
-    d = Drawing(
-        700, 150, "The masses lie end to end; the line is cut into four equal parts, and one point is drawn in each"
-    )
+    d = Drawing(700, 150, "Stratified sampling: one draw from each of four equal parts")
     masses = mass(np.array(PRIORITIES), 0.6)
     left, scale = 30.0, 640.0 / masses.sum()
     x = left
@@ -128,7 +124,7 @@ def strata() -> str:
 
 def counted(draws: int = 20_000, alpha: float = 0.6) -> np.ndarray:
     """How often each of the five comes out of the memory's own draws, in batches of four."""
-    drawing = ProportionalDraws(len(PRIORITIES), Prioritization(alpha, 0.4, 0, 0.0))
+    drawing = PrioritizedSampler(len(PRIORITIES), Prioritization(alpha, 0.4, 0, 0.0))
     drawing.add(np.arange(len(PRIORITIES)))
     drawing.feedback(np.arange(len(PRIORITIES)), np.array(PRIORITIES))
     random = np.random.default_rng(0)
@@ -149,9 +145,9 @@ def walks() -> dict[tuple[int, str], list[int]]:
 
 def cliff() -> str:
     """Updates over the length of the chain."""
-    d = Drawing(640, 280, "Uniform draws need about twice the updates for each further state, priorities far fewer")
+    d = Drawing(640, 280, "Updates until all values are right: uniform and prioritized sampling")
     plot = Plot(d, 66, 34, 440, 190, (2, 10), (1.5, 5.0))
-    plot.axes(range(2, 11), (), "right actions in a row before the reward", "updates until the values are right")
+    plot.axes(range(2, 11), (), "right actions before the reward", "updates until the values are right")
     for power in (2, 3, 4, 5):
         x, y = plot.at(2, power)
         d.line([(x - 4, y), (x, y)], "axis")
@@ -170,8 +166,8 @@ def cliff_table() -> tuple[list[str], list[list[str]]]:
     """Medians."""
     lengths = (2, 4, 6, 8, 10)
     rows = [[kind, *(f"{median(walks()[n, kind]):,.0f}" for n in lengths)] for kind in cliffwalk.KINDS]
-    rows.insert(0, ["transitions in the memory", *(f"{len(cliffwalk.transitions(n)):,}" for n in lengths)])
-    return ["median of ten seeds", *(f"{n} in a row" for n in lengths)], rows
+    rows.insert(0, ["steps in the buffer", *(f"{len(cliffwalk.transitions(n)):,}" for n in lengths)])
+    return ["median updates of ten seeds", *(f"n = {n}" for n in lengths)], rows
 
 
 # ---------------------------------------------------------------------------------------------------- the weights
@@ -192,7 +188,7 @@ def believed(alpha: float, beta: float) -> float:
 @cache
 def lucky(alpha: float, beta: float, updates: int = 12_000, rate: float = 0.003) -> tuple[float, ...]:
     """The same, learned from the memory's own draws: the value after each update."""
-    drawing = ProportionalDraws(10, Prioritization(alpha, beta, 0, 0.0))
+    drawing = PrioritizedSampler(10, Prioritization(alpha, beta, 0, 0.0))
     drawing.add(np.arange(10))
     reward, value, random, found = np.arange(10) == 0, 0.5, np.random.default_rng(0), []
     for _ in range(updates):
@@ -209,7 +205,7 @@ LUCKS = ((0.0, 0.0, "uniform", "ink-reward"), (0.6, 0.0, "α = 0.6, no weights",
 
 def biased() -> str:
     """Where the value comes to rest, by α and β."""
-    d = Drawing(660, 230, "Without weights the value of a rarely paid step is believed to be twice what it is")
+    d = Drawing(660, 230, "Without importance weights a rare reward is overestimated")
     plot = Plot(d, 190, 20, 420, 160, (0.0, 0.25), (-0.6, 3.6))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
     for tick in (0, 0.1, 0.2):
@@ -217,7 +213,7 @@ def biased() -> str:
         d.line([(x, y), (x, y + 4)], "axis")
         d.text(x, y + 18, f"{tick:g}", "faint", size=11.5)
     d.line([plot.at(LUCK, -0.6), plot.at(LUCK, 3.6)], "quiet dashed")
-    d.text(plot.at(LUCK, 0)[0], 222, "the truth", "faint", size=11.5)
+    d.text(plot.at(LUCK, 0)[0], 222, "true value", "faint", size=11.5)
     for row, (alpha, beta, words, ink) in enumerate(LUCKS):
         value = believed(alpha, beta)
         x, y = plot.at(value, 3 - row)

@@ -26,17 +26,8 @@ def floors() -> tuple[tuple[str, ...], ...]:
 
 def files(room: str) -> list[Path]:
     """Its Python files."""
-    folder = SOURCE / room
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [SOURCE / f"{room}.py"]
-
-
-def lines(paths: list[Path]) -> int:
-    """Of code: neither empty nor a comment alone."""
-    return sum(
-        bool(line.strip()) and not line.lstrip().startswith("#")
-        for path in paths
-        for line in path.read_text("utf-8").splitlines()
-    )
+    folder = SOURCE / room.replace(".", "/")
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
 
 
 @cache
@@ -46,10 +37,13 @@ def imports() -> dict[str, frozenset[str]]:
     found = {}
     for room in rooms:
         text = "\n".join(path.read_text("utf-8") for path in files(room))
-        named = re.findall(r"^\s*(?:from|import) duetto\.(\w+)", text, re.MULTILINE)
-        for listed in re.findall(r"^\s*from duetto import ([\w, ]+)", text, re.MULTILINE):
-            named += [name.split(" as ")[0].strip() for name in listed.split(",")]
-        found[room] = frozenset(named) & frozenset(rooms) - {room}
+        named = re.findall(r"^\s*(?:from|import) duetto\.([\w.]+)", text, re.MULTILINE)
+        for inside, listed in re.findall(r"^\s*from duetto(\.tools)? import ([\w, ]+)", text, re.MULTILINE):
+            above = f"{inside[1:]}." if inside else ""
+            named += [above + name.split(" as ")[0].strip() for name in listed.split(",")]
+        found[room] = frozenset(
+            other for other in rooms for name in named if other != room and f"{name}.".startswith(f"{other}.")
+        )
     return found
 
 
@@ -67,7 +61,7 @@ def house() -> str:
     d = Drawing(
         720,
         40 + 46 * len(floors()),
-        "The rooms in floors; imports go down only, and frameworks stay in rooms of their own",
+        "Rooms in layers: imports go down only, and each framework is imported in few rooms",
     )
     for row, floor in enumerate(floors()):
         y, width = 36 + 46 * row, 600 / len(floor)
@@ -87,23 +81,15 @@ def house() -> str:
 
 
 def rooms() -> tuple[list[str], list[list[str]]]:
-    """A table: what each room promises, its size, and its tests'."""
+    """A table: each room, top to bottom, and the first line of its docstring."""
     rows = []
     for floor in floors():
         for room in floor:
-            paths = files(room)
-            first = paths[0] if (SOURCE / room).is_dir() is False else SOURCE / room / "__init__.py"
+            folder = SOURCE / room.replace(".", "/")
+            first = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
             about = re.match(r'"""(.*?)(?:\n|""")', first.read_text("utf-8"))
-            tests = ROOT / "tests" / room
-            size = f"{lines(sorted(tests.rglob('*.py'))):,}" if tests.is_dir() else ""
-            rows.append([f"`{room}`", about[1] if about else "", str(len(paths)), f"{lines(paths):,}", size])
-    return ["room", "what it is", "files", "lines", "lines of its own tests"], rows
-
-
-def tests() -> tuple[int, int]:
-    """Test functions, and lines of them."""
-    paths = sorted((ROOT / "tests").rglob("*.py"))
-    return sum(len(re.findall(r"^\s*def test_", path.read_text("utf-8"), re.MULTILINE)) for path in paths), lines(paths)
+            rows.append([f"`{room}`", about[1] if about else ""])
+    return ["room", "contents"], rows
 
 
 # ---------------------------------------------------------------------------------------------------- resuming
@@ -130,12 +116,12 @@ def checkpoint() -> str:
 
 # ---------------------------------------------------------------------------------------------------- one machine
 @cache
-def speeds(table: str) -> dict[tuple[str, str, int], float]:
-    """Median steps per second of each task, contender and number of threads, in float32."""
+def speeds(machine: str) -> dict[tuple[str, str, int], float]:
+    """Median steps per second of each task, contender and number of threads on a processor, in float32."""
     found: dict[tuple[str, str, int], list[float]] = {}
-    with (ROOT / "benchmarks" / "results" / f"{table}.csv").open(encoding="utf-8") as file:
+    with (ROOT / "benchmarks" / "results" / "speed.csv").open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            if row["precision"] == "float32" and row["steps_per_second"]:
+            if row["machine"] == machine and row["precision"] == "float32":
                 key = row["task"], row["contender"], int(row["threads"])
                 found.setdefault(key, []).append(float(row["steps_per_second"]))
     return {key: median(values) for key, values in found.items()}
@@ -154,7 +140,7 @@ def side_by_side() -> str:
         d.text(x, y + 18, f"{tick:,}", "faint", size=11.5)
     rows = [(name, count) for name in ("jax", "torch") for count in (1, 8)]
     for row, (name, count) in enumerate(rows):
-        value = speeds("speed-ppo-halfcheetah")[f"ppo-halfcheetah-{count}", f"duetto-{name}", 1]
+        value = speeds("AMD EPYC, Zen 5")[f"ppo-halfcheetah-{count}", f"duetto-{name}", 1]
         x, y = plot.at(value, 3 - row)
         ink = "ink-critic" if name == "jax" else "ink-actor"
         words = f"{'JAX' if name == 'jax' else 'PyTorch'}, {count} environment{'s' * (count > 1)}"

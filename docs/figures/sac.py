@@ -48,7 +48,7 @@ NEW_LOG_ALPHA = float(np.log(ALPHA) + RATE * (LOG_PROB - 1.0))
 
 def idea() -> str:
     """What is added to DDPG's picture."""
-    d = Drawing(700, 230, "The policy is a distribution; reward counts, and so does how undecided the policy stays")
+    d = Drawing(700, 230, "The actor climbs Q plus entropy")
     d.box(80, 110, 100, 44, "observation", "ink-state", more="s")
     d.box(260, 110, 130, 50, "policy", "ink-actor", more="tanh of a Gaussian")
     d.arrow([(131, 110), (192, 110)])
@@ -100,9 +100,7 @@ TEMPERATURES = (0.0, 0.2)
 
 def without() -> str:
     """Where the policy ends, without entropy and with it."""
-    d = Drawing(
-        700, 260, "Without entropy the policy settles on the low hump; with it, it spreads and finds the high one"
-    )
+    d = Drawing(700, 260, "Without entropy the policy settles on the low hump; with it, on the high one")
     actions = np.linspace(-0.995, 0.995, 120)
     for i, (alpha, words) in enumerate(zip(TEMPERATURES, ("α = 0: no entropy", "α = 0.2"), strict=True)):
         plot = Plot(d, 50 + 345 * i, 40, 280, 160, (-1.0, 1.0), (0.0, 1.15))
@@ -121,9 +119,7 @@ def without() -> str:
 # ---------------------------------------------------------------------------------------------------- steps
 def sample() -> str:
     """Step 1."""
-    d = Drawing(
-        WIDTH, 220, f"A normal number, here 1, goes through tanh and becomes an action of {number(NEXT_ACTION, 4)}"
-    )
+    d = Drawing(WIDTH, 220, f"tanh turns a normal sample of 1 into an action of {number(NEXT_ACTION, 4)}")
     plot = Plot(d, 44, 20, 250, 150, (-3.0, 3.0), (-1.1, 1.1))
     plot.axes((-2, 0, 2), (-1, 0, 1), "mean + std · noise", "action")
     plot.curve([(float(x), float(np.tanh(x))) for x in np.linspace(-3, 3, 60)], "ink-actor")
@@ -136,7 +132,7 @@ def sample() -> str:
 
 def density() -> str:
     """Step 2."""
-    d = Drawing(WIDTH, HEIGHT, "The density of actions is the Gaussian's, pressed together near -1 and 1")
+    d = Drawing(WIDTH, HEIGHT, "The density of the squashed Gaussian")
     plot = Plot(d, 44, 20, 250, 130, (-1.0, 1.0), (0.0, 1.8))
     plot.axes((-1, 0, 1), (0, 1), "action", "density")
     actions = np.linspace(-0.999, 0.999, 160)
@@ -152,9 +148,7 @@ def density() -> str:
 
 def target() -> str:
     """Step 3."""
-    d = Drawing(
-        WIDTH, 170, f"The target: reward 1, half of the value and half of the entropy's share: {number(TARGET, 4)}"
-    )
+    d = Drawing(WIDTH, 170, f"Reward, value and entropy add up to a target of {number(TARGET, 4)}")
     left, scale = 24, 118.0
     bonus = -GAMMA * ALPHA * NEXT_LOG_PROB
     parts = (
@@ -174,9 +168,7 @@ def target() -> str:
 
 def critic_step() -> str:
     """Step 4."""
-    d = Drawing(
-        WIDTH, HEIGHT, f"Both critics say 1.5 and should say {number(TARGET, 4)}; the loss is {number(CRITIC_LOSS, 4)}"
-    )
+    d = Drawing(WIDTH, HEIGHT, f"Twice the squared error of 1.5 makes a loss of {number(CRITIC_LOSS, 4)}")
     plot = Plot(d, 50, 20, 250, 128, (1.2, 3.2), (0.0, 1.5))
     plot.axes((1.5, 2, 2.5, 3), (0, 1), "value of Q_1 and Q_2", "(Q − y)²")
     plot.curve(
@@ -191,7 +183,7 @@ def critic_step() -> str:
 
 def actor_step() -> str:
     """Step 5: the two sides of the actor's loss over θ."""
-    d = Drawing(WIDTH, HEIGHT, "The actor's loss: value pulls one way, entropy the other; one step goes down")
+    d = Drawing(WIDTH, HEIGHT, "The actor's loss, and one step down")
 
     def loss(slope: float) -> float:
         nets = SimpleNamespace(actor=lambda obs: policy(obs, slope), critic=_later.critic, log_alpha=np.log(ALPHA))
@@ -210,7 +202,7 @@ def actor_step() -> str:
 
 def temperature() -> str:
     """Step 6."""
-    d = Drawing(WIDTH, 190, "The policy is more random than the target entropy asks for, so the temperature falls")
+    d = Drawing(WIDTH, 190, "The entropy exceeds its target, so the temperature falls")
     plot = Plot(d, 40, 60, 260, 10, (-1.5, 1.5), (0.0, 1.0))
     d.line([(plot.left, 70), (plot.right, 70)], "axis")
     for tick in (-1, 0, 1):
@@ -229,7 +221,7 @@ def temperature() -> str:
 
 def targets() -> str:
     """Step 7."""
-    d = Drawing(WIDTH, HEIGHT, "The critics have targets; the policy has none, and the temperature has none")
+    d = Drawing(WIDTH, HEIGHT, "Only the critics have target networks")
     for x, name, ink in (
         (56, "π", "ink-actor"),
         (140, "Q_1", "ink-critic"),
@@ -240,5 +232,5 @@ def targets() -> str:
         if name.startswith("Q"):
             d.box(x, 146, 66, 44, f"{name}′", f"{ink} dashed")
             d.arrow([(x, 82), (x, 122)], ink)
-    d.text(180, 188, "τ of the way, at every update", "faint", size=11.5)
+    d.text(180, 188, "by tau, after every update", "faint", size=11.5)
     return d.svg()

@@ -11,14 +11,12 @@ from r2d3 import RUNS, succeeded
 
 def kinds() -> str:
     """Three ways to use an expert's episodes."""
-    d = Drawing(
-        760, 230, "Demonstrations can be imitated, learned from as values, or fill the memory beside the own steps"
-    )
-    d.box(90, 115, 130, 56, "an expert's", "ink-reward", more="episodes")
+    d = Drawing(760, 230, "Three ways to use demonstrations: BC, DQfD and R2D3")
+    d.box(90, 115, 130, 56, "demonstrations", "ink-reward", more="episodes")
     rows = (
-        (40, "imitate: what would it do?", "BC: as good as the expert, where it was", "ink-reward"),
-        (115, "learn values from its steps", "DQfD: and its action above the others", "ink-critic"),
-        (190, "mix them into every batch", "R2D3: a share ρ, the rest its own", "ink-noise"),
+        (40, "imitate the expert", "BC: supervised learning", "ink-reward"),
+        (115, "learn values from its steps", "DQfD: with a margin loss", "ink-critic"),
+        (190, "mix them into each batch", "R2D3: a share ρ of each batch", "ink-noise"),
     )
     for y, words, more, ink in rows:
         d.arrow([(158, 115), (250, y)], ink)
@@ -51,12 +49,12 @@ def bars(words: str, rows: list[tuple[str, str, str]]) -> str:
 def who() -> str:
     """Four algorithms on KeyCorridor."""
     return bars(
-        "Successes on KeyCorridor: R2D3 92 %, cloning 58 %, DQfD without a memory 37 %, R2D2 with nothing shown none",
+        "Success on KeyCorridor: R2D3 92 %, BC 58 %, DQfD 37 %, R2D2 0 %",
         [
-            ("R2D2: none shown", "R2D2, no demonstrations", "ink-target"),
-            ("BC: imitates, 100 shown", "behaviour cloning", "ink-reward"),
-            ("DQfD: no memory of the episode", "DQfD, no memory of the episode", "ink-noise"),
-            ("R2D3: 100 shown", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
+            ("R2D2, no demonstrations", "R2D2, no demonstrations", "ink-target"),
+            ("BC", "behaviour cloning", "ink-reward"),
+            ("DQfD, not recurrent", "DQfD, no memory of the episode", "ink-noise"),
+            ("R2D3", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
         ],
     )
 
@@ -64,7 +62,7 @@ def who() -> str:
 def how_many() -> str:
     """Ten, a hundred, a thousand."""
     return bars(
-        "R2D3 with ten demonstrations hardly ever succeeds, with a hundred mostly, with a thousand always",
+        "Success of R2D3 with 10, 100 and 1,000 demonstrations",
         [
             ("10 demonstrations", "10 demonstrations", "ink-critic"),
             ("100", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
@@ -76,7 +74,7 @@ def how_many() -> str:
 def share() -> str:
     """From a quarter to none."""
     return bars(
-        "R2D3's successes by the share of demonstrations in a batch: alike from 1/4 to 1/64, none below",
+        "Success of R2D3 by the share of demonstrations in a batch",
         [
             ("ρ = 1/4", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
             ("1/16", "share 1/16", "ink-critic"),
@@ -90,27 +88,25 @@ def share() -> str:
 def parts() -> str:
     """What else was tried."""
     return bars(
-        "R2D3 with the paper's loss alone, R2D2's, succeeds in 20 %; other changes make little difference",
+        "Success of R2D3 with the paper's loss, pre-training and no weight decay",
         [
-            ("as it is", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
-            ("the paper's loss alone", "the paper's loss alone", "ink-target"),
-            ("2,000 updates before step 1", "2,000 updates of pre-training", "ink-noise"),
-            ("no decay of weights", "no decay of weights", "ink-noise"),
+            ("default", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
+            ("the paper's loss", "the paper's loss alone", "ink-target"),
+            ("2,000 pre-training updates", "2,000 updates of pre-training", "ink-noise"),
+            ("no weight decay", "no decay of weights", "ink-noise"),
         ],
     )
 
 
 def lander() -> str:
     """DQfD on LunarLander, with much pre-training and with little."""
-    d = Drawing(
-        700, 300, "With long pre-training DQfD begins at a good level and falls back first; with little it has to climb"
-    )
+    d = Drawing(700, 300, "DQfD on LunarLander with long and short pre-training")
     plot = Plot(d, 66, 34, 440, 210, (0, 100_000), (-800.0, 320.0))
     plot.axes((0, 25_000, 50_000, 75_000, 100_000), (-800, -400, 0, 200), "steps", "mean return of ten episodes")
     plot.curve([(0, 200), (100_000, 200)], "quiet dashed")
     for run, words, ink, shift in (
-        ("dqfd-lander", "5,000 updates, 100 shown", "ink-critic", 4),
-        ("dqfd-lander-di-engine", "10 updates, 40 shown", "ink-noise", 18),
+        ("dqfd-lander", "5,000 updates, 100 episodes", "ink-critic", 4),
+        ("dqfd-lander-di-engine", "10 updates, 40 episodes", "ink-noise", 18),
     ):
         _band(d, plot, run, words, ink, shift)
     return d.svg()

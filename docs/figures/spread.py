@@ -22,7 +22,7 @@ SIZES = (1, 2, 3, 5, 10)
 # ---------------------------------------------------------------------------------------------------- three seeds
 def cheetah() -> str:
     """PPO's three seeds on HalfCheetah."""
-    d = Drawing(700, 300, "Three runs of the same command on HalfCheetah end at 5,934, 6,332 and 7,677")
+    d = Drawing(700, 300, "Three seeds on HalfCheetah end at 5,934, 6,332 and 7,677")
     plot = Plot(d, 66, 34, 500, 210, (0, 1_000_000), (-200.0, 8_200.0))
     plot.axes(
         (0, 250_000, 500_000, 750_000, 1_000_000),
@@ -71,7 +71,7 @@ def episodes_and_seeds() -> str:
         d.text(plot.left - 10, y + 4, f"seed {seed}", "ink-critic strong", "end", size=12)
         d.line([plot.at(row["min_return"], 9 - seed), plot.at(row["max_return"], 9 - seed)], "ink-critic thick")
         d.dot(x, y, "ink-critic", 5)
-    d.text(350, 296, "lines: from the worst to the best of ten episodes; dots: their mean", "faint", size=11.5)
+    d.text(350, 296, "lines: min to max of ten episodes; dots: mean", "faint", size=11.5)
     return d.svg()
 
 
@@ -89,9 +89,7 @@ def returns(gae_lambda: float, step: int = AT) -> np.ndarray:
 
 def strips() -> str:
     """Every seed a dot, for both settings."""
-    d = Drawing(
-        700, 210, "Twenty seeds of two settings: both reach everything from 100 to 500, and their means lie 43 apart"
-    )
+    d = Drawing(700, 210, "Returns of twenty seeds with each of two settings")
     plot = Plot(d, 100, 20, 540, 126, (80.0, 520.0), (-0.6, 1.6))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
     for tick in (100, 200, 300, 400, 500):
@@ -109,7 +107,7 @@ def strips() -> str:
             d.dot(x, y + 14 - 8.5 * level, ink, 4)
         x = plot.at(fmean(values), 0)[0]
         d.line([(x, y - 24), (x, y + 24)], f"{ink} thick")
-    d.text(370, 196, "return after 8,000 steps; upright lines: means of all twenty", "faint", size=11.5)
+    d.text(370, 196, "return after 8,000 steps; vertical lines: means", "faint", size=11.5)
     return d.svg()
 
 
@@ -138,12 +136,12 @@ def decide() -> str:
     d = Drawing(
         620,
         250,
-        "How often a comparison of a few seeds names the better setting: with one seed little more than by a coin",
+        "How often a comparison finds the better setting, by number of seeds",
     )
     plot = Plot(d, 60, 30, 420, 160, (0, 10.5), (0.4, 1.0))
-    plot.axes(SIZES, (0.5, 0.75, 1), "seeds of each setting", "comparisons that name the better one")
+    plot.axes(SIZES, (0.5, 0.75, 1), "seeds of each setting", "correct comparisons")
     plot.curve([(0, 0.5), (10.5, 0.5)], "quiet dashed")
-    d.text(*plot.at(10.6, 0.49), "a coin", "faint", "start", size=11.5)
+    d.text(*plot.at(10.6, 0.49), "chance", "faint", "start", size=11.5)
     points = [(size, right(size)) for size in SIZES]
     plot.curve(points, "ink-critic")
     for size, share in points:
@@ -165,9 +163,7 @@ def interquartile(values: np.ndarray) -> np.ndarray:
 
 def iqm() -> str:
     """Eight values, of which two at either end do not count."""
-    d = Drawing(
-        660, 170, "Of eight values the two least and the two greatest are left out; the mean of the others is the IQM"
-    )
+    d = Drawing(660, 170, "The IQM of eight values is the mean of the middle four")
     plot = Plot(d, 60, 20, 560, 80, (0.0, 520.0), (0.0, 1.0))
     d.line([(plot.left, 60), (plot.right, 60)], "axis")
     values = sorted(EXAMPLE)
@@ -197,9 +193,9 @@ def interval(seeds: int, setting: float = LESS, repetitions: int = 4_000) -> tup
 
 def bands() -> str:
     """The interval, by the number of seeds."""
-    d = Drawing(620, 240, "The interval of the interquartile mean gets narrower as seeds are added, slowly")
+    d = Drawing(620, 240, "Intervals of the IQM for 3, 5, 10 and 20 seeds")
     plot = Plot(d, 60, 30, 420, 150, (0, 5), (100.0, 520.0))
-    plot.axes((), (100, 300, 500), "seeds looked at", "IQM of returns after 8,000 steps, λ = 0.8")
+    plot.axes((), (100, 300, 500), "seeds", "IQM of returns after 8,000 steps, λ = 0.8")
     for i, seeds in enumerate((3, 5, 10, 20)):
         low, high = interval(seeds)
         x = plot.at(i + 0.7, 0)[0]

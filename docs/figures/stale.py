@@ -10,7 +10,7 @@ from drawing import Drawing, Plot
 from staleness import AGES, BURN_INS, DATA
 
 Key = tuple[int, str, int]  # age, start, burn-in
-STARTS = (("zeros", "from zeros", "ink-target"), ("stored", "stored", "ink-critic"))
+STARTS = (("zeros", "zeros", "ink-target"), ("stored", "stored state", "ink-critic"))
 
 
 @cache
@@ -31,15 +31,13 @@ def off(age: int, start: str, burn_in: int, what: str = "value") -> list[float]:
 
 def stale() -> str:
     """Over the age, and over the burn-in."""
-    d = Drawing(
-        780, 290, "States grow stale as their network learns on, and the steps of a burn-in bring them up to date"
-    )
+    d = Drawing(780, 290, "Stored states become stale; a burn-in updates them")
     left = Plot(d, 50, 50, 270, 180, (0, AGES[-1]), (0.0, 0.7))
     right = Plot(d, 400, 50, 220, 180, (0, BURN_INS[-1]), (0.0, 0.7))
     left.axes((0, 400, 800, 1_200, 1_600), (0, 0.2, 0.4, 0.6), "updates since the state was stored", "")
     right.axes((0, 5, 10, 15, 20), (0, 0.2, 0.4, 0.6), "steps of burn-in", "")
-    d.text(left.left, 22, "how far off, without burn-in", "strong", "start", size=12.5)
-    d.text(right.left, 22, f"values {AGES[-1]:,} updates later", "strong", "start", size=12.5)
+    d.text(left.left, 22, "relative error, without burn-in", "strong", "start", size=12.5)
+    d.text(right.left, 22, f"error after {AGES[-1]:,} updates", "strong", "start", size=12.5)
     for start, words, ink in STARTS:
         _draw(left, [(age, off(age, start, 0)) for age in AGES], ink)
         points = [(k, off(AGES[-1], start, k)) for k in BURN_INS]
@@ -48,9 +46,9 @@ def stale() -> str:
         d.text(x + 8, y - 22 if start == "zeros" else y + 24, words, f"{ink} strong", "start", size=12)
     _draw(left, [(age, off(age, "stored", 0, "state")) for age in AGES], "ink-critic dashed")
     for at, words, ink in (
-        ((430, 0.575), "values, from zeros", "ink-target"),
-        ((760, 0.04), "values, stored state", "ink-critic"),
-        ((640, 0.265), "the stored state itself", "ink-critic"),
+        ((430, 0.575), "Q-values, zeros", "ink-target"),
+        ((760, 0.04), "Q-values, stored state", "ink-critic"),
+        ((640, 0.265), "hidden state", "ink-critic"),
     ):
         d.text(*left.at(*at), words, f"{ink} strong", "start", size=11.5)
     return d.svg()
@@ -64,9 +62,10 @@ def _draw(plot: Plot, points: list[tuple[int, list[float]]], ink: str) -> None:
 
 def summary() -> tuple[list[str], list[list[str]]]:
     """A table of the values: means over the seeds."""
-    rows = []
-    for start, words, _ in STARTS:
-        for k in (0, 5, 10, 20):
-            cells = [f"{100 * fmean(off(age, start, k)):.0f} %" for age in AGES]
-            rows.append([words, str(k), *cells])
-    return ["start", "steps of burn-in", *(f"{age:,} updates later" for age in AGES)], rows
+    ages = (AGES[0], AGES[-1])
+    rows = [
+        [words, str(k), *(f"{100 * fmean(off(age, start, k)):.0f} %" for age in ages)]
+        for start, words, _ in STARTS
+        for k in (0, 10, 20)
+    ]
+    return ["start", "burn-in", *(f"error after {age:,} updates" for age in ages)], rows

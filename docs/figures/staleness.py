@@ -105,7 +105,7 @@ def run(network: Any, steps: list[list[dict[str, Any]]], carry: Carry) -> tuple[
     """States (N, size) before and action values (N, A) at each of T steps of N stretches, from the states `carry`."""
     import torch
 
-    from duetto.networks.windows import Window
+    from duetto.networks.sequence_input import SequenceInput
 
     states, values = [], []
     after = {name: torch.from_numpy(part) for name, part in carry.items()}
@@ -117,7 +117,7 @@ def run(network: Any, steps: list[list[dict[str, Any]]], carry: Carry) -> tuple[
         no = torch.zeros((len(rows), 1), dtype=torch.bool)
         states.append(after["h"][:, 0].numpy())
         with torch.no_grad():
-            features, after = network.trunk(Window(obs, action, reward, no, after, no[:, 0], None))
+            features, after = network.trunk(SequenceInput(obs, action, reward, no, after, no[:, 0], None))
             values.append(network.head(features)[:, 0].numpy())
     return states, values
 

@@ -48,16 +48,16 @@ def number(value: float, digits: int = 3) -> str:
 # ---------------------------------------------------------------------------------------------------- the idea
 def idea() -> str:
     """DDPG's loop, and where TD3 changes it."""
-    d = Drawing(700, 318, "The data flow of TD3: DDPG's, with three numbered changes")
-    d.box(80, 60, 120, 44, "memory", "ink-state", more="(s, a, r, γ, s′)")
+    d = Drawing(700, 318, "Data flow of TD3 and its three changes")
+    d.box(80, 60, 120, 44, "replay buffer", "ink-state", more="(s, a, r, γ, s′)")
     d.box(270, 60, 130, 44, "target actor", "ink-actor dashed", more="μ′(s′)")
     d.box(430, 60, 110, 44, "+ noise", "ink-noise", more="clipped to ±0.5")
     d.box(600, 60, 150, 44, "target critics", "ink-critic dashed", more="Q_1′ and Q_2′")
-    d.box(600, 160, 150, 44, "the lower one", "ink-critic", more="min(Q_1′, Q_2′)")
+    d.box(600, 160, 150, 44, "minimum", "ink-critic", more="min(Q_1′, Q_2′)")
     d.box(430, 160, 110, 44, "target", "ink-target", more="y = r + γ min")
     d.box(270, 160, 130, 44, "two critics", "ink-critic", more="(Q_1 − y)² + (Q_2 − y)²")
     d.box(270, 268, 130, 44, "actor", "ink-actor", more="climbs Q_1(s, μ(s))")
-    d.box(600, 268, 150, 44, "slow copies", "ink-state dashed", more="μ′, Q_1′, Q_2′ follow")
+    d.box(600, 268, 150, 44, "target networks", "ink-state dashed", more="μ′, Q_1′, Q_2′")
     d.arrow([(140, 60), (205, 60)])
     d.arrow([(335, 60), (375, 60)])
     d.arrow([(485, 60), (525, 60)])
@@ -83,9 +83,7 @@ def idea() -> str:
 # ---------------------------------------------------------------------------------------------------- fifteen steps
 def memory() -> str:
     """Step 1: a ring of eight rows that was written to eleven times."""
-    d = Drawing(
-        WIDTH, HEIGHT, "A memory of eight rows after eleven transitions: the newest three wrote over the oldest three"
-    )
+    d = Drawing(WIDTH, HEIGHT, "A replay buffer: the newest rows overwrite the oldest")
     rows, written = 8, 11
     held = [max(n for n in range(written) if n % rows == slot) for slot in range(rows)]
     for slot, transition in enumerate(held):
@@ -119,7 +117,7 @@ def _layers(d: Drawing, left: float, middle: float, inks: list[str], names: list
 
 def actor() -> str:
     """Step 2."""
-    d = Drawing(WIDTH, HEIGHT, "The actor: the observation, 400 units, 300 units, tanh, an action between -1 and 1")
+    d = Drawing(WIDTH, HEIGHT, "The actor: observation, 400 units, 300 units, tanh")
     _layers(d, 60, 90, ["ink-state", "ink-actor", "ink-actor", "ink-actor"], ["s", "400, ReLU", "300, ReLU", "tanh"])
     d.arrow([(266, 90), (296, 90)], "ink-actor")
     d.text(318, 95, "μ(s)", "ink-actor strong")
@@ -128,23 +126,22 @@ def actor() -> str:
 
 
 def target_actor() -> str:
-    """Step 3."""
-    d = Drawing(WIDTH, HEIGHT, "The actor and its target, equal at the start; only the actor is trained")
+    """Step 14."""
+    d = Drawing(WIDTH, HEIGHT, "The actor, trained, and its target")
     d.box(95, 55, 130, 50, "actor μ", "ink-actor", more="gradient steps")
-    d.box(95, 150, 130, 50, "target μ′", "ink-actor dashed", more="no gradient, ever")
+    d.box(95, 150, 130, 50, "target μ′", "ink-actor dashed", more="no gradients")
     d.arrow([(95, 80), (95, 123)], "ink-actor")
-    d.text(107, 107, "copied once, at the start", "faint", "start", size=11.5)
+    d.text(107, 107, f"first a copy, then by τ = {OPTIONS.tau:g}", "faint", "start", size=11.5)
     d.arrow([(162, 55), (215, 55)])
     d.text(222, 59, "acts", "", "start")
     d.arrow([(162, 150), (215, 150)])
-    d.text(222, 146, "only answers:", "", "start")
-    d.text(222, 163, "what next?", "", "start")
+    d.text(222, 154, "next actions", "", "start")
     return d.svg()
 
 
 def critics() -> str:
-    """Step 4."""
-    d = Drawing(WIDTH, HEIGHT, "Two critics with weights of their own read state and action and say a value each")
+    """Step 3."""
+    d = Drawing(WIDTH, HEIGHT, "Two critics: state and action in, a value out")
     d.box(45, 60, 56, 36, "s", "ink-state")
     d.box(45, 140, 56, 36, "a", "ink-actor")
     for y, name in ((60, "1"), (140, "2")):
@@ -153,25 +150,25 @@ def critics() -> str:
             d.arrow([(74, source), (118, y + (source - y) * 0.1)], "quiet")
         d.arrow([(231, y), (268, y)], "ink-critic")
         d.text(274, y + 5, f"Q_{name}(s, a)", "ink-critic strong", "start")
-    d.text(WIDTH / 2, 192, "different from the first draw of their weights on", "faint", size=11.5)
+    d.text(WIDTH / 2, 192, "equal in shape, different in their initial weights", "faint", size=11.5)
     return d.svg()
 
 
 def target_critics() -> str:
-    """Step 5."""
-    d = Drawing(WIDTH, HEIGHT, "Each critic has a target: six networks in all, of which three are trained")
+    """Before step 4."""
+    d = Drawing(WIDTH, HEIGHT, "Three trained networks and their three targets")
     for x, name, ink in ((60, "μ", "ink-actor"), (170, "Q_1", "ink-critic"), (280, "Q_2", "ink-critic")):
         d.box(x, 58, 84, 44, name, ink)
         d.box(x, 146, 84, 44, f"{name}′", f"{ink} dashed")
         d.arrow([(x, 82), (x, 122)], ink)
     d.text(12, 24, "trained", "faint", "start", size=11.5)
-    d.text(12, 188, "follow slowly", "faint", "start", size=11.5)
+    d.text(12, 188, "targets", "faint", "start", size=11.5)
     return d.svg()
 
 
 def batch() -> str:
-    """Step 6: rows drawn as the memory draws them."""
-    d = Drawing(WIDTH, HEIGHT, "A batch: rows drawn at random from the memory, each as likely as the others")
+    """Step 4: rows drawn as the replay buffer draws them."""
+    d = Drawing(WIDTH, HEIGHT, "Rows drawn uniformly from the replay buffer")
     drawn = [int(i) for i in np.random.default_rng(0).integers(16, size=4)]
     for i in range(16):
         d.box(26 + 19.2 * i, 28, 16, 26, "", "ink-critic" if i in drawn else "quiet")
@@ -184,7 +181,9 @@ def batch() -> str:
             d.box(98 + 44 * column, 98 + 21 * row, 38, 16, "", ink)
     for row, i in enumerate(drawn):
         d.text(62, 102 + 21 * row, str(i), "ink-critic strong", "end", size=11)
-    d.text(WIDTH / 2, 190, f"4 rows here; {OPTIONS.batch_size} by default, and one may come twice", "faint", size=11.5)
+    d.text(
+        WIDTH / 2, 190, f"4 rows here; {OPTIONS.batch_size} by default, and a row can come twice", "faint", size=11.5
+    )
     return d.svg()
 
 
@@ -200,8 +199,8 @@ def _action_axis(d: Drawing, y: float) -> Plot:
 
 
 def next_action() -> str:
-    """Step 7."""
-    d = Drawing(WIDTH, HEIGHT, f"The target actor answers for the next observation: {NEXT}")
+    """Step 5."""
+    d = Drawing(WIDTH, HEIGHT, f"The target actor's next action: {NEXT}")
     d.box(60, 60, 64, 40, "s′", "ink-state")
     d.box(190, 60, 110, 44, "target μ′", "ink-actor dashed")
     d.arrow([(93, 60), (133, 60)])
@@ -214,11 +213,11 @@ def next_action() -> str:
 
 
 def noise() -> str:
-    """Step 8: the clipped normal density, and the example's draw."""
+    """Step 6: the clipped normal density, and the example's draw."""
     d = Drawing(
         WIDTH,
         236,
-        f"Noise of {number(NOISE)} is clipped to {number(CLIPPED)}; the action goes from {NEXT} to {number(SMOOTHED)}",
+        f"Noise {number(NOISE)} is clipped to {number(CLIPPED)}; the action is {number(SMOOTHED)}",
     )
     std, (low, high) = OPTIONS.target_noise, OPTIONS.target_noise_clip
     plot = Plot(d, 40, 20, WIDTH - 80, 90, (-1.0, 1.0), (0.0, 2.2))
@@ -257,11 +256,11 @@ def _values(d: Drawing, prime: str, height: float = 130) -> Plot:
 
 
 def target_values() -> str:
-    """Step 9."""
+    """Step 7."""
     d = Drawing(
         WIDTH,
         HEIGHT,
-        f"The two target critics at the smoothed action: {number(first(SMOOTHED))} and {number(second(SMOOTHED))}",
+        f"The target critics' values: {number(first(SMOOTHED))} and {number(second(SMOOTHED))}",
     )
     plot = _values(d, "′")
     d.line([plot.at(SMOOTHED, 8), plot.at(SMOOTHED, 13)], "ink-target thin dashed")
@@ -276,8 +275,8 @@ def target_values() -> str:
 
 
 def lower_value() -> str:
-    """Step 10."""
-    d = Drawing(WIDTH, HEIGHT, f"The lower of both critics at every action; at the smoothed action {number(LOWER)}")
+    """Step 8."""
+    d = Drawing(WIDTH, HEIGHT, f"Minimum of both target critics: {number(LOWER)}")
     plot = _values(d, "′")
     crossing = 2.0 / 3.0
     plot.curve([(-1.0, first(-1.0)), (crossing, first(crossing)), (1.0, second(1.0))], "ink-target thick")
@@ -285,19 +284,19 @@ def lower_value() -> str:
     d.dot(x, y, "ink-target", 5.5)
     d.text(x - 6, y + 22, f"{number(LOWER)}", "ink-target strong", "end")
     x, y = plot.at(-0.35, min(first(-0.35), second(-0.35)))
-    d.text(x + 10, y + 14, "the lower one", "ink-target", "start", size=12)
+    d.text(x + 10, y + 14, "minimum", "ink-target", "start", size=12)
     return d.svg()
 
 
 def target() -> str:
-    """Step 11."""
+    """Step 9."""
     d = Drawing(
         WIDTH,
         HEIGHT,
-        f"The target: reward plus discounted lower value, {number(TARGET)}; where the task ended, the reward alone",
+        f"The target, {number(TARGET)}; if terminated, {number(REWARD)}",
     )
     left, scale = 24, 22.5
-    for y, words, discounted in ((58, "goes on", GAMMA * LOWER), (134, "terminated", 0.0)):
+    for y, words, discounted in ((58, "not terminated", GAMMA * LOWER), (134, "terminated", 0.0)):
         d.text(left, y - 28, f"{words}: γ = {number(GAMMA if discounted else 0.0)}", "faint", "start", size=11.5)
         d.box(left + REWARD * scale / 2, y, REWARD * scale, 34, "", "ink-reward")
         d.text(left + REWARD * scale / 2, y + 5, "r", "ink-reward strong")
@@ -322,11 +321,11 @@ def target() -> str:
 
 
 def predictions() -> str:
-    """Step 12."""
+    """Step 10."""
     d = Drawing(
         WIDTH,
         HEIGHT,
-        f"The trained critics at the action that was taken: {number(first(TAKEN))} and {number(second(TAKEN))}",
+        f"Predictions of both critics: {number(first(TAKEN))} and {number(second(TAKEN))}",
     )
     plot = _values(d, "")
     d.line([plot.at(-1, TARGET), plot.at(1, TARGET)], "ink-target dashed thin")
@@ -341,13 +340,9 @@ def predictions() -> str:
     return d.svg()
 
 
-def loss() -> str:
-    """Step 13: squared error over the value, and where both critics stand."""
-    d = Drawing(
-        WIDTH,
-        HEIGHT,
-        f"The squared error of both critics, together {number(LOSS)}; one step moves both towards the target",
-    )
+def _errors(words: str, stepped: bool) -> str:
+    """Squared error over the value, and both critics' places on it."""
+    d = Drawing(WIDTH, HEIGHT, words)
     plot = Plot(d, 46, 20, WIDTH - 80, 130, (10.6, 13.2), (0.0, 1.5))
     plot.axes((11, 12, 13), (0, 1), "value of Q_1 or Q_2", "(Q − y)²")
     plot.curve([(float(q), (q - TARGET) ** 2) for q in np.linspace(10.9, 13.18, 60)], "ink-target")
@@ -357,10 +352,11 @@ def loss() -> str:
     for value, name in ((first, "1"), (second, "2")):
         q = value(TAKEN)
         x, y = plot.at(q, (q - TARGET) ** 2)
-        near = q + 0.28 * (TARGET - q)
         d.dot(x, y, "ink-critic", 5)
-        d.arrow([(x, y), plot.at(near, (near - TARGET) ** 2)], "ink-critic")
-        words = f"Q_{name}: {number((q - TARGET) ** 2)}"
+        if stepped:
+            near = q + 0.28 * (TARGET - q)
+            d.arrow([(x, y), plot.at(near, (near - TARGET) ** 2)], "ink-critic")
+        words = f"Q_{name}" if stepped else f"Q_{name}: {number((q - TARGET) ** 2)}"
         if name == "1":
             d.text(x + 12, y + 2, words, "ink-critic", "start", size=12)
         else:  # on the side away from the target's line
@@ -368,9 +364,19 @@ def loss() -> str:
     return d.svg()
 
 
+def loss() -> str:
+    """Step 11: the squared errors of the example."""
+    return _errors(f"Squared errors of both critics: {number(LOSS)}", stepped=False)
+
+
+def critic_step() -> str:
+    """Step 12: both critics move."""
+    return _errors("Both critics move towards the target", stepped=True)
+
+
 def actor_step() -> str:
-    """Step 14: uphill on Q_1, and the timetable."""
-    d = Drawing(WIDTH, 230, "The actor climbs the first critic, at every second update")
+    """Step 13: uphill on Q_1, and the timetable."""
+    d = Drawing(WIDTH, 230, "The actor climbs the first critic")
     plot = Plot(d, 46, 20, WIDTH - 100, 96, (-1.0, 1.0), (8.0, 12.6))
     plot.axes((-1, 0, 1), (8, 10, 12), "", "value")
     d.text(plot.at(0.5, 8)[0], plot.bottom + 17, "action", "faint", size=11)
@@ -404,7 +410,7 @@ def chase(steps: int) -> list[float]:
 
 def targets_move() -> str:
     """Step 15."""
-    d = Drawing(WIDTH, HEIGHT, "A target weight follows a jump of the online weight: half of the way after 139 moves")
+    d = Drawing(WIDTH, HEIGHT, "A target weight follows a jump, half-way after 139 moves")
     weights = chase(1000)
     half = next(i for i, weight in enumerate(weights) if weight >= 1.5)
     plot = Plot(d, 46, 24, WIDTH - 80, 124, (0.0, 1000.0), (0.9, 2.1))

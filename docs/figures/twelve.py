@@ -125,9 +125,7 @@ def _numbers(d: Drawing, values: dict[Cell, float], size: float) -> Callable[[Ce
 
 def loop() -> str:
     """1."""
-    d = Drawing(
-        WIDTH, HEIGHT, "An agent acts on an environment, which answers with an observation and a reward, and so on"
-    )
+    d = Drawing(WIDTH, HEIGHT, "The loop of agent and environment")
     d.box(170, 50, 130, 50, "agent", "ink-actor", more="decides")
     d.box(170, 160, 130, 50, "environment", "ink-state", more="answers")
     d.arrow([(236, 50), (290, 50), (290, 160), (240, 160)], "ink-actor")
@@ -144,7 +142,7 @@ def world() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        "A world of four by three cells: a start, a wall, a goal that pays 1, a pit that costs 1; four moves",
+        "World of four by three cells with goal and pit",
     )
     middle = _world(d, 50, 20, 58)
     x, y = middle(START)
@@ -156,13 +154,18 @@ def world() -> str:
 
 def episode() -> str:
     """3."""
-    d = Drawing(WIDTH, HEIGHT, "An episode of five steps from the start to the goal: rewards 0, 0, 0, 0, 1")
+    d = Drawing(WIDTH, HEIGHT, "An episode of five steps to the goal")
     middle = _world(d, 50, 6, 52)
     points = [middle(cell) for cell in SHORT]
-    d.arrow([*points[:-1], (points[-1][0] - 18, points[-1][1])], "ink-actor")
+    for (x, y), (x_next, y_next) in pairwise(points):
+        dx, dy = np.sign(x_next - x), np.sign(y_next - y)
+        line = [(x + 9 * dx, y + 9 * dy), (x_next - 9 * dx, y_next - 9 * dy)]
+        if (x_next, y_next) == points[-1]:
+            d.arrow([line[0], (x_next - 18, y_next)], "ink-actor")
+        else:
+            d.line(line, "ink-actor")
     for i, (x, y) in enumerate(points[:-1]):
-        d.dot(x, y, "ink-actor", 9)
-        d.add("circle", "hole", cx=x, cy=y, r=7.5)
+        d.add("circle", "box ink-actor", cx=x, cy=y, r=9)
         d.text(x, y + 4, str(i), "ink-actor", size=11)
     d.text(WIDTH / 2, 190, "rewards 0, 0, 0, 0, 1; return 1", "ink-reward strong", size=13)
     return d.svg()
@@ -170,11 +173,9 @@ def episode() -> str:
 
 def discount() -> str:
     """4."""
-    d = Drawing(
-        WIDTH, HEIGHT, "A reward counts less the later it comes: 1, 0.9, 0.81 and so on; the shorter path is worth more"
-    )
+    d = Drawing(WIDTH, HEIGHT, "Discounted rewards: 1, 0.9, 0.81 and so on")
     plot = Plot(d, 40, 22, 280, 110, (-0.6, 9.6), (0.0, 1.05))
-    plot.axes((0, 2, 4, 6, 8), (0, 1), "", "what a reward of 1 counts, so many steps later")
+    plot.axes((0, 2, 4, 6, 8), (0, 1), "", "a reward of 1, by steps of delay")
     for t in range(10):
         x, y = plot.at(t, GAMMA**t)
         ink = "ink-reward" if t in (len(SHORT) - 2, len(LONG) - 2) else "quiet"
@@ -187,7 +188,7 @@ def discount() -> str:
 
 def policy() -> str:
     """5."""
-    d = Drawing(WIDTH, HEIGHT, "Two policies: all four moves alike in every cell, and the best move in every cell")
+    d = Drawing(WIDTH, HEIGHT, "A random policy and the best policy")
     best = best_values()
     for left, every in ((4, True), (176, False)):
 
@@ -200,26 +201,26 @@ def policy() -> str:
                     d.arrow([(x - 11 * dx, y - 11 * dy), (x + 13 * dx, y + 13 * dy)], "ink-actor")
 
         _world(d, left, 34, 40, draw)
-    d.text(84, 20, "each move ¼", "", size=12.5)
-    d.text(256, 20, "the best moves", "", size=12.5)
+    d.text(84, 20, "random", "", size=12.5)
+    d.text(256, 20, "best", "", size=12.5)
     d.text(WIDTH / 2, 184, "two arrows: equally good", "faint", size=11.5)
     return d.svg()
 
 
 def state_values() -> str:
     """6."""
-    d = Drawing(WIDTH, HEIGHT, "What each cell is worth under a random policy, and under the best one")
+    d = Drawing(WIDTH, HEIGHT, "State values of the random and the best policy")
     for left, values in ((4, random_values()), (176, best_values())):
         _world(d, left, 34, 40, _numbers(d, values, 40))
-    d.text(84, 20, "each move ¼", "", size=12.5)
-    d.text(256, 20, "the best moves", "", size=12.5)
-    d.text(WIDTH / 2, 184, "the return to expect from each cell on", "faint", size=11.5)
+    d.text(84, 20, "random", "", size=12.5)
+    d.text(256, 20, "best", "", size=12.5)
+    d.text(WIDTH / 2, 184, "expected return from each cell", "faint", size=11.5)
     return d.svg()
 
 
 def action_values() -> str:
     """7: the cell beside the pit."""
-    d = Drawing(WIDTH, HEIGHT, "In one cell each move has a value of its own: the best one is chosen")
+    d = Drawing(WIDTH, HEIGHT, "Values of the four actions in one cell")
     cell, best = (2, 1), best_values()
     _world(d, 8, 50, 32, lambda c, x, y: d.dot(x, y, "ink-actor", 6) if c == cell else None)
     x, y, size = 240, 100, 150
@@ -237,7 +238,7 @@ def action_values() -> str:
 
 def bellman() -> str:
     """8."""
-    d = Drawing(WIDTH, HEIGHT, "The value of a cell is the reward of a step plus γ times the value of the next cell")
+    d = Drawing(WIDTH, HEIGHT, "Values computed from the next values")
     best, path = best_values(), SHORT[1:]
     for i, cell in enumerate(path):
         x = 40 + 65 * i
@@ -246,14 +247,14 @@ def bellman() -> str:
         if i:
             d.arrow([(x - 5, 96), (x - 5, 116), (x - 59, 116), (x - 59, 98)], "ink-critic")
             d.text(x - 32, 134, "1 + 0" if goal else "0 + γ V", "ink-reward" if goal else "ink-critic", size=11.5)
-    d.text(WIDTH / 2, 28, "values are made from the end backwards", "", size=12.5)
+    d.text(WIDTH / 2, 28, "values, from the end backwards", "", size=12.5)
     d.text(WIDTH / 2, 170, "0.9 · 1 = 0.9,  0.9 · 0.9 = 0.81,  0.9 · 0.81 = 0.729", "faint", size=11.5)
     return d.svg()
 
 
 def learning() -> str:
     """9: the values after one, two, four and eight episodes."""
-    d = Drawing(WIDTH, 272, "The value of the goal walks backwards through the cells, episode by episode")
+    d = Drawing(WIDTH, 272, "Values after 1, 2, 4 and 8 episodes")
     for i, episodes in enumerate((1, 2, 4, 8)):
         left, top = 8 + 176 * (i % 2), 24 + 134 * (i // 2)
         d.text(left + 72, top - 7, f"after {episodes} episode{'s' * (episodes > 1)}", "faint", size=11.5)
@@ -266,18 +267,18 @@ def exploring() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        "Three slot machines: who always takes the best so far gets stuck, who tries others now and then does not",
+        "Average pay of greedy and of exploring players",
     )
     plot = Plot(d, 44, 26, 216, 130, (0, 200), (0.3, 0.85))
     plot.axes((0, 100, 200), (0.4, 0.6, 0.8), "pulls", "mean reward")
     plot.curve([(0, 0.8), (200, 0.8)], "quiet dashed")
-    for epsilon, words, ink in ((0.0, "never tries", "ink-target"), (0.1, "tries 1 in 10", "ink-critic")):
+    for epsilon, words, ink in ((0.0, "greedy", "ink-target"), (0.1, "ε = 0.1", "ink-critic")):
         found = bandit(epsilon)
         smooth = np.convolve(found, np.ones(10) / 10, "valid")
         points = [(i + 5.0, float(value)) for i, value in enumerate(smooth)]
         plot.curve(points[::4], ink)
         d.text(plot.right + 5, plot.at(0, points[-1][1])[1] + 4, words, ink, "start", size=11.5)
-    d.text(plot.right + 5, plot.at(0, 0.8)[1] - 7, "the best arm", "faint", "start", size=11)
+    d.text(plot.right + 5, plot.at(0, 0.8)[1] - 7, "best machine", "faint", "start", size=11)
     return d.svg()
 
 
@@ -286,7 +287,7 @@ def network() -> str:
     d = Drawing(
         WIDTH,
         HEIGHT,
-        "A table has a number for each state; a network computes it from what is seen, also where it has never been",
+        "A table of values and a neural network",
     )
     for i in range(6):
         d.box(38, 30 + 24 * i, 52, 20, "", "quiet cell")
@@ -302,7 +303,7 @@ def network() -> str:
     for i, column in enumerate(columns):
         for x, y in column:
             d.dot(x, y, "ink-state" if i == 0 else "ink-critic", 5.5)
-    d.text(182, 190, "what is seen", "faint", size=11.5)
+    d.text(182, 190, "observation", "faint", size=11.5)
     d.text(318, 190, "value", "faint", "end", size=11.5)
     return d.svg()
 
@@ -316,21 +317,21 @@ FAMILIES = {  # the question, and who answers it
 
 def families() -> str:
     """12."""
-    d = Drawing(WIDTH, HEIGHT + 10, "Which algorithm: by what actions are, and whether there are demonstrations")
+    d = Drawing(WIDTH, HEIGHT + 10, "Algorithms by actions and demonstrations")
     names = {"bc": "BC", "dqfd": "DQfD"}
-    d.box(170, 26, 170, 34, "what are actions?", "ink-state")
+    d.box(170, 26, 170, 34, "actions?", "ink-state")
     d.arrow([(120, 44), (92, 78)])
     d.arrow([(220, 44), (256, 78)])
-    d.text(84, 64, "choices", "", "end", size=12)
-    d.text(262, 64, "numbers", "", "start", size=12)
+    d.text(84, 64, "discrete", "", "end", size=12)
+    d.text(262, 64, "continuous", "", "start", size=12)
     d.box(256, 122, 150, 80, "", "ink-actor")
     d.text(256, 108, "replay: DDPG, TD3, SAC", "ink-actor", size=11.5)
-    d.text(256, 132, "new steps only: PPO", "ink-actor", size=11.5)
+    d.text(256, 132, "on-policy: PPO", "ink-actor", size=11.5)
     d.box(88, 122, 164, 80, "", "ink-critic")
     d.text(88, 102, "replay: DQN", "ink-critic", size=11.5)
-    d.text(88, 122, "and a memory: R2D2", "ink-critic", size=11.5)
-    d.text(88, 142, "new steps only: PPO", "ink-critic", size=11.5)
+    d.text(88, 122, "recurrent: R2D2", "ink-critic", size=11.5)
+    d.text(88, 142, "on-policy: PPO", "ink-critic", size=11.5)
     d.arrow([(88, 163), (88, 182)])
     demonstrations = ", ".join(names.get(name, name.upper()) for name in FAMILIES["choices", "an expert's too"])
-    d.text(10, 200, f"and with an expert's steps: {demonstrations}", "ink-target strong", "start", size=11.5)
+    d.text(10, 200, f"with demonstrations: {demonstrations}", "ink-target strong", "start", size=11.5)
     return d.svg()

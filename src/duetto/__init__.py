@@ -11,28 +11,28 @@ if TYPE_CHECKING:
     from duetto import trackers as trackers
     from duetto.algorithms import *  # noqa: F403 (every algorithm, as the registry has them)
     from duetto.cluster import Cluster as Cluster
-    from duetto.display.plotting import plot as plot
-    from duetto.display.table import table as table
-    from duetto.environments.checking import Finding as Finding
-    from duetto.environments.checking import check as check
+    from duetto.environments.check import Finding as Finding
+    from duetto.environments.check import check as check
     from duetto.errors import DuettoError as DuettoError
     from duetto.errors import UsageError as UsageError
-    from duetto.exporting.writing import export as export
     from duetto.networks.specs import CustomNetwork as CustomNetwork
-    from duetto.reporting.writing import report as report
     from duetto.runs.agent import Agent as Agent
     from duetto.runs.api import load as load
     from duetto.runs.api import train as train
     from duetto.runs.run import Run as Run
-    from duetto.sharing.pulling import pull as pull
-    from duetto.sharing.pushing import push as push
-    from duetto.sweeping.api import sweep as sweep
-    from duetto.sweeping.results import Swept as Swept
+    from duetto.tools.export.writing import export as export
+    from duetto.tools.hub.download import pull as pull
+    from duetto.tools.hub.upload import push as push
+    from duetto.tools.plot.plotting import plot as plot
+    from duetto.tools.plot.table import table as table
+    from duetto.tools.report.report import report as report
+    from duetto.tools.sweep.api import sweep as sweep
+    from duetto.tools.sweep.results import SweepResult as SweepResult
+    from duetto.tools.tune.api import tune as tune
+    from duetto.tools.tune.results import TuneResult as TuneResult
     from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.session import Session as Session
-    from duetto.tuning.api import tune as tune
-    from duetto.tuning.results import Tuned as Tuned
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
@@ -43,22 +43,22 @@ _HOMES = {
     "CustomNetwork": "duetto.networks.specs",
     "Agent": "duetto.runs.agent",
     "Evaluation": "duetto.training.evaluation",
-    "Finding": "duetto.environments.checking",
+    "Finding": "duetto.environments.check",
     "Run": "duetto.runs.run",
     "Session": "duetto.training.session",
-    "check": "duetto.environments.checking",
-    "export": "duetto.exporting.writing",
+    "check": "duetto.environments.check",
+    "export": "duetto.tools.export.writing",
     "load": "duetto.runs.api",
-    "plot": "duetto.display.plotting",
-    "pull": "duetto.sharing.pulling",
-    "push": "duetto.sharing.pushing",
-    "report": "duetto.reporting.writing",
-    "Swept": "duetto.sweeping.results",
-    "sweep": "duetto.sweeping.api",
-    "table": "duetto.display.table",
+    "plot": "duetto.tools.plot.plotting",
+    "pull": "duetto.tools.hub.download",
+    "push": "duetto.tools.hub.upload",
+    "report": "duetto.tools.report.report",
+    "SweepResult": "duetto.tools.sweep.results",
+    "sweep": "duetto.tools.sweep.api",
+    "table": "duetto.tools.plot.table",
     "train": "duetto.runs.api",
-    "Tuned": "duetto.tuning.results",
-    "tune": "duetto.tuning.api",
+    "TuneResult": "duetto.tools.tune.results",
+    "tune": "duetto.tools.tune.api",
 }
 
 _ROOMS = ("callbacks", "trackers")

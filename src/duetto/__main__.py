@@ -1,5 +1,5 @@
 """`python -m duetto` is the command `duetto`."""
 
-from duetto.cli import main
+from duetto.tools.cli import main
 
 main()

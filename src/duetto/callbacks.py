@@ -6,36 +6,35 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from duetto.algorithms.fields import Count, Within, check_fields
-from duetto.display import video
-from duetto.functional import forms
-from duetto.functional.forms import Optional
+from duetto.algorithms.option_bounds import Bounds, Count, check_fields
+from duetto.functional import state_schema
+from duetto.functional.state_schema import OptionalOf
+from duetto.training import video
 from duetto.training.callbacks import Callback
 from duetto.training.session import Session
 
 __all__ = ["Callback", "KeepCheckpoints", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
 
 
-def _say_if_nothing_is_evaluated(callback: Callback, session: Session) -> None:
+def _warn_without_evaluations(callback: Callback, session: Session) -> None:
     if not session.config.run.evaluate_every:
         session.notices.append(
-            f"{type(callback).__name__} goes by evaluations, and evaluate_every is 0: there are none but those that "
-            "something calls session.evaluate() for."
+            f"{type(callback).__name__} needs evaluations, and evaluate_every is 0: only session.evaluate() makes some."
         )
 
 
 @dataclass
 class StopAtReturn(Callback):
-    """End the run where an evaluation's mean return is at least `value`, in the environment's own rewards."""
+    """End the run once an evaluation's mean return is at least `value`, in the environment's rewards."""
 
-    value: Annotated[float, Within(endless=True)]
+    value: Annotated[float, Bounds(endless=True)]
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def on_start(self, session: Session) -> None:
-        """Add a notice where nothing is evaluated."""
-        _say_if_nothing_is_evaluated(self, session)
+        """Warn if nothing is evaluated."""
+        _warn_without_evaluations(self, session)
 
     def on_evaluation(self, session: Session) -> None:
         """See the class."""
@@ -46,13 +45,13 @@ class StopAtReturn(Callback):
 
 @dataclass
 class StopWithoutImprovement(Callback):
-    """End the run after so many evaluations in a row that were no better than the best one before them.
+    """End the run after so many evaluations in a row without a new best mean return.
 
-    Better is a mean return that is higher by more than `least`. A resumed run goes on counting.
+    A new best is higher by more than `least`. A resumed run continues to count.
     """
 
     evaluations: Count
-    least: Annotated[float, Within(0.0)] = 0.0
+    least: Annotated[float, Bounds(0.0)] = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -64,8 +63,8 @@ class StopWithoutImprovement(Callback):
         self._taken_up = False
 
     def on_start(self, session: Session) -> None:
-        """Add a notice where nothing is evaluated; in a new run, forget the state of an earlier one."""
-        _say_if_nothing_is_evaluated(self, session)
+        """Warn if nothing is evaluated; in a new run, forget the state of an earlier run."""
+        _warn_without_evaluations(self, session)
         if not self._taken_up:
             self._begin()
         self._taken_up = False
@@ -81,30 +80,28 @@ class StopWithoutImprovement(Callback):
         self._without += 1
         if self._without >= self.evaluations:
             session.stop(
-                f"{self._without} evaluations, one after another, were no better than the mean return "
-                f"{self._best:.6g} before them."
+                f"{self._without} evaluations in a row were no better than the mean return {self._best:.6g} before."
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """The best return, and how many evaluations since then."""
+        """Return the best mean return, and the number of evaluations since then."""
         return {"best": self._best, "without": self._without}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned. Raises CheckpointError where its form is another."""
-        forms.check(state, {"best": Optional(float), "without": int}, "callbacks/StopWithoutImprovement")
+        """Restore the state of `state_dict`. Raises CheckpointError if it is malformed."""
+        state_schema.check(state, {"best": OptionalOf(float), "without": int}, "callbacks/StopWithoutImprovement")
         self._best, self._without, self._taken_up = state["best"], state["without"], True
 
 
 @dataclass
 class TimeLimit(Callback):
-    """End the run after so many seconds of work, those before a resume included; time spent on steps that were lost and
-    are made again does not count.
+    """End the run after so many seconds of work, including those before a resume, but not the steps that a kill lost.
 
-    The step that is under way, a checkpoint, and an evaluation of the last policy come on top. The checkpoint comes
-    first: ending the process during that evaluation loses nothing.
+    The current step, a checkpoint and an evaluation of the last policy follow. Ending the process during that
+    evaluation loses nothing.
     """
 
-    seconds: Annotated[float, Within(0.0, above=True, endless=True)]
+    seconds: Annotated[float, Bounds(0.0, above=True, endless=True)]
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -113,15 +110,15 @@ class TimeLimit(Callback):
         """See the class."""
         if session.seconds >= self.seconds:
             session.stop(
-                f"It has worked for {self.seconds:g} seconds, its time limit. It goes on with a longer one, or without."
+                f"It has worked for {self.seconds:g} seconds, its time limit. Resume it with a longer one, or without."
             )
 
 
 @dataclass
 class KeepCheckpoints(Callback):
-    """Keep every `every`-th checkpoint of the timetable for good, beside the newest: to evaluate, to fine-tune from.
+    """Keep every `every`-th scheduled checkpoint for good, to evaluate or to fine-tune from.
 
-    They share their memory with the others, of which nothing is removed that a kept one holds.
+    Checkpoints share the files of their replay memory; those of a kept checkpoint are not removed.
     """
 
     every: Count
@@ -130,9 +127,11 @@ class KeepCheckpoints(Callback):
         check_fields(self)
 
     def on_start(self, session: Session) -> None:
-        """Add a notice where `checkpoint_every` is 0, so there is no timetable of checkpoints."""
+        """Warn if `checkpoint_every` is 0, so no checkpoint is scheduled."""
         if not session.config.run.checkpoint_every:
-            session.notices.append("KeepCheckpoints goes by checkpoint_every, which is 0: it keeps none for good.")
+            session.notices.append(
+                "KeepCheckpoints needs checkpoint_every, which is 0: it keeps no checkpoint for good."
+            )
 
     def on_checkpoint(self, session: Session) -> None:
         """See the class."""
@@ -140,7 +139,7 @@ class KeepCheckpoints(Callback):
         if not interval:
             return
         number, since = divmod(session.step, interval)
-        # The first step at or behind the timetable's: a checkpoint where the run was stopped is not counted.
+        # The first step at or after a scheduled one: a checkpoint of a run that was stopped does not count.
         if number and number % self.every == 0 and since < session.stepper.num_envs:
             session.checkpoints.store.keep_for_good(session.step)
 
@@ -149,18 +148,18 @@ class KeepCheckpoints(Callback):
 class RecordVideo(Callback):
     """Record an episode of the policy, as it acts in evaluations, before the first step and every `steps` steps.
 
-    The videos are in the run's folder `videos/`, as those of `duetto video`. Learning does not see the episodes.
-    UsageError where imageio or ffmpeg is missing, or the environment gives no pictures.
+    The videos are in the run's folder `videos/`, as those of `duetto video`. The episodes are not learned from.
+    UsageError if imageio or ffmpeg is missing, or the environment renders no pictures.
     """
 
     steps: Count
 
     def __post_init__(self) -> None:
         check_fields(self)
-        video.imageio()  # what is missing shows now
+        video.imageio()  # raise now if it is missing
 
     def on_start(self, session: Session) -> None:
-        """Record the first episode of a new run, which also shows early whether the environment can be recorded."""
+        """Record the first episode of a new run, so that an environment without pictures fails early."""
         self._before = session.step
         if not session.step:
             self._record(session)

@@ -6,12 +6,14 @@ Every layer may raise them; the command line prints the message alone and exits 
 import shlex
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format (bidirectional too), half pairs, ends of lines
 
 
 def escaped(text: str) -> str:
-    """The text made safe for a terminal: what would steer the terminal or hide text becomes an escape, `\\x1b`.
+    """Return the text with escapes, such as `\\x1b`, for characters that control a terminal or hide text.
 
     Line feeds and tabs stay. Escaping twice is escaping once.
     """
@@ -20,14 +22,21 @@ def escaped(text: str) -> str:
     return "".join(_shown(character) for character in text)
 
 
-def few(names: Sequence[str], most: int) -> str:
-    """The names as a list for a sentence: of more than `most` only the first, and how many there are besides."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def few(names: Sequence[object], most: int, separator: str = ", ") -> str:
+    """Return the first `most` names for a sentence, and the number of the others."""
+    return separator.join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def to_resume(folder: object) -> str:
-    """The shell command that resumes the run in `folder`."""
-    return f"duetto resume {shlex.quote(str(folder))}"
+def to_resume(folder: Path) -> str:
+    """Return the shell command that resumes the run in `folder`."""
+    return f"duetto resume {shlex.quote(str(near(folder)))}"
+
+
+def near(path: Path) -> Path:
+    """Return the path relative to the working directory, if that contains it."""
+    with suppress(OSError, ValueError):
+        return path.relative_to(Path.cwd())
+    return path
 
 
 def _shown(character: str) -> str:
@@ -59,8 +68,8 @@ class EnvironmentFailedError(DuettoError):
     """The user's environment raised, or the process that it runs in died or hangs.
 
     Attributes:
-        sentence: What is wrong and what to do.
-        trace: The user's part of the traceback, shown below it; "" where nothing was raised.
+        sentence: The problem, and how to fix it.
+        trace: The user's part of the traceback, shown below the sentence; "" if nothing was raised.
     """
 
     sentence: str
@@ -87,8 +96,12 @@ class RunInUseError(DuettoError):
 
 
 class PartLostError(DuettoError):
-    """A part of a run that holds state is gone: a shard of its memory, or one of its learners.
+    """A shard of a run's replay memory is gone.
 
-    Its message is one sentence, of what was lost. Whoever runs the session closes it, and resumes the run from its
-    newest checkpoint.
+    Its message is one sentence on the loss. The caller closes the session and resumes the run from its last checkpoint.
+
+    Attributes:
+        step: The run's step at which it was lost.
     """
+
+    step: int = 0

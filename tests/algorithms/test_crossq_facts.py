@@ -9,8 +9,8 @@ from descent import DESCENTS
 from learning_cases import VECTOR, assert_same, batch, box, build, changed, first_moments, small
 
 from duetto.algorithms import SAC, CrossQ
+from duetto.algorithms.actor_critic import ActionNoisePair
 from duetto.algorithms.base import Batch
-from duetto.algorithms.soft import Noise
 
 KINDS = ("mean", "variance", "count")
 ENDED = np.zeros(32, np.float32)
@@ -157,7 +157,7 @@ def test_one_update_of_gradient_descent(backend):
     updater = DESCENTS[backend](CrossQ(temperature=0.5, **toys), (box(1), box(1, bound=1.0)))
     s = toy_networks.single(1.0)
     given = Batch(s, 0.5 * s, reward=s[0], discount=0.5 * s[0], next_obs=2 * s, weight=s[0])
-    noise = Noise(now=updater.array(0.75 * s), next=updater.array(0.5 * s))
+    noise = ActionNoisePair(now=updater.array(0.75 * s), next=updater.array(0.5 * s))
     CrossQ(**toys).update(updater, Batch(*map(updater.array, given[:6])), noise, 0)
     assert updater.seen["critic"][0] == pytest.approx(1.7108478, rel=1e-5)
     np.testing.assert_allclose(updater.seen["critic"][1], [-1.8497827, -0.9248913] * 2, rtol=1e-5)

@@ -81,8 +81,8 @@ def test_the_temperatures_loss(array, scale, target):
 
 
 def test_where_actions_are_forbidden_the_greatest_entropy_is_of_the_others(array):
-    policy = Categorical(array([[1, 2, 3, 4], [1, 2, 3, 4]])).among(array([[1, 1, 1, 0], [0, 1, 0, 0]]) > 0)
-    np.testing.assert_allclose(policy.greatest_entropy, [np.log(3), 0], rtol=1e-6)
+    policy = Categorical(array([[1, 2, 3, 4], [1, 2, 3, 4]])).with_mask(array([[1, 1, 1, 0], [0, 1, 0, 0]]) > 0)
+    np.testing.assert_allclose(policy.max_entropy, [np.log(3), 0], rtol=1e-6)
     np.testing.assert_allclose(policy.entropy(), [0.8323955, 0], atol=1e-6)  # of softmax(1, 2, 3), and of one choice
     assert np.asarray(policy.mode()).tolist() == [2, 1]
 
@@ -110,6 +110,6 @@ def test_it_wants_choices_and_vectors():
     vector = Box((3,), "float32", (-1.0,) * 3, (1.0,) * 3)
     with pytest.raises(UsageError, match="discretesac needs a Discrete action space; Pendulum has Box"):
         DiscreteSAC().check_spaces(vector, vector, "Pendulum")
-    with pytest.raises(UsageError, match="critic_action_layer is for actions that are numbers"):
+    with pytest.raises(UsageError, match="critic_action_layer is for continuous actions"):
         DiscreteSAC(critic_action_layer=1)
     DiscreteSAC().check_spaces(vector, Discrete(2), "CartPole")

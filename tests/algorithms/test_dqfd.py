@@ -12,7 +12,7 @@ from duetto.algorithms import BC, DQN, R2D2, R2D3, DQfD
 from duetto.algorithms.base import Batch, OneStep, SequenceBatch
 from duetto.errors import UsageError
 from duetto.functional.rescaling import rescale, unrescale
-from duetto.networks.windows import Window
+from duetto.networks.sequence_input import SequenceInput
 
 GAMMA = 0.9
 # O4. Observations are numbers: 0 is s, 1 the one after a step, 2 the one after three; a fourth is for two-row batches.
@@ -33,7 +33,7 @@ SQUARES: dict[str, Any] = {"huber_delta": 0.0}
 
 def rows(table: Any, seen: Any) -> Any:
     """Values of observations, which are their own numbers; of a window, its positions'."""
-    return table[seen.at if isinstance(seen, Window) else seen]
+    return table[seen.query_steps if isinstance(seen, SequenceInput) else seen]
 
 
 def value_and_gradient(backend: str, algorithm: DQN, batch: Any) -> tuple[float, dict, np.ndarray]:
@@ -198,7 +198,7 @@ def sequences(mask: Any, expert: Any, action: Any = 0) -> SequenceBatch:
     nothing = np.zeros((2, 4))
     at = np.array([[0, 3], [0, 3]])
     return SequenceBatch(
-        obs=Window(nothing, nothing, nothing, nothing, {}, np.zeros(2, bool), at),
+        obs=SequenceInput(nothing, nothing, nothing, nothing, {}, np.zeros(2, bool), at),
         action=np.full(shape, action),
         reward=full(5.23),
         discount=full(0.729),
@@ -260,7 +260,7 @@ def test_behaviour_cloning_has_no_target_network():
 
 def test_the_share_needs_demonstrations():
     for kind in (DQfD, R2D3, BC):
-        with pytest.raises(UsageError, match=rf"{kind.name()} learns from demonstrations: give --demonstrations"):
+        with pytest.raises(UsageError, match=rf"{kind.name()} learns from demonstrations. Give --demonstrations"):
             kind().demonstration_folder()
         assert kind(demonstrations="here").demonstration_folder() == "here"
     assert R2D2().demonstration_folder() == ""

@@ -87,9 +87,7 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "twin_critic": ([False], {}),
     "target_update": (["every_step"], {"policy_delay": 2}),
 }
-LOSSLESS = {"compress_images"}  # changes nothing that can be seen here: see tests/memory/test_compressed.py
-GOALS = {"hindsight", "hindsight_share"}
-LOSSLESS |= GOALS  # want goals: see tests/training/test_hindsight_runs.py
+GOALS = {"hindsight", "hindsight_share"}  # want goals: see tests/training/test_hindsight_runs.py
 RUN_OPTIONS = {"seed": 1, "num_envs": 2, "precision": "bf16"}
 # What each backend reads for itself, and JAX is tried with. Others are read by what they share; PyTorch's are tried by
 # test_conformance.
@@ -184,7 +182,7 @@ class Unhashed(tuple):
         pytest.param(k, b, f, marks=() if b == "jax" and f in OWN else pytest.mark.slow)
         for k, b in ((TD3, "torch"), (TD3, "jax"), (DDPG, "torch"))
         for f in k.options()
-        if f not in LOSSLESS
+        if f not in GOALS
     ],
     ids=lambda value: value if isinstance(value, str) else value.name(),
 )
@@ -206,4 +204,4 @@ def test_the_run_option_changes_the_run(fingerprint, option):
 
 
 def test_the_table_holds_no_field_of_the_past():
-    assert set(FIELDS) | LOSSLESS == set(TD3.options()) | set(DDPG.options())
+    assert set(FIELDS) | GOALS == set(TD3.options()) | set(DDPG.options())

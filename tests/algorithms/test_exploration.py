@@ -80,4 +80,4 @@ def test_some_environments_have_their_own_part_of_the_ladder():
     everybody = R2D2().explorer()
     whole = everybody.epsilons(0, 8)
     assert len(set(whole)) == 8
-    assert np.array_equal(everybody.among(2, 8).epsilons(0, 3), whole[2:5])
+    assert np.array_equal(everybody.for_envs(2, 8).epsilons(0, 3), whole[2:5])

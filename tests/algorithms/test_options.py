@@ -14,7 +14,7 @@ import toy_networks
 
 from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, SAC, TD3, DQfD
 from duetto.algorithms.base import Algorithm, ReplaySpec
-from duetto.algorithms.nearest import ELSEWHERE
+from duetto.algorithms.suggestions import FOREIGN_NAMES
 from duetto.errors import UsageError
 from duetto.storage.config import RunOptions
 
@@ -46,7 +46,7 @@ def test_every_class_is_found_by_its_name():
         ({"tau": "fast"}, "tau is 'fast'; it must be a number."),
         (
             {"tau": print},
-            "tau is <built-in function print>; it must be a number. Schedules are options of their own: "
+            "tau is <built-in function print>; it must be a number. Schedules are options: "
             "learning_rate_decay='linear'.",
         ),
         ({"prioritized": 1}, "prioritized is 1; it must be true or false."),
@@ -68,8 +68,7 @@ def test_every_class_is_found_by_its_name():
         ),
         (
             {"target_noise_clip": (0.1, 0.5)},
-            "target_noise_clip is 0.1 0.5, without 0: all target actions would be moved to one side, also those "
-            "without noise. Give a range around 0.",
+            "target_noise_clip is 0.1 0.5; it must be a range around 0, as -0.5 0.5.",
         ),
         ({"hidden": (8,), "critic_action_layer": 2}, "critic_action_layer is 2; the critic's last layer is 1."),
     ],
@@ -139,13 +138,13 @@ def test_an_unknown_option_is_refused_with_the_nearest_known():
 @pytest.mark.parametrize("given", [(3e-4,), ("MlpPolicy", "CartPole-v1")])
 def test_values_without_names_are_refused(kind: type[Algorithm], given: tuple[Any, ...]):
     """PPO(3e-4) was one with a discount of 0.0003."""
-    with pytest.raises(UsageError, match=f"{kind.__name__} takes hyper-parameters by their names, and neither policy"):
+    with pytest.raises(UsageError, match=f"{kind.__name__} takes hyper-parameters by name, neither policy"):
         kind(*given)
 
 
 def test_what_other_libraries_have_in_an_algorithm_says_where_it_is():
     algorithm = ALGORITHMS["ppo"]()
-    with pytest.raises(AttributeError, match=r"no attribute 'learn'. An algorithm is its options. duetto.train"):
+    with pytest.raises(AttributeError, match=r"no attribute 'learn'. It only holds options: train with duetto.train"):
         algorithm.learn(1000)
     with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'\.$"):
         _ = algorithm.xyzzy
@@ -200,7 +199,7 @@ def test_no_name_of_another_library_leads_to_a_wrong_option(whose: tuple[str, ty
 def test_what_others_call_an_option_leads_to_one_that_there_is():
     every = {name for kind in ALGORITHMS.values() for name in kind.options()}
     every |= {field.name for field in dataclasses.fields(RunOptions)}
-    for called, here in ELSEWHERE.items():
+    for called, here in FOREIGN_NAMES.items():
         assert set(here) <= every, called
 
 

@@ -1,6 +1,6 @@
 """What makes PPO PPO, one test per fact of its docstring, through learners and runs of both backends.
 
-The loss: test_ppo_losses.py. Rollouts: tests/memory/test_rollout.py. Minibatches: tests/learners/test_ppo_parity.py.
+The loss: test_ppo_losses.py. Rollouts: tests/buffers/test_rollout.py. Minibatches: tests/learners/test_ppo_parity.py.
 """
 
 import gymnasium

@@ -11,7 +11,7 @@ from learning_cases import box
 
 from duetto.algorithms import SAC
 from duetto.algorithms.base import Batch
-from duetto.algorithms.sac import Noise
+from duetto.algorithms.sac import ActionNoisePair
 from duetto.functional.distributions import SquashedGaussian
 
 GAMMA = 0.5
@@ -39,7 +39,7 @@ def test_one_update_of_gradient_descent(backend):
     updater = DESCENTS[backend](algorithm, (box(1), box(1, bound=1.0)))
     s = toy_networks.single(1.0)
     given = Batch(s, 0.5 * s, reward=s[0], discount=GAMMA * s[0], next_obs=2 * s, weight=s[0])
-    noise = Noise(now=updater.array(0.75 * s), next=updater.array(0.5 * s))
+    noise = ActionNoisePair(now=updater.array(0.75 * s), next=updater.array(0.5 * s))
     algorithm.update(updater, Batch(*map(updater.array, given[:6])), noise, 0)
 
     assert updater.seen["critic"][0] == pytest.approx(1.7108478, rel=1e-5)

@@ -108,7 +108,7 @@ def test_the_noise_is_standard_normal_for_each_sample_and_dimension():
 def test_the_actor_climbs_the_first_critic_only_and_unweighted(array):
     """-mean of Q1 = 10 + 2a at a = [.5, -1]: -(11 + 8) / 2. No weights, as DI-engine; nor is the ensemble asked."""
     nets = SimpleNamespace(
-        actor=lambda obs: array([[0.5], [-1.0]]), critic=SimpleNamespace(first=lambda obs, a: twins(obs, a)[0])
+        actor=lambda obs: array([[0.5], [-1.0]]), critic=SimpleNamespace(q1=lambda obs, a: twins(obs, a)[0])
     )
     for weight in ([1, 1], [0.1, 0.7]):
         loss, _ = TD3().actor_loss(nets, make_batch(array, [0, 0], [0, 0], weight))

@@ -11,11 +11,11 @@ import pytest
 import toy_networks
 from gymnasium.spaces import Discrete
 from probes import run
-from test_every_field import GOALS, LOSSLESS, Drift, Pictured, Unhashed
+from test_every_field import GOALS, Drift, Pictured, Unhashed
 
 from duetto import demonstrations
 from duetto.algorithms import BC, DQN, R2D2, R2D3, DQfD
-from duetto.demonstrations import Demonstration, Description
+from duetto.demonstrations import Demonstration, Metadata
 from duetto.environments import make
 
 STEPS = 60
@@ -80,7 +80,6 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "huber_delta": ([0.1], {"huber_delta": 0.0}),
     "rescale_values": ([True], {"rescale_values": False}),
     "rescale_epsilon": ([1e-2], {"rescale_values": True}),
-    "initial_priority": (["actor"], PER),
     "random_steps": ([20], {}),
     "exploration": (["linear", "exponential", "ladder"], {"exploration": "linear", "exploration_start": 0.9}),
     "exploration_start": ([0.5], {"exploration_start": 1.0}),
@@ -144,7 +143,7 @@ def recorded(tmp_path_factory):
             if obs.ndim > 2:
                 obs = np.moveaxis(obs, -1, 1) if stepper.observation_space.shape[0] == 3 else obs
             made.append(Demonstration(obs, actions, np.array(rewards, np.float32), len(made) == 0, len(made) == 1))
-        about = Description("a probe", {}, "chance", stepper.observation_space, stepper.action_space)
+        about = Metadata("a probe", {}, "chance", stepper.observation_space, stepper.action_space)
         stepper.close()
         return str(demonstrations.save(tmp_path_factory.mktemp("demos") / name, about, made))
 
@@ -183,7 +182,7 @@ def cases():
     """Slowly, but those that matter to BC alone: another value of each is tried by test_conformance, on PyTorch."""
     for backend, kind in [(b, k) for b in ("torch", "jax") for k in BASE]:
         for field in kind.options():
-            if field in LOSSLESS or (field in REFUSED and "demonstrations" in kind.options()):
+            if field in GOALS or (field in REFUSED and "demonstrations" in kind.options()):
                 continue
             fast = kind is BC and field not in DQN.options() and backend == "torch"
             yield pytest.param(kind, backend, field, marks=() if fast else pytest.mark.slow)
@@ -207,4 +206,4 @@ def test_the_same_config_is_the_same_run(fingerprint, kind):
 
 
 def test_the_table_holds_no_field_of_the_past():
-    assert set(FIELDS) | (LOSSLESS - GOALS) == {field for kind in BASE for field in kind.options()}
+    assert set(FIELDS) == {field for kind in BASE for field in kind.options()}

@@ -72,8 +72,13 @@ class Row(NamedTuple):
 
 # What cases import, sooner or later.
 IMPORTED = [
-    *("duetto.learners.torch", "duetto.display.video", "duetto.runs.run", "tensorboardX", "imageio.v2"),
-    *("duetto.cli.evaluate", "duetto.cli.resume", "duetto.cli.video", "gymnasium.envs.classic_control"),
+    *("duetto.learners.torch", "duetto.training.video", "duetto.runs.run", "tensorboardX", "imageio.v2"),
+    *(
+        "duetto.tools.cli.evaluate",
+        "duetto.tools.cli.resume",
+        "duetto.tools.cli.video",
+        "gymnasium.envs.classic_control",
+    ),
 ]
 
 

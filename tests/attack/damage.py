@@ -26,7 +26,7 @@ from small_runs import differences
 from victims import Seen
 
 from duetto.errors import DuettoError
-from duetto.storage.records import Csv, JsonLines
+from duetto.storage.logs import Csv, JsonLines
 
 LOGS = {"metrics.jsonl": JsonLines.scan, "evaluations.csv": Csv.scan}
 _SNAPSHOT = re.compile(r"(step-)?\d{12}")

@@ -23,7 +23,7 @@ from small_runs import checkpoints, differences
 from victims import Victim
 
 from duetto.runs.run import Run
-from duetto.storage import disk
+from duetto.storage import atomic_io
 
 OPERATIONS = 45  # file operations of a checkpoint, and some of the next
 
@@ -50,7 +50,7 @@ def live(home: Path, victim: Victim, what: str, amount: float, arm_at: int, firs
         lethal.armed = lethal.armed or session.step >= arm_at
 
     if what == "operations":
-        disk.os = lethal
+        atomic_io.os = lethal
         lethal.armed = arm_at == 0
     try:
         if first:

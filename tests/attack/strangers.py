@@ -220,7 +220,8 @@ def module(run: Path, random: Random) -> str:
     elif which == 1:
         values["environment"]["options"] = {"env_id": "evilmod:Pendulum-v1"}
     else:
-        values["environment"] |= {"id": "evilmod:Pendulum-v1", "signature": "0" * 64}
+        values["environment"] |= {"id": "evilmod:Pendulum-v1"}
+        values["signature"] = "0" * 64
     (run / "config.yaml").write_text(yaml.safe_dump(values), "utf-8")
     for folder in (hostile.checkpoint(run), hostile.best(run)):
         tree = hostile.state_of(folder)
@@ -249,7 +250,7 @@ def readers(random: Random) -> tuple[str, Callable[[Path], Any]]:
 
 def _command(name: str, folder: Path, *arguments: str) -> None:
     """What the command prints is looked at by `sandbox`. Exit codes: 0, 1 a failure, 2 a mistake in the call."""
-    from duetto.cli import main
+    from duetto.tools.cli import main
 
     try:
         main([name, str(folder), *arguments])
@@ -280,16 +281,17 @@ def demonstrations(place: Path, random: Random, tell: Callable[[str, str, str], 
     os.chdir(home)
     folder = hostile_demos.good(home)
     kinds: dict[str, tuple[dict[str, Any], Callable[[Any], Any], bool]] = {
-        "hdf5": ({name: pair[0] for name, pair in hostile_demos.HDF5.items()}, hostile_demos.change_data, False),
-        "metadata": (hostile_demos.METADATA, hostile_demos.change_metadata, False),
+        "segment": (hostile_demos.SEGMENTS, hostile_demos.change_segment, False),
+        "manifest": (hostile_demos.MANIFESTS, hostile_demos.change_manifest, False),
+        "hdf5": ({name: pair[0] for name, pair in hostile_demos.HDF5.items()}, hostile_demos.change_data, True),
         "foreign": (hostile_demos.FOREIGN, hostile_demos.change_metadata, True),
     }
-    kind = sorted(kinds)[random.integers(3)]
+    kind = sorted(kinds)[random.integers(len(kinds))]
     deeds, change, foreign = kinds[kind]
     name = sorted(deeds)[random.integers(len(deeds))]
     tell(f"demos: {kind}", name, "import" if foreign else "load")
     if foreign:
-        hostile_demos.foreign(folder)
+        folder = hostile_demos.foreign(folder)
     change(folder, deeds[name])
     (hostile_demos.import_all if foreign else hostile_demos.read_all)(folder)
     return Verdict("worked")

@@ -24,8 +24,8 @@ from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from small_runs import StopAt, checkpoints, outcome, small
 
 import duetto
-from duetto.display.curves import curves
 from duetto.runs.run import Run
+from duetto.tools.plot.curves import curves
 from duetto.training.callbacks import AnyCallback
 
 STEPS, STOPPED = 60, 45  # checkpoints at 40 and 45 are there when an attacked run is resumed

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 import pytest
 
 from duetto import environments
-from duetto.cli import main
+from duetto.tools.cli import main
 
 SMALL_RUN = shlex.split(
     "--hidden 16 16 --backend torch --device cpu --threads 1 --evaluate-every 40 --evaluation-episodes 2 "
@@ -45,9 +46,13 @@ def called(capsys: pytest.CaptureFixture[str]) -> Command:
     return call
 
 
-def write_npz(folder: Path) -> None:
-    """Two episodes of Pendulum-v1 with full torque, by Gymnasium's own environment."""
-    folder.mkdir()
+def write_minari(folder: Path) -> None:
+    """Two episodes of Pendulum-v1 with full torque, as a Minari dataset."""
+    from minari.data_collector import EpisodeBuffer
+    from minari.dataset.minari_storage import MinariStorage
+
+    env = gymnasium.make("Pendulum-v1")
+    storage = MinariStorage.new(folder.absolute(), env.observation_space, env.action_space)
     for seed in range(2):
         stepper = environments.make("Pendulum-v1")
         stepper.reset(seed)
@@ -57,4 +62,5 @@ def write_npz(folder: Path) -> None:
             obs.append(transition.next_obs[0])
             rewards.append(transition.reward[0])
         flags: dict[str, Any] = {"terminations": np.zeros(3, bool), "truncations": np.zeros(3, bool)}
-        np.savez(folder / f"{seed}.npz", observations=obs, rewards=rewards, actions=np.full((3, 1), 2.0), **flags)
+        actions = np.full((3, 1), 2.0, np.float32)
+        storage.update_episodes([EpisodeBuffer(observations=obs, rewards=rewards, actions=actions, **flags)])

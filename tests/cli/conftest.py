@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from commands import SMALL, SMALL_PPO, Command, Result
 
-from duetto.cli import main
+from duetto.tools.cli import main
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def test_a_class_in_a_file(duetto: Command, file: Path):
     said = json.loads(out)
     assert (said["environment"], said["broken"]) == ("./mine.py:Mine", 0)
     assert {"level", "about", "sentence"} == set(said["findings"][0])
-    assert [one["about"] for one in said["findings"] if one["level"] == "costs"] == ["video"]
+    assert [one["about"] for one in said["findings"] if one["level"] == "costs"] == ["render"]
     assert {"level": "fine", "about": "processes", "sentence": said["findings"][-1]["sentence"]} == said["findings"][-1]
 
 
@@ -52,7 +52,7 @@ def test_what_is_broken_ends_with_1(duetto: Command, file: Path):
     code, out, err = duetto("check", "./mine.py:Mine", "--environment-options", "good=false")
     assert code == 1
     assert err == "duetto: ./mine.py:Mine is broken in 1 point(s): contract.\n"
-    assert out.startswith("Broken: training fails, or learns something else\n  contract  step gave None as info.")
+    assert out.startswith("Broken: training fails or learns the wrong thing\n  contract  Mine, environment 0, vector")
     assert "Fine\n" in out
 
 

@@ -1,8 +1,7 @@
-"""`duetto demos export`: what a run remembers, or fresh episodes of it, as a dataset that Minari opens."""
+"""`duetto demos export`: a run's replay memory as demonstrations, and demonstrations as a Minari dataset."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 import duetto as library
 from duetto import demonstrations
 from duetto.runs.run import Run
-from duetto.storage import trust
+from duetto.storage import signing
 
 minari = pytest.importorskip("minari")
 
@@ -72,12 +71,6 @@ class Diary(gymnasium.Env):
         return episode["obs"][-1], episode["rewards"][-1], *ends, {}
 
 
-@pytest.fixture(autouse=True)
-def unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a run on `Diary` could be resumed exactly is found out in a process, which takes seconds."""
-    monkeypatch.setattr("duetto.environments.rehearsal._is_tested", lambda environment: True)
-
-
 def busy() -> list[Diary]:
     """The environments that were learned from; others were made to look at their spaces."""
     return [env for env in Diary.made if any(episode["actions"] for episode in env.episodes)]
@@ -100,8 +93,10 @@ def train(folder: Path, algorithm: Any, pictures: bool, **options: Any) -> Run:
 
 
 def check(folder: str, wanted: list[dict[str, Any]]) -> None:
-    """What Minari reads against what the environments wrote down, and what Duetto reads."""
-    dataset = minari.MinariDataset(Path(folder))
+    """What Minari reads of the demonstrations against what the environments wrote down, and what Duetto reads."""
+    ours = demonstrations.load(folder)
+    demonstrations.export_minari(ours, f"{folder}-minari")
+    dataset = minari.MinariDataset(Path(f"{folder}-minari"))
     found = list(dataset.iterate_episodes())
     assert len(found) == len(wanted) > 3
     for one, raw in zip(found, wanted, strict=True):
@@ -114,7 +109,6 @@ def check(folder: str, wanted: list[dict[str, Any]]) -> None:
         last = np.arange(len(raw["rewards"])) == len(raw["rewards"]) - 1
         np.testing.assert_array_equal(one.terminations, last & (raw["end"] == "terminated"))
         np.testing.assert_array_equal(one.truncations, last & (raw["end"] == "truncated"))
-    ours = demonstrations.load(folder)
     assert [episode.length for episode in ours.episodes] == [len(raw["rewards"]) for raw in wanted]
 
 
@@ -122,10 +116,8 @@ def check(folder: str, wanted: list[dict[str, Any]]) -> None:
 def test_what_is_remembered_is_what_happened(duetto: Command, tmp_path: Path, which: str):
     algorithm: Any = {
         "td3": library.TD3(**LEARNING, random_steps=20, replay_capacity=1000),
-        "dqn": library.DQN(**LEARNING, replay_capacity=1000, prioritized=True, compress_images=True),
-        "r2d2": library.R2D2(
-            **LEARNING, replay_capacity=1000, burn_in=1, unroll=3, overlap=2, recurrent_size=4, compress_images=True
-        ),
+        "dqn": library.DQN(**LEARNING, replay_capacity=1000, prioritized=True),
+        "r2d2": library.R2D2(**LEARNING, replay_capacity=1000, burn_in=1, unroll=3, overlap=2, recurrent_size=4),
     }[which]
     run = train(tmp_path, algorithm, pictures=which != "td3")
     code, out, err = duetto("demos", "export", run.path, "--output", "demos/out")
@@ -134,7 +126,7 @@ def test_what_is_remembered_is_what_happened(duetto: Command, tmp_path: Path, wh
     running = sum(len(env.episodes[-1]["actions"]) for env in busy() if not env.episodes[-1]["end"])
     assert f"Left out: {running} rows of episodes that still run." in err
     assert f"demos/out: {len(played())} episodes" in out
-    about = demonstrations.load("demos/out").description
+    about = demonstrations.load("demos/out").metadata
     assert about.expert == f"{which} in {run.path}, what it remembers at step 120, exploration included"
 
 
@@ -171,8 +163,7 @@ def test_demonstrations_beside_the_memory_are_not_exported(duetto: Command, tmp_
     first = train(tmp_path, library.DQN(**LEARNING, replay_capacity=1000), pictures=True)
     assert duetto("demos", "export", first.path, "--output", "demos").code == 0
     folder = tmp_path / "demos"
-    metadata = json.loads((folder / "metadata.json").read_text())
-    assert metadata["duetto"]["environment"] == first.config.environment
+    assert demonstrations.load(folder).metadata.environment == first.config.environment
     Diary.made.clear()
     learner = library.DQfD(**LEARNING, replay_capacity=1000, demonstrations=str(folder), pretraining_updates=2)
     second = library.train(
@@ -182,25 +173,18 @@ def test_demonstrations_beside_the_memory_are_not_exported(duetto: Command, tmp_
     check("again", played())
 
 
-def test_fresh_episodes_are_those_of_record(duetto: Command):
+def test_a_memory_without_a_whole_episode(duetto: Command):
     assert duetto("train", "td3", "Pendulum-v1", "--steps", "60", *SMALL, "--name", "made").code == 0
-    call = ["--episodes", "2", "--seed", "5"]
-    code, out, _ = duetto("demos", "export", "runs/made", "--output", "one", *call)
+    code, out, _ = duetto(
+        "demos", "record", "Pendulum-v1", "--expert", "runs/made", "--episodes", "2", "--output", "one"
+    )
     assert code == 0
-    assert "Duetto's bc, dqfd and r2d3 learn from choices alone." in out
-    record = ["demos", "record", "Pendulum-v1", "--expert", "runs/made", "--checkpoint", "last", "--output", "two"]
-    assert duetto(*record, *call).code == 0
-    one, two = (demonstrations.load(name) for name in ("one", "two"))
-    assert one.seeds == two.seeds == [5, 6]
-    for ours, theirs in zip(one.episodes, two.episodes, strict=True):
-        np.testing.assert_array_equal(ours.obs, theirs.obs)
-        np.testing.assert_array_equal(ours.action, theirs.action)
-    assert one.description == two.description
+    assert "Duetto's bc, dqfd and r2d3 learn from choices alone; for other libraries: duetto demos export." in out
     code, _, err = duetto("demos", "export", "runs/made", "--output", "replay")
     assert (code, err) == (
         2,
         "duetto: The memory at step 60 holds no whole episode (60 rows of episodes that still run). Train with a "
-        "larger replay_capacity or for longer, or take fresh ones: --episodes.\n",
+        "larger replay_capacity or for longer, or record new ones: duetto demos record.\n",
     )
     assert not Path("replay").exists()
     code, _, err = duetto("demos", "export", "runs/made", "--output", "one")
@@ -211,43 +195,12 @@ def test_fresh_episodes_are_those_of_record(duetto: Command):
     assert "The best checkpoint has networks only" in err
 
 
-class Cockpit(Diary):
-    """Several actions at once."""
-
-    def __init__(self, render_mode: str | None = None) -> None:
-        super().__init__()
-        self.action_space = Dict({"dial": Box(LOW, HIGH, dtype=np.float32), "push": Discrete(4, start=2)})
-
-
-gymnasium.register("DemosCockpit-v0", entry_point=Cockpit)
-
-
-def test_several_actions_at_once(duetto: Command):
-    """Minari reads each part; the numbers are those of the environment, in [-1, 1], and never beyond."""
-    small = ["--rollout-steps", "20", "--minibatches", "2", "--hidden", "8", "--backend", "torch", "--num-envs", "1"]
-    call = ["--steps", "40", *small, "--initial-log-std", "1", "--evaluate-every", "0", "--name", "made"]
-    assert duetto("train", "ppo", "DemosCockpit-v0", *call).code == 0
-    Diary.made.clear()
-    code, out, err = duetto("demos", "export", "runs/made", "--output", "demos", "--episodes", "2")
-    assert (code, err) == (0, "")
-    assert "demos: 2 episodes" in out
-    found = list(minari.MinariDataset(Path("demos")).iterate_episodes())
-    for one, episode in zip(found, demonstrations.load("demos").episodes, strict=True):
-        raw = next(raw for env in Diary.made for raw in env.episodes if np.array_equal(raw["obs"], one.observations))
-        dials = np.array([action["dial"] for action in raw["told"]])
-        np.testing.assert_allclose(one.actions["dial"], (dials - LOW) / (HIGH - LOW) * 2 - 1, atol=1e-6)
-        np.testing.assert_array_equal(one.actions["push"], [action["push"] - 2 for action in raw["told"]])
-        np.testing.assert_array_equal(episode.action[:, :2], one.actions["dial"])
-        assert abs(one.actions["dial"]).max() <= 1
-    assert "actions       Dict(dial: Box((2,), float32, from [-1.0, 2.0] to [3.0, 2.5]), push: Discrete(4))" in (
-        duetto("demos", "inspect", "demos").out
-    )
-
-
-def test_a_seed_of_what_was_remembered_is_refused(duetto: Command):
-    code, _, err = duetto("demos", "export", "runs/any", "--output", "demos", "--seed", "7")
+def test_options_of_a_run_are_refused_for_demonstrations(duetto: Command):
+    Path("demos").mkdir()
+    Path("demos/manifest.json").touch()
+    code, _, err = duetto("demos", "export", "demos", "--output", "minari", "--overwrite")
     assert code == 2
-    assert "--seed is of fresh episodes" in err
+    assert "demos contains demonstrations, and --checkpoint and --overwrite are of a run." in err
 
 
 def test_without_a_replay_memory_it_says_so(duetto: Command):
@@ -262,16 +215,15 @@ def test_a_strangers_choice_of_an_environment_is_not_signed(
     duetto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Else the dataset would hand on, as the user's own, a module that somebody else named."""
-    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
     run = train(tmp_path, library.TD3(**LEARNING, random_steps=20, replay_capacity=1000), pictures=False)
     values = yaml.safe_load((run.path / "config.yaml").read_text())
     values["environment"] |= {"id": "somebody:Brought-v0", "remakeable": True}
     (run.path / "config.yaml").write_text(yaml.safe_dump(values))
-    for more in ([], ["--episodes", "1"]):
-        code, _, err = duetto("demos", "export", run.path, "--output", "demos", *more)
-        assert code == 2
-        assert "--trust" in err
-        assert not Path("demos").exists()
+    code, _, err = duetto("demos", "export", run.path, "--output", "demos")
+    assert code == 2
+    assert "--trust" in err
+    assert not Path("demos").exists()
 
 
 def test_a_damaged_memory_is_not_exported(duetto: Command, tmp_path: Path):

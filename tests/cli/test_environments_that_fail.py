@@ -104,7 +104,7 @@ def test_a_process_that_dies_stops_the_run_and_keeps_its_checkpoint(train: Comma
 
 def test_the_limit_is_the_runs_option(train: Command, monkeypatch: pytest.MonkeyPatch):
     seen: list[float] = []
-    monkeypatch.setattr(Session, "run", lambda self, _: seen.append(self.stepper.engine.vector._timeout))
+    monkeypatch.setattr(Session, "run", lambda self, _: seen.append(self.stepper.engine._timeout))
     options = ("--vectorization", "subprocess", "--worker-timeout", "7.5")
     assert train(*options, environment="test_environments_that_fail:Failing-v0").code == 0
     assert seen == [7.5]
@@ -145,7 +145,7 @@ def test_videos_of_what_gymnasium_has_not_are_refused_before_anything_is_made(tr
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
 def test_two_ctrl_c_end_a_run_whose_environment_hangs(tmp_path: Path):
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    program += "from duetto.cli import main; main()"
+    program += "from duetto.tools.cli import main; main()"
     environment = "test_environments_that_fail:Failing-v0"
     options = [*SMALL, "--vectorization", "subprocess", "--num-envs", "2", "--evaluate-every", "0", "--name", "hangs"]
     command = [sys.executable, "-c", program, "train", "td3", environment, *options, "--runs-dir", str(tmp_path)]
@@ -161,7 +161,7 @@ def test_two_ctrl_c_end_a_run_whose_environment_hangs(tmp_path: Path):
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert time.monotonic() - asked < 8
-    assert (process.returncode, errors) == (1, "duetto: interrupted.\n")
+    assert (process.returncode, errors) == (128 + signal.SIGINT, "duetto: interrupted.\n")
     assert processes_of(process.pid) == []
     assert Run(tmp_path / "hangs").agent("last").step == 60
 

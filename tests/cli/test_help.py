@@ -17,8 +17,8 @@ from commands import Command
 
 from duetto import __version__
 from duetto.algorithms import ALGORITHMS
-from duetto.cli import COMMANDS
 from duetto.storage.config import RunOptions
+from duetto.tools.cli import COMMANDS
 
 FRAMEWORKS = {"torch", "jax", "jaxlib", "equinox", "optax", "gymnasium", "mujoco", "pybullet", "tensorboardX"}
 
@@ -56,7 +56,7 @@ def test_help_of_each_command(duetto: Command, command: str, option: str):
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: duetto {command} ")
     of_several = dict.fromkeys(("plot", "report", "table"), "Folders of runs: runs/td3-*")
-    said = {"list": "List algorithms", "completion": "Print what completes", "pull": "Fetch a run from"} | of_several
+    said = {"list": "List algorithms", "completion": "Print a script", "pull": "Fetch a run from"} | of_several
     said |= {"check": "An id, module:ID, or FILE.py:CLASS"}
     assert said.get(command, "The run's folder.") in out
 
@@ -95,7 +95,7 @@ def _shown(value: Any) -> str:
 def test_help_shows_the_defaults_of_the_preset(duetto: Command):
     plain, own = (flat(duetto("train", "td3", *environment, "--help").out) for environment in ([], ["Pendulum-v1"]))
     author = flat(duetto("train", "td3", "Pendulum-v1", "--preset", "author", "--help").out)
-    discount = "γ: how much a reward one step later counts. (default: {})"
+    discount = "γ: the weight of a reward one step later. (default: {})"
     assert discount.format(0.99) in plain
     assert discount.format(0.98) in own
     assert discount.format(0.99) in author
@@ -118,7 +118,7 @@ def seconds(*command: str) -> float:
     return best
 
 
-ENTRY = "import sys; from duetto.cli import main; sys.argv[0] = 'duetto'; main()"
+ENTRY = "import sys; from duetto.tools.cli import main; sys.argv[0] = 'duetto'; main()"
 
 
 def test_the_overview_is_there_at_once():
@@ -133,7 +133,7 @@ def imported_by(code: str) -> set[str]:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_no_framework_is_imported_for_it(arguments: list[str]):
-    modules = imported_by(f"from duetto.cli import main; main({arguments})")
+    modules = imported_by(f"from duetto.tools.cli import main; main({arguments})")
     assert "duetto" in modules
     assert not FRAMEWORKS & modules
     assert not {"numpy", "tyro", "rich", "yaml"} & modules  # nor anything else that takes its time
@@ -141,7 +141,7 @@ def test_no_framework_is_imported_for_it(arguments: list[str]):
 
 @pytest.mark.parametrize("arguments", [["train", "td3", "--help"], ["train", "--help"]])
 def test_nor_for_the_hyper_parameters(arguments: list[str]):
-    assert not FRAMEWORKS & imported_by(f"from duetto.cli import main; main({arguments})")
+    assert not FRAMEWORKS & imported_by(f"from duetto.tools.cli import main; main({arguments})")
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure():

@@ -9,13 +9,13 @@ import pytest
 from commands import SMALL, Command
 
 from duetto import environments
-from duetto.cli import main
 from duetto.errors import UsageError
+from duetto.tools.cli import main
 
 HINTS = [
     (
         "train ppo CartPole-v1 --batch-size 64",
-        "ppo has no option --batch-size. Did you mean --minibatches (how many, not how large)?",
+        "ppo has no option --batch-size. Did you mean --minibatches (their number, not their size)?",
     ),
     ("train ppo CartPole-v1 --learning-starts 100", "ppo has no option --learning-starts. It has nothing of the kind."),
     ("train ppo CartPole-v1 --anneal-lr", "ppo has no option --anneal-lr. Did you mean --learning-rate-decay?"),
@@ -95,10 +95,12 @@ def test_a_film_is_suggested_where_there_can_be_one(duetto: Command, tmp_path: P
 def test_a_class_in_a_file_is_named_by_the_file(duetto: Command, tmp_path: Path):
     (tmp_path / "mine.py").write_text("import gymnasium\nclass Fine(gymnasium.Env): pass\n")
     code, _, err = duetto("train", "td3", "mine:Fine", "--steps", "10")
-    assert (code, "A class in it: ./mine.py:Fine." in err) == (2, True)
+    assert (code, "For a class in it, write ./mine.py:Fine." in err) == (2, True)
 
 
 def test_factories_in_a_list_are_several_of_one_or_a_vector_environment():
     several: Any = [lambda: None, lambda: None]
-    with pytest.raises(UsageError, match=r"A list of 2 factories is no environment. .* num_envs=2; else gymnasium"):
+    with pytest.raises(
+        UsageError, match=r"A list of 2 factories is no environment. .* num_envs=2; otherwise, pass gym"
+    ):
         environments.make(several)

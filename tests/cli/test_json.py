@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import SMALL, Command, write_npz
+from commands import SMALL, Command, write_minari
 from gymnasium.envs.classic_control import PendulumEnv
 
-from duetto.cli import COMMANDS
-from duetto.cli import demos as demos_command
+from duetto.tools.cli import COMMANDS
+from duetto.tools.cli import demos as demos_command
 
 QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_steps=5")]
 RECORDING = "demos record Pendulum-v1 --expert made --episodes 2 --environment-options max_episode_steps=5"
@@ -45,20 +45,20 @@ CALLS = [
     "list presets",
     "completion bash",
     "demos export made --output exported",
+    "demos export DEMOS --output exported",
     RECORDING + " --output recorded",
     "demos inspect DEMOS",
     "demos inspect DEMOS --video first.mp4",
-    "demos seal DEMOS",
-    "demos import npz --environment Pendulum-v1 --output imported",
+    "demos import minari --environment Pendulum-v1 --output imported --trust",
 ]
 WRITES = {"video", "plot", "report", "table", "demos"}
 KINDS = ("train", "sweep", "tune")  # their help is of an algorithm
-ELSEWHERE = {"sweep", "tune", "pull"}  # which take processes, and a hub: tests/sweeping, tests/tuning, tests/sharing
+ELSEWHERE = {"sweep", "tune", "pull"}  # which take processes, and a hub: tests/sweep, tests/tune, tests/hub
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from duetto.cli import main
+    from duetto.tools.cli import main
 
     folder = tmp_path_factory.mktemp("made")
     with pytest.raises(SystemExit):
@@ -76,7 +76,7 @@ def said(text: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def demos(made: Path) -> Path:
-    from duetto.cli import main
+    from duetto.tools.cli import main
 
     folder = made.with_name("demos")
     with pytest.raises(SystemExit):
@@ -97,8 +97,8 @@ def test_one_object_and_nothing_else(duetto: Command, made: Path, demos: Path, t
         shutil.copytree(made, tmp_path / "made")
     if "DEMOS" in call:
         shutil.copytree(demos, tmp_path / "DEMOS")
-    if " npz " in call:
-        write_npz(tmp_path / "npz")
+    if " minari " in call:
+        write_minari(tmp_path / "minari")
     words = [word for part in call.split() for word in (QUICK if part == "QUICK" else [part])]
     code, out, _ = duetto(*words, "--json")
     assert code == 0
@@ -127,7 +127,7 @@ def test_a_dry_run_says_what_the_text_says(duetto: Command, tmp_path: Path):
     assert [one["run"] | {"seed": 0} for one in each] == [planned["run"]] * 2
     assert [one["run"]["seed"] for one in each] == [0, 2]
     sweep = said(duetto("sweep", *call[1:], "--json", "--seeds", "2").out)
-    folder = "sweeps/td3-Pendulum-v1"
+    folder = f"{tmp_path}/sweeps/td3-Pendulum-v1"
     runs = [{"path": f"{folder}/td3-Pendulum-v1-s{seed}", "state": "new", "step": 0} for seed in (0, 1)]
     assert sweep == {"folder": folder, "runs": runs}
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from commands import SMALL_PPO
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore
 
-ENTRY = f"'{sys.executable}' -c 'from duetto.cli import main; main()'"
+ENTRY = f"'{sys.executable}' -c 'from duetto.tools.cli import main; main()'"
 TRAIN = f"{ENTRY} train ppo CartPole-v1 --preset default --steps 60 --runs-dir runs --name run {' '.join(SMALL_PPO)}"
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs bash and /dev/full")
@@ -53,7 +53,7 @@ def test_a_terminal_without_the_characters_gets_escapes(tmp_path: Path):
 @pytest.mark.parametrize("command", ["--help", "list", "train td3 --help"])
 def test_a_command_that_only_says_something_fails_where_it_cannot(tmp_path: Path, command: str):
     result = shell(tmp_path, f"{ENTRY} {command} > /dev/full")
-    said = "duetto: What this command says cannot be written: No space left on device. Put that right.\n"
+    said = "duetto: The output of this command cannot be written: No space left on device.\n"
     assert (result.returncode, result.stderr) == (1, said)
 
 

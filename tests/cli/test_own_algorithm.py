@@ -14,7 +14,7 @@ import duetto as package
 from duetto.algorithms import TD3
 from duetto.errors import UsageError
 from duetto.runs.run import Run
-from duetto.storage import origin, trust
+from duetto.storage import signing, user_code
 from duetto.testing import check_algorithm
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -29,7 +29,7 @@ def example() -> str:
 
 @pytest.fixture(autouse=True)
 def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_its_options_are_in_the_help(duetto: Command, file: Path):
     code, out, _ = duetto("train", "./pessimist.py:Pessimist", "--help")
     assert code == 0
     assert "--pessimism" in out
-    assert "how much of their spread is subtracted" in out
+    assert "how many standard deviations are subtracted" in out
 
 
 def test_presets_lie_beside_it(begin: Command, file: Path):
@@ -101,12 +101,12 @@ def test_presets_lie_beside_it(begin: Command, file: Path):
 
 @pytest.mark.parametrize("check", ["refusals", "resuming", "state"])
 def test_it_conforms(file: Path, check: str):
-    check_algorithm(origin.from_file(file, "Pessimist")[0], check)
+    check_algorithm(user_code.from_file(file, "Pessimist")[0], check)
 
 
 @pytest.mark.slow
 def test_it_conforms_in_everything(file: Path):
-    check_algorithm(origin.from_file(file, "Pessimist")[0])
+    check_algorithm(user_code.from_file(file, "Pessimist")[0])
 
 
 # ---------------------------------------------------------------------------------------------------- an edited file
@@ -136,10 +136,10 @@ def test_a_strangers_file_is_not_run(
     assert begin().code == 0
     mark = tmp_path / "mark"
     file.write_text(f"open({str(mark)!r}, 'w').close()\n" + example(), "utf-8")
-    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "other"))
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "other"))
     code, _, err = duetto(command, FOLDER)
     assert code == 2
-    assert f"{file}:Pessimist, and to go on Python runs that file. It was not begun by you" in err
+    assert f"{file}:Pessimist, and to continue Python runs that file. It was not begun by you" in err
     assert "--trust" in err
     assert not mark.exists()
     with pytest.raises(UsageError, match="not begun by you"):
@@ -196,7 +196,7 @@ def test_mistakes_are_a_sentence(duetto: Command, file: Path, text: str, call: s
 
 def test_a_file_that_is_gone(begin: Command, duetto: Command, file: Path):
     assert begin().code == 0
-    kind, _ = origin.from_file(file, "Pessimist")
+    kind, _ = user_code.from_file(file, "Pessimist")
     file.unlink()
     code, _, err = duetto("resume", FOLDER)
     assert code == 2
@@ -240,12 +240,10 @@ def test_a_strangers_config_takes_the_class_that_the_call_names(
     card = (sent / "README.md").read_text()
     assert "# Pessimist on `Pendulum-v1`" in card
     assert "name: Pessimist" in card
-    assert (
-        "Not sent here: Its algorithm is the class Pessimist of the file `pessimist.py`, which is needed too." in card
-    )
+    assert "Not sent here: Algorithm: the class Pessimist in `pessimist.py`." in card
     (line,) = re.findall(r"^duetto (train .*)$", card, re.MULTILINE)
     assert line == "train pessimist.py:Pessimist --config x/config.yaml"
-    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "other"))
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "other"))
     (tmp_path / "x").symlink_to(sent)
     assert "not begun by you" in duetto("train", "--config", sent).err
     assert duetto(*line.split(), "--name", "again").code == 0

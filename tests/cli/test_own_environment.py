@@ -11,10 +11,9 @@ import pytest
 import yaml
 from commands import SMALL, Command, Result
 
-from duetto import own_files
-from duetto.environments import recipes
+from duetto.environments import pickling
 from duetto.runs.run import Run
-from duetto.storage import trust
+from duetto.storage import signing, user_code
 
 FILE = """
 import gymnasium
@@ -43,7 +42,7 @@ FOLDER = "runs/td3-mine.py-Mine-s0"
 
 @pytest.fixture(autouse=True)
 def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "key"))
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
@@ -120,7 +119,7 @@ def test_a_strangers_file_is_not_run(
     assert begin().code == 0
     mark = tmp_path / "mark"
     file.write_text(f"open({str(mark)!r}, 'w').close()\n" + FILE, "utf-8")
-    monkeypatch.setenv(trust.KEY_FILE, str(tmp_path / "other"))
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "other"))
     code, _, err = duetto(command, FOLDER)
     assert code == 2
     assert f"{file}:Mine', and to make it Python runs that file. It was not begun by you" in err
@@ -130,8 +129,8 @@ def test_a_strangers_file_is_not_run(
 
 @pytest.mark.parametrize("text", ["a.py:B", "a.py", "/a/b.py:", "C:\\a.py:B"])
 def test_whatever_runs_a_file_needs_trust(text: str):
-    assert own_files.is_file(text)
-    assert trust.needs_trust(text, {})
+    assert user_code.is_file(text)
+    assert signing.needs_trust(text, {})
 
 
 @pytest.mark.parametrize(
@@ -154,14 +153,14 @@ def test_a_file_that_is_gone(begin: Command, duetto: Command, file: Path):
     file.unlink()
     code, _, err = duetto("resume", FOLDER, "--steps", "40")
     assert code == 2
-    assert f"{file} cannot be read: No such file or directory. A run that was begun with it wants it back there." in err
+    assert f"{file} cannot be read: No such file or directory. A run that started with it needs it there." in err
     assert Run(FOLDER).config.checksum == ""
 
 
 def test_another_machine_gets_the_class_and_needs_no_file(file: Path):
-    packed = recipes.pack(f"{file}:Mine", {})
+    packed = pickling.pack(f"{file}:Mine", {})
     file.unlink()
-    recipes.make(packed).close()
+    pickling.make(packed).close()
 
 
 # ---------------------------------------------------------------------------------------------------- module:Id-v0
@@ -179,5 +178,5 @@ def test_where_a_module_was_looked_for_is_said(duetto: Command, tmp_path: Path):
     code, _, err = duetto("train", "td3", "found_nowhere:HereAlone-v0")
     assert code == 2
     assert "No module named 'found_nowhere'" in err
-    assert f"Python's path (PYTHONPATH, installed packages) and in the current folder, {tmp_path}" in err
+    assert f"Python's path (PYTHONPATH, installed packages) nor in the current folder, {tmp_path}" in err
     assert "./found_nowhere.py:CLASS" in err

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from commands import Command
 
-from duetto.cli.options import seeds
 from duetto.errors import UsageError
 from duetto.runs.run import Run
+from duetto.tools.cli.options import parse_seeds
 
 
 @pytest.mark.parametrize(
@@ -19,25 +19,25 @@ from duetto.runs.run import Run
     [("0-3", [0, 1, 2, 3]), ("0,3,7", [0, 3, 7]), ("5-5", [5]), ("0-2,8, 11-12", [0, 1, 2, 8, 11, 12]), ("4-4", [4])],
 )
 def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]):
-    assert seeds(text) == numbers
+    assert parse_seeds(text) == numbers
 
 
 @pytest.mark.parametrize("text", ["", "3-1", "a", "1,,2", "-1", "0-", "1.5", "0..3"])
 def test_what_is_neither_is_refused(text: str):
     with pytest.raises(UsageError, match="numbers and ranges, such as 0-9 or 0,3,7"):
-        seeds(text)
+        parse_seeds(text)
 
 
 def test_a_number_alone_may_mean_two_things():
     with pytest.raises(UsageError, match="--seeds 3 may be one seed or 3 of them: write --seed 3, or --seeds 0-2"):
-        seeds("3")
+        parse_seeds("3")
 
 
 def test_a_run_for_each_is_made_and_told_of(train: Command, tmp_path: Path):
     code, out, err = train("--seeds", "0,2", "--json", "--evaluate-every", "0")
     assert (code, err) == (0, "")
     said = json.loads(out)["runs"]
-    assert [one["run"] for one in said] == ["runs/td3-Pendulum-v1-s0", "runs/td3-Pendulum-v1-s2"]
+    assert [one["run"] for one in said] == [f"{tmp_path}/runs/td3-Pendulum-v1-s{seed}" for seed in (0, 2)]
     assert [(one["step"], one["updates"], one["stopped"]) for one in said] == [(60, 40, False)] * 2
     assert [Run(tmp_path / one["run"]).config.run.seed for one in said] == [0, 2]
 

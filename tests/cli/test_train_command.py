@@ -14,13 +14,15 @@ import pytest
 import yaml
 from commands import SMALL, Command
 
-from duetto import cli, demonstrations
+from duetto import demonstrations
 from duetto.algorithms import ALGORITHMS
-from duetto.cli import COMMANDS
-from duetto.cli.options import environment_options
 from duetto.networks.spaces import Box, Discrete
 from duetto.presets import presets
 from duetto.runs.run import Run
+from duetto.storage import safe_yaml
+from duetto.tools import cli
+from duetto.tools.cli import COMMANDS
+from duetto.tools.cli.options import parse_options
 from duetto.training.session import Session
 
 
@@ -65,9 +67,9 @@ def test_a_folder_that_is_moved_while_it_trains(
     assert code == 1
     assert "See it" not in out
     assert err == (
-        f"duetto: runs/td3-Pendulum-v1-s0 was moved to {tmp_path}/runs/moved while the run worked in it. The run "
-        "stopped at step 40; its checkpoint of step 30 is there. "
-        f"Go on with: duetto resume {tmp_path}/runs/moved\n"
+        f"duetto: {tmp_path}/runs/td3-Pendulum-v1-s0 was moved, deleted or replaced while the run worked in it. "
+        "The run stopped at step 40; its last checkpoint is that of step 30. If the folder was moved, resume the run "
+        "in its new place: duetto resume FOLDER.\n"
     )
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["moved"]
     assert duetto("resume", "runs/moved").code == 0
@@ -88,7 +90,6 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         backend,
         "--keep",
         "3",
-        "--act-behind",
     )
     assert (code, err) == (0, "")
     config = Run(tmp_path / "there" / "mine").config
@@ -99,8 +100,6 @@ def test_every_option_of_a_run_reaches_it(train: Command, tmp_path: Path, backen
         "device": "cpu",
         "precision": "bf16",
         "threads": 2,
-        "learners": 1,
-        "act_behind": True,
         "num_envs": 2,
         "vectorization": "sync",
         "worker_timeout": 45.0,
@@ -169,7 +168,7 @@ def needed(tmp_path: Path) -> Callable[[str], list[str]]:
         observation = Box((4,), "float32", tuple(-x for x in bound), bound)
         obs = np.random.default_rng(0).normal(size=(101, 4)).astype(np.float32)
         episode = demonstrations.Demonstration(obs, np.arange(100) % 2, np.ones(100, np.float32), True, False)
-        about = demonstrations.Description("CartPole-v1", {}, "nobody", observation, Discrete(2))
+        about = demonstrations.Metadata("CartPole-v1", {}, "nobody", observation, Discrete(2))
         return ["--demonstrations", str(demonstrations.save(tmp_path / "demos", about, [episode]))]
 
     return options
@@ -187,8 +186,6 @@ def test_every_hyper_parameter_can_be_set(
     }
     if algorithm.recurrent != "none":  # it is refused then
         wanted.pop("train_at_episode_end", None)
-    if not wanted.get("prioritized", True):  # nor has anything a priority then
-        wanted.pop("initial_priority", None)
     arguments: list[str] = []
     for field, value in wanted.items():
         option = field.replace("_", "-")
@@ -343,9 +340,46 @@ def test_unknown_commands(duetto: Command, command: str, near: str | None):
 
 
 def test_values_of_environment_options_are_read_as_yaml_does():
-    """But 1e-3 is a number; what stands between quotes is text."""
-    read = environment_options(("a=1e-3", "b='10'", 'c="007"', "d=nan", "e=[1e-3, x]", "f=true", "g=-2.5E+1"))
+    """What stands between quotes is text."""
+    read = parse_options(("a=1e-3", "b='10'", 'c="007"', "d=nan", "e=[1e-3, x]", "f=true", "g=-2.5E+1"))
     assert read == {"a": 0.001, "b": "10", "c": "007", "d": "nan", "e": [0.001, "x"], "f": True, "g": -25.0}
+    assert parse_options(("a='1e-3'", "b=['1e-3']")) == {"a": "1e-3", "b": ["1e-3"]}
+
+
+TEXTS = ["on", "Off", "yes", "n", "1_000", "1:30", "0b1", "2001-01-01", "=", "True-ish", "1e", "+0x1", "1-1"]
+VALUES = {
+    "010": 10,
+    "0o14": 12,
+    "0x1F": 31,
+    "1e3": 1000.0,
+    "-.5": -0.5,
+    "1.": 1.0,
+    "+.Inf": np.inf,
+    "TRUE": True,
+    "~": None,
+    "": None,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_of_yaml_1_2_is_a_text(text: str):
+    """YAML 1.1 took on for True, 1_000 for 1000 and 1:30 for 90."""
+    assert parse_options((f"a={text}",)) == {"a": text}
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_values_of_yaml_1_2(text: str):
+    read = parse_options((f"a={text}",))["a"]
+    assert (read, type(read)) == (VALUES[text], type(VALUES[text]))
+
+
+def test_configurations_come_back_as_they_were_written():
+    """Texts that an older YAML takes for something else are between quotes, so that other readers agree."""
+    values = {"texts": [*TEXTS, *VALUES, "null", ".nan", "<<", "nan"], "numbers": [10, 1e-5, 1e22, -np.inf, True, None]}
+    written = safe_yaml.to_yaml(values)
+    assert safe_yaml.parse(written) == values
+    assert safe_yaml.parse("{a: &x {b: on}, c: {<<: *x, d: 0.1}}") == {"a": {"b": "on"}, "c": {"b": "on", "d": 0.1}}
+    assert yaml.safe_load(safe_yaml.to_yaml(["on", "1_000", "1:30"])) == ["on", "1_000", "1:30"]
 
 
 def test_a_metric_twice_is_a_mistake(duetto: Command):

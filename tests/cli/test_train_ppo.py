@@ -53,7 +53,7 @@ def pendulum(duetto: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`duetto train ppo Pendulum-v1` with a preset that has options of the environment."""
     algorithm = {"rollout_steps": 32, "minibatches": 2, "epochs": 1, "hidden": [8]}
     preset = Preset(algorithm=algorithm, environment={"g": 9.0, "max_episode_steps": 50})
-    monkeypatch.setattr("duetto.cli.train.choose", lambda *_: ("mine", preset))
+    monkeypatch.setattr("duetto.tools.cli.train.choose", lambda *_: ("mine", preset))
     return lambda *arguments: duetto("train", "ppo", "Pendulum-v1", *QUICK, *arguments)
 
 

@@ -23,7 +23,7 @@ def test_a_return_that_is_reached_ends_the_run_and_says_how_to_go_on(duetto: Com
 
 def test_a_time_limit_ends_it_and_holds_for_resume(duetto: Command, tmp_path: Path):
     out = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", "--time-limit", "1e-9", "--quiet").out
-    said = "It has worked for 1e-09 seconds, its time limit. It goes on with a longer one, or without."
+    said = "It has worked for 1e-09 seconds, its time limit. Resume it with a longer one, or without."
     assert out == f"The run stops at step 1. {said}\n"
     again = json.loads(duetto("resume", RUN, "--time-limit", "1e-9", "--json").out)
     assert (again["step"], again["stopped"], again["notices"]) == (2, True, [f"The run stops at step 2. {said}"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from duetto.cluster import crew, evaluator, free
+from duetto.cluster import asynchronous, evaluator
 from duetto.training import evaluations
 
 sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few hundred steps, and what is equal in two
@@ -14,6 +14,5 @@ sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few
 def no_clock(monkeypatch: pytest.MonkeyPatch):
     """Lets what is simulated depend on its seed alone: on a slow machine nothing is asked for more often."""
     monkeypatch.setattr(evaluator, "PIECE", math.inf)
-    monkeypatch.setattr(crew, "SAVING_COSTS", math.inf)
     monkeypatch.setattr(evaluations, "LOOK", 0.0)
-    monkeypatch.setattr(free, "LOOK", 0.0)
+    monkeypatch.setattr(asynchronous, "LOOK", 0.0)

@@ -66,11 +66,7 @@ class Simulated:
         self._asked, self._leaves = 0, False
         self.mishaps: dict[str, int] = {}
 
-    def address(self) -> str:
-        """See Transport."""
-        return ""
-
-    def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> _Process:
+    def start(self, kind: Callable[..., Any], *arguments: Any) -> _Process:
         """See Transport."""
         broken = self._happens("never_runs")
         process = _Process(int(self._random.integers(self._machines)), None if broken else kind(*_copy(arguments)))

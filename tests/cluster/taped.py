@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import cloudpickle
 import gymnasium
 import numpy as np
 from simulated import Simulated
 
 from duetto.cluster.crew import Crew
 from duetto.cluster.spread import Spread
-from duetto.environments import recipes
-from duetto.environments.shares import shares
+from duetto.environments import pickling
+from duetto.environments.sharding import shares
 
 
 class Taped(gymnasium.Env):
@@ -39,22 +40,18 @@ class Taped(gymnasium.Env):
         return np.array([self.mix, self.steps, self.length], np.float32)
 
 
-class Unsavable(Taped):
-    """The same, but nobody knows how to save it."""
+class Idle(NamedTuple):
+    """The role of an actor that only resets its environments."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.secret = object()
+    def take(self, stepper: Any, share: range) -> Any:
+        return Resets(stepper)
 
 
-class Forgetful(Taped):
-    """It says that it can be saved, but comes back elsewhere."""
+class Resets:
+    """See Idle."""
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"mix": self.mix}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.mix = state["mix"]
+    def __init__(self, stepper: Any) -> None:
+        self.reset, self.close = stepper.engine.reset, stepper.close
 
 
 def spread(
@@ -62,8 +59,8 @@ def spread(
 ) -> tuple[Spread, list[str]]:
     """Environments on simulated actors, and the notices."""
     notices: list[str] = []
-    recipe = recipes.pack(environment, options)
-    return Spread(Crew(transport, recipe, shares(num_envs, actors), 5.0, notices)), notices
+    recipe = pickling.pack(environment, options)
+    return Spread(Crew(transport, recipe, shares(num_envs, actors), 5.0, notices, cloudpickle.dumps(Idle()))), notices
 
 
 def same(one: Any, other: Any) -> bool:

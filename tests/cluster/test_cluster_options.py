@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from duetto.algorithms import ALGORITHMS
-from duetto.cli.clusters import cluster, with_address
 from duetto.cluster import Cluster, options
 from duetto.errors import UsageError
-from duetto.storage.config import Config, RunOptions
+from duetto.tools.cli.options import cluster, with_address
 
 
 @pytest.mark.parametrize(
@@ -36,13 +33,13 @@ def test_an_address_may_be_left_out(given: str, completed: str):
 
 def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(options, "find_spec", lambda name: name)
-    assert cluster(None, actors=None, pace=None) is None
-    assert cluster("here", actors=None, pace=None) == Cluster(None, 0, None)
-    assert cluster("auto", actors=8, pace="free", block=4, ahead=64) == Cluster("auto", 8, "free", 4, 64)
+    assert cluster(None, actors=None, mode=None) is None
+    assert cluster("here", actors=None, mode=None) == Cluster(None, 0, None)
+    assert cluster("auto", actors=8, mode="async", block=4, ahead=64) == Cluster("auto", 8, "async", 4, 64)
     with pytest.raises(UsageError, match="--actors is of a cluster"):
-        cluster(None, actors=3, pace=None)
-    with pytest.raises(UsageError, match="--pace is of a cluster"):
-        cluster(None, actors=None, pace="exact")
+        cluster(None, actors=3, mode=None)
+    with pytest.raises(UsageError, match="--mode is of a cluster"):
+        cluster(None, actors=None, mode="sync")
 
 
 def test_a_run_goes_on_with_the_actors_that_it_was_given_though_some_had_no_environment(
@@ -50,20 +47,11 @@ def test_a_run_goes_on_with_the_actors_that_it_was_given_though_some_had_no_envi
 ):
     """The number that is kept is that of those at work; the same command was refused."""
     monkeypatch.setattr(options, "find_spec", lambda name: name)
-    kept = {"pace": "lockstep", "actors": 4, "block": 5}
-    assert Cluster(actors=6).resuming(kept, num_envs=4) == Cluster(None, 4, "lockstep", 5)
+    kept = {"mode": "sync", "actors": 4, "block": 5}
+    assert Cluster(actors=6).resuming(kept, num_envs=4) == Cluster(None, 4, "sync", 5)
     for actors, num_envs in ((3, 4), (6, 5)):
         with pytest.raises(UsageError, match=f"goes on with actors 4, which decides its numbers, not {min(actors, 5)}"):
             Cluster(actors=actors).resuming(kept, num_envs)
-
-
-@pytest.mark.parametrize(
-    ("backend", "learners", "processes"), [("torch", 1, 0), ("torch", 3, 2), ("jax", 1, 0), ("jax", 3, 3)]
-)
-def test_learners_that_need_a_cpu_of_the_cluster(backend: Any, learners: int, processes: int):
-    """The run is PyTorch's first one, and none of JAX's."""
-    run = RunOptions(backend=backend, learners=learners)
-    assert options._beside(Config(ALGORITHMS["td3"](), "Pendulum-v1", run)) == processes
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from simulated import DIED, Rates, Simulated
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
+from duetto.buffers import Rollout
 from duetto.cluster import options
 from duetto.errors import EnvironmentFailedError, UsageError
-from duetto.extras import install
-from duetto.memory import Rollout
+from duetto.install_hint import install
 from duetto.runs.run import Run
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
@@ -50,30 +50,6 @@ def with_ray(monkeypatch: pytest.MonkeyPatch):
 RECURRENT = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "environment", "hyperparameters"),
-    [
-        ("td3", "Pendulum-v1", {}),
-        ("ppo", "CartPole-v1", {}),
-        ("r2d2", "CartPole-v1", RECURRENT | {"n_step": 3, "head_hidden": (16,), "train_every": 2}),
-    ],
-)
-def test_a_run_is_that_of_one_process_also_when_it_goes_on_elsewhere(
-    tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any]
-):
-    agent, how = small(algorithm, **hyperparameters), {"num_envs": 4, "steps": 400}
-    local = train(tmp_path, agent, environment, name="local", **how)
-    cluster = Simulation(actors=3, pace="exact")
-    spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, **how)
-    [transport] = cluster.transports
-    assert transport.mishaps["dies_before"] > 2
-    assert_same(local, spread)
-    moved = train(tmp_path, agent, environment, name="moved", cluster=cluster, callbacks=[StopAt(130)], **how)
-    Run(moved.path).resume(400, callbacks=[StopAt(250)])
-    Run(moved.path).resume(400, cluster=Simulation(actors=2))
-    assert_same(local, moved)
-
-
 def test_the_timeout_is_the_actors_too_and_so_it_is_not_said_to_be_in_vain(tmp_path: Path):
     said: list[str] = []
 
@@ -81,7 +57,7 @@ def test_the_timeout_is_the_actors_too_and_so_it_is_not_said_to_be_in_vain(tmp_p
         def on_start(self, session: duetto.Session) -> None:
             said.extend(session.notices)
 
-    cluster = Simulation(actors=2, pace="exact", rates=STEADY)
+    cluster = Simulation(actors=2, mode="sync", rates=STEADY)
     how = {"steps": 8, "num_envs": 2, "worker_timeout": 9.0, "callbacks": [Hears()]}
     train(tmp_path, small("td3"), "Pendulum-v1", cluster=cluster, **how)
     assert any("there will be no update" in notice for notice in said)
@@ -108,32 +84,32 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), ACTING)
-def test_in_lockstep_no_death_and_no_kill_changes_a_number(
+def test_in_sync_no_death_and_no_kill_changes_a_number(
     tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
 ):
-    check_lockstep(tmp_path, small(algorithm, **hyperparameters), environment, blocks)
+    check_sync(tmp_path, small(algorithm, **hyperparameters), environment, blocks)
 
 
 @pytest.mark.parametrize(("algorithm", "hyperparameters"), DEMONSTRATED)
 def test_nor_does_it_with_demonstrations(tmp_path: Path, demos: str, algorithm: str, hyperparameters: dict[str, Any]):
     agent = small(algorithm, demonstrations=demos, **hyperparameters)
-    check_lockstep(tmp_path, agent, "CartPole-v1", {"block": 5}, **CUT)
+    check_sync(tmp_path, agent, "CartPole-v1", {"block": 5}, **CUT)
 
 
 def test_nor_with_images_for_which_actors_have_a_framework(tmp_path: Path):
-    check_lockstep(tmp_path, small("ppo", image_features=8), Seen, {})
+    check_sync(tmp_path, small("ppo", image_features=8), Seen, {})
 
 
 def test_nor_with_jax(tmp_path: Path):
-    check_lockstep(tmp_path, small("ddpg", hidden=(16,)), "Pendulum-v1", {"block": 5}, backend="jax")
+    check_sync(tmp_path, small("ddpg", hidden=(16,)), "Pendulum-v1", {"block": 5}, backend="jax")
 
 
-def check_lockstep(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, Any], **options: Any) -> None:
+def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, Any], **options: Any) -> None:
     how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
-    cluster: dict[str, Any] = {"pace": "lockstep", "actors": 3} | blocks
+    cluster: dict[str, Any] = {"mode": "sync", "actors": 3} | blocks
     quiet = Simulation(rates=STEADY, **cluster)
     undisturbed = train(tmp_path, agent, environment, name="undisturbed", cluster=quiet, **how)
-    assert undisturbed.config.cluster == {"pace": "lockstep", "actors": 3, "block": blocks.get("block", 16)}
+    assert undisturbed.config.cluster == {"mode": "sync", "actors": 3, "block": blocks.get("block", 16)}
     loud = Simulation(rates=OFTEN, **cluster)
     disturbed = train(tmp_path, agent, environment, name="disturbed", cluster=loud, **how)
     assert loud.transports[0].mishaps["dies_before"] > 0
@@ -142,29 +118,29 @@ def check_lockstep(tmp_path: Path, agent: Any, environment: Any, blocks: dict[st
         train(tmp_path, agent, environment, name="killed", cluster=loud, callbacks=[CrashAt(130)], **how)
     killed = Run(tmp_path / "killed", environment=None if isinstance(environment, str) else environment)
     killed.resume(cluster=Simulation(), callbacks=[StopAt(171)])
-    killed.resume(cluster=Simulation(rates=STEADY, actors=3, pace="lockstep"))
+    killed.resume(cluster=Simulation(rates=STEADY, actors=3, mode="sync"))
     assert_same(undisturbed, killed)
     assert {line["time/lag_versions_max"] for line in killed.metrics()[1:]} == {1}
 
 
-def test_at_the_free_pace_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
+def test_in_async_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
     """Blocks come in any order, and what an actor's death breaks off is no part of the next episode."""
     seen: list[tuple[Any, Any]] = []
 
     class Spy(duetto.Callback):
         def on_start(self, session: duetto.Session) -> None:
-            relabelling: Any = session.memory._relabelling
-            steps, rings = relabelling._steps, relabelling._rings
+            relabeling: Any = session.memory._relabeling
+            steps, storage = relabeling._steps, relabeling._storage
 
             def noted(index: Any, uniform: Any) -> Any:
                 chosen = steps(index, uniform)
-                seen.append((rings.arrays["obs/desired_goal"][index], rings.arrays["obs/desired_goal"][chosen]))
+                seen.append(tuple(storage.observation(at)["desired_goal"] for at in (index, chosen)))
                 seen.append((index != chosen, None))
                 return chosen
 
-            relabelling._steps = noted
+            relabeling._steps = noted
 
-    cluster = Simulation(pace="free", actors=3, block=5, rates=OFTEN)
+    cluster = Simulation(mode="async", actors=3, block=5, rates=OFTEN)
     algorithm, how = small("td3", hindsight="future"), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
     run = train(
         tmp_path, algorithm, "goal_environment:GoalLine-v0", cluster=cluster, callbacks=[Spy(), StopAt(130)], **how
@@ -177,20 +153,20 @@ def test_at_the_free_pace_hindsight_takes_goals_of_the_same_episode(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), [*ACTING[::2], ACTING[3]])
-def test_at_the_free_pace_every_count_is_right_on_any_number_of_actors(
+def test_in_async_every_count_is_right_on_any_number_of_actors(
     tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
 ):
     every = 2 if algorithm == "r2d2" else 1
-    check_free(tmp_path, small(algorithm, **hyperparameters), environment, blocks, every)
+    check_async(tmp_path, small(algorithm, **hyperparameters), environment, blocks, every)
 
 
 @pytest.mark.parametrize(("algorithm", "hyperparameters"), DEMONSTRATED)
 def test_so_it_is_with_demonstrations(tmp_path: Path, demos: str, algorithm: str, hyperparameters: dict[str, Any]):
     agent = small(algorithm, demonstrations=demos, **hyperparameters | {"pretraining_updates": 6})
-    check_free(tmp_path, agent, "CartPole-v1", {"block": 5}, 4, 6, **CUT)
+    check_async(tmp_path, agent, "CartPole-v1", {"block": 5}, 4, 6, **CUT)
 
 
-def check_free(
+def check_async(
     tmp_path: Path,
     agent: Any,
     environment: Any,
@@ -201,9 +177,9 @@ def check_free(
 ) -> None:
     """An update for so many steps, and so many before the first one."""
     how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
-    cluster = Simulation(pace="free", actors=3, **blocks)
-    run = train(tmp_path, agent, environment, name="free", cluster=cluster, callbacks=[StopAt(130)], **how)
-    assert run.config.cluster == {"pace": "free", "block": 5}
+    cluster = Simulation(mode="async", actors=3, **blocks)
+    run = train(tmp_path, agent, environment, name="async", cluster=cluster, callbacks=[StopAt(130)], **how)
+    assert run.config.cluster == {"mode": "async", "block": 5}
     run.resume(cluster=Simulation(actors=2, ahead=20), callbacks=[StopAt(171)])
     run.resume(cluster=Simulation(actors=4))
     found = outcome(run)
@@ -214,37 +190,35 @@ def check_free(
     assert 0 <= written["time/lag_updates_min"] <= written["time/lag_updates_mean"] <= written["time/lag_updates_max"]
 
 
-def test_a_pace_in_which_actors_act_goes_on_as_it_began(tmp_path: Path):
+def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
     how: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0}
-    cluster = Simulation(rates=STEADY, pace="lockstep", block=4)
+    cluster = Simulation(rates=STEADY, block=4)
     run = train(tmp_path, cluster=cluster, callbacks=[StopAt(60)], **how)
-    with pytest.raises(UsageError, match="goes on a cluster at the pace lockstep, which decides its numbers"):
+    assert run.config.cluster == {"mode": "sync", "actors": 2, "block": 4}
+    with pytest.raises(UsageError, match="This run was trained on a cluster, which decides its numbers"):
         run.resume()
     with pytest.raises(UsageError, match="goes on with actors 2, which decides its numbers, not 3"):
         run.resume(cluster=Simulation(actors=3))
-    with pytest.raises(UsageError, match="goes on with pace lockstep, which decides its numbers, not free"):
-        run.resume(cluster=Simulation(pace="free"))
+    with pytest.raises(UsageError, match="goes on with mode sync, which decides its numbers, not async"):
+        run.resume(cluster=Simulation(mode="async"))
     run.resume(cluster=Simulation(rates=STEADY))
     local = train(tmp_path, name="local", callbacks=[StopAt(60)], **how)
-    with pytest.raises(UsageError, match="goes on with pace exact, which decides its numbers, not lockstep"):
-        local.resume(cluster=Simulation(pace="lockstep"))
-    local.resume(cluster=Simulation(rates=STEADY))
+    with pytest.raises(UsageError, match="The run began without a cluster, where its numbers are others"):
+        local.resume(cluster=Simulation())
 
 
 def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
     with pytest.raises(UsageError, match=r"ahead is 7, but a block has 8 steps, so nobody could begin one"):
-        train(tmp_path, num_envs=4, cluster=Simulation(pace="free", block=4, ahead=7))
+        train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=4, ahead=7))
     with pytest.raises(
         UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"
     ):
-        train(tmp_path, num_envs=4, cluster=Simulation(pace="free", block=1000000))
+        train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=1000000))
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("pace", "statistics", "said"), [("lockstep", "rollouts", True), ("lockstep", "steps", False)])
-def test_statistics_that_are_older_than_those_learned_with_are_said(
-    tmp_path: Path, pace: Any, statistics: str, said: bool
-):
+@pytest.mark.parametrize(("statistics", "said"), [("rollouts", True), ("steps", False)])
+def test_statistics_that_are_older_than_those_learned_with_are_said(tmp_path: Path, statistics: str, said: bool):
     notices: list[str] = []
     train(
         tmp_path,
@@ -252,15 +226,10 @@ def test_statistics_that_are_older_than_those_learned_with_are_said(
         num_envs=4,
         steps=32,
         evaluate_every=0,
-        cluster=Simulation(rates=STEADY, pace=pace),
+        cluster=Simulation(rates=STEADY),
         callbacks=[lambda session: notices.extend(session.notices)],
     )
     assert any("observation_statistics=steps" in notice for notice in notices) is said
-
-
-def test_the_config_knows_nothing_of_the_cluster(tmp_path: Path):
-    spread = train(tmp_path, steps=40, cluster=Simulation(rates=STEADY, actors=1))
-    assert "actors" not in (spread.path / "config.yaml").read_text("utf-8")
 
 
 def test_the_log_says_how_the_actors_do(tmp_path: Path):
@@ -274,11 +243,9 @@ def test_the_log_says_how_the_actors_do(tmp_path: Path):
     assert not any("time/actors" in line for line in local.metrics())
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "pace"), [("td3", "exact"), ("ppo", "exact"), ("ppo", "lockstep"), ("td3", "free")]
-)
+@pytest.mark.parametrize(("algorithm", "mode"), [("td3", "sync"), ("ppo", "sync"), ("td3", "async")])
 def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
-    tmp_path: Path, algorithm: str, pace: options.Pace
+    tmp_path: Path, algorithm: str, mode: options.Mode
 ):
     said: list[str] = []
     run = train(
@@ -287,7 +254,7 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
         Opaque,
         num_envs=4,
         steps=600,
-        cluster=Simulation(rates=Rates(dies_before=0.02 if pace == "exact" else 0.15, hangs=0.0), actors=3, pace=pace),
+        cluster=Simulation(rates=Rates(dies_before=0.15, hangs=0.0), actors=3, mode=mode),
         callbacks=[lambda session: said.extend(session.notices[len(said) :])],
     )
     assert any("begin new episodes" in notice and notice.startswith("Actor ") for notice in said)
@@ -303,12 +270,11 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
         if lost is None or kept._filled < 2:
             return
         arrays, real = kept._arrays, kept._real
-        assert not real[kept._filled - 1][lost].any()
         before = kept._filled - 2
         assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
         cut += 1
 
-    cluster = Simulation(rates=Rates(dies_before=0.03, hangs=0.0), actors=2, pace="exact")
+    cluster = Simulation(rates=Rates(dies_before=0.12, hangs=0.0), actors=2, block=4)
     train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
     assert cut > 3
 
@@ -327,23 +293,23 @@ def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkey
     with pytest.raises(
         EnvironmentFailedError, match=r"^Failing, environment 2, vector step 20: step raised LookupError"
     ):
-        train(tmp_path / "acting", environment=Failing, num_envs=4, cluster=Simulation(pace="free"), evaluate_every=0)
-    said = []
+        train(tmp_path / "acting", environment=Failing, num_envs=4, cluster=Simulation(mode="async"), evaluate_every=0)
     for cluster in (None, Simulation(actors=2)):
         with pytest.raises(EnvironmentFailedError) as caught:
             train(tmp_path, environment=Failing, num_envs=4, name="failing", cluster=cluster, evaluate_every=0)
-        said.append(str(caught.value).replace("failing-2", "failing"))
-    assert said[0] == said[1]
-    assert said[0].startswith("Failing, environment 2, vector step 20: step raised LookupError: nothing there.")
+        sentence = "Failing, environment 2, vector step 20: step raised LookupError: nothing there."
+        assert str(caught.value).startswith(sentence)
     monkeypatch.delenv("FAILING")
-    again = Run(tmp_path / "failing-2", environment=Failing).resume(cluster=Simulation(actors=4))
-    assert_same(train(tmp_path, environment=Failing, num_envs=4, name="never", evaluate_every=0), again)
+    again = Run(tmp_path / "failing-2", environment=Failing).resume(cluster=Simulation(actors=2))
+    how: dict[str, Any] = {"environment": Failing, "num_envs": 4, "evaluate_every": 0}
+    assert_same(train(tmp_path, name="never", cluster=Simulation(rates=STEADY), **how), again)
 
 
 def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    cluster = Simulation(rates=STEADY, actors=2)
+    cluster = Simulation(rates=STEADY, actors=2, block=5)
+    how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
 
     def strike(session: duetto.Session) -> None:
         if session.step >= 100:  # whatever is asked of it, but whether it is there
@@ -351,15 +317,15 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
             monkeypatch.setattr(Simulated, "_fate", lambda self, *call: DIED if call[1][0] else fate(self, *call))
 
     with pytest.raises(EnvironmentFailedError) as caught:
-        train(tmp_path, num_envs=4, name="dies", cluster=cluster, callbacks=[strike])
+        train(tmp_path, name="dies", cluster=cluster, callbacks=[strike], **how)
     sentence, trace = str(caught.value).split("\n")
-    assert sentence.startswith("Pendulum-v1, vector step 26: actor 0 (environments 0 to 1) died, for the third time")
-    assert "its checkpoint of step 80 is kept" in sentence
+    assert sentence.startswith("Pendulum-v1, vector step 30: actor 0 (environments 0 to 1) died, for the third time")
+    assert "its checkpoint of step 120 is kept" in sentence
     assert trace == "simulated"
     monkeypatch.undo()
     monkeypatch.setattr(options, "find_spec", lambda name: name)
     again = Run(tmp_path / "dies").resume(cluster=Simulation(actors=2))
-    assert_same(train(tmp_path, num_envs=4, name="never"), again)
+    assert_same(train(tmp_path, name="never", cluster=Simulation(rates=STEADY, block=5), **how), again)
 
 
 def test_more_actors_than_environments_is_said(tmp_path: Path):
@@ -372,16 +338,14 @@ def test_more_actors_than_environments_is_said(tmp_path: Path):
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    with pytest.raises(UsageError, match=r"ppo learns from rollouts.* Use the pace lockstep"):
-        train(tmp_path, small("ppo"), cluster=Simulation(pace="free"))
-    with pytest.raises(UsageError, match=r"pace is 'fast'; it must be one of exact, lockstep, free"):
-        duetto.Cluster(pace="fast")
+    with pytest.raises(UsageError, match=r"ppo learns from rollouts.* Use the mode sync"):
+        train(tmp_path, small("ppo"), cluster=Simulation(mode="async"))
+    with pytest.raises(UsageError, match=r"mode is 'fast'; it must be one of sync, async"):
+        duetto.Cluster(mode="fast")
     with pytest.raises(UsageError, match="actors is -1; it must be at least 0"):
         duetto.Cluster(actors=-1)
-    with pytest.raises(UsageError, match="block is of the pace lockstep or free; this one is exact"):
-        train(tmp_path, cluster=Simulation(block=3))
-    with pytest.raises(UsageError, match="ahead is of the pace free; this one is lockstep"):
-        train(tmp_path, cluster=Simulation(pace="lockstep", ahead=3))
+    with pytest.raises(UsageError, match="ahead is of the mode async; this one is sync"):
+        train(tmp_path, cluster=Simulation(ahead=3))
     with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
         train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
     with (
@@ -397,9 +361,7 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     assert not list(tmp_path.glob("*/*/config.yaml")) + list(tmp_path.glob("*/config.yaml"))
 
 
-def test_in_lockstep_a_rollouts_values_are_all_of_one_set_of_parameters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_rollouts_values_are_all_of_one_set_of_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Those that actors had are older than those of its ends, which are computed here; and two blocks' differ."""
     compared: list[bool] = []
     batch_of = Rollout._batch
@@ -411,8 +373,8 @@ def test_in_lockstep_a_rollouts_values_are_all_of_one_set_of_parameters(
     monkeypatch.setattr(Rollout, "_batch", noted)
     how: dict[str, Any] = {"steps": 200, "num_envs": 4, "backend": "torch", "checkpoint_every": 0, "evaluate_every": 0}
     agent = small("ppo", learning_rate=0.01)
-    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, pace="lockstep", block=8), **how)
+    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, mode="sync", block=8), **how)
     assert compared == [True] * 3
     compared.clear()
-    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, pace="exact"), **how)
+    train(tmp_path, agent, "CartPole-v1", **how)
     assert compared == [False] * 3

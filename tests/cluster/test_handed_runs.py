@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from simulated import Left, Rates, Simulated
 from small_runs import StopAt, assert_same, outcome, small, train
-from test_paces import STEADY
+from test_modes import STEADY
 
-from duetto import memory
+from duetto import buffers
+from duetto.buffers import Experience
 from duetto.cluster import options
 from duetto.cluster.shards import Keeper
-from duetto.memory import Experience
 
 
 @pytest.fixture(autouse=True)
@@ -66,25 +66,24 @@ HOW: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0}
 SEQUENCES = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
 RUNS: list[tuple[str, str, dict[str, Any]]] = [
     ("td3", "Pendulum-v1", {"n_step": 3, "train_every": 8}),
-    ("dqn", "CartPole-v1", {"prioritized": True, "initial_priority": "actor", "train_every": 8}),
+    ("dqn", "CartPole-v1", {"prioritized": True, "train_every": 8}),
     ("r2d2", "CartPole-v1", SEQUENCES | {"head_hidden": (16,), "train_every": 8}),
 ]
 
 
 @pytest.mark.parametrize(("algorithm", "environment", "hyperparameters"), RUNS)
-def test_at_lockstep_the_numbers_are_those_of_a_memory_in_the_process(
+def test_the_numbers_are_those_of_a_memory_in_the_process(
     tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any]
 ):
     """Also where it is resumed in the middle of blocks, without shards and with others; and no step came through it."""
     agent = small(algorithm, **hyperparameters)
-    paced: dict[str, Any] = {"actors": 3, "pace": "lockstep", "block": 5}
+    paced: dict[str, Any] = {"actors": 3, "mode": "sync", "block": 5}
     here = train(tmp_path, agent, environment, name="here", cluster=Simulation(**paced), **HOW)
     handing = Simulation(replay_shards=2, **paced)
     whole = train(tmp_path, agent, environment, name="whole", cluster=handing, **HOW | {"checkpoint_every": 0})
     [transport] = handing.transports
     assert (transport.steps, transport.sent, transport.wanted) == (0, 0, 0)
-    if hyperparameters.get("initial_priority") != "actor":  # which may be the largest at each step
-        assert sum("take" in asked for asked in transport.asked) < 1.3 * 2 * (120 // 8)  # with the points of a batch
+    assert sum("take" in asked for asked in transport.asked) < 1.3 * 2 * (120 // 8)  # with the points of a batch
     assert outcome(whole)["state"]["learner"]["updates"] == outcome(here)["state"]["learner"]["updates"]
     cut = train(
         tmp_path,
@@ -101,15 +100,15 @@ def test_at_lockstep_the_numbers_are_those_of_a_memory_in_the_process(
     assert_same(here, cut)
 
 
-def test_at_the_free_pace_no_step_comes_through_the_process_either(tmp_path: Path):
-    agent, cluster = small("td3", prioritized=True), Simulation(pace="free", actors=2, block=5, replay_shards=2)
+def test_in_async_no_step_comes_through_the_process_either(tmp_path: Path):
+    agent, cluster = small("td3", prioritized=True), Simulation(mode="async", actors=2, block=5, replay_shards=2)
     found = outcome(train(tmp_path, agent, cluster=cluster, **HOW | {"checkpoint_every": 0}))
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     assert [transport.steps for transport in cluster.transports] == [0]
 
 
 @pytest.mark.parametrize("actors", [2, 6])
-def test_blocks_that_are_gone_send_a_run_at_lockstep_back(tmp_path: Path, actors: int):
+def test_blocks_that_are_gone_send_a_sync_run_back(tmp_path: Path, actors: int):
     """When a shard asks for them; and no number changes. With more actors than environments it could not go back."""
 
     class Robbed(Watched):
@@ -123,7 +122,7 @@ def test_blocks_that_are_gone_send_a_run_at_lockstep_back(tmp_path: Path, actors
             return super()._fate(process, message)
 
     agent = small("td3", prioritized=True)
-    paced: dict[str, Any] = {"actors": actors, "pace": "lockstep", "block": 5}
+    paced: dict[str, Any] = {"actors": actors, "mode": "sync", "block": 5}
     here = train(tmp_path, agent, name="here", cluster=Simulation(**paced), **HOW)
     said: list[str] = []
     robbed = Simulation(kind=Robbed, replay_shards=2, **paced)
@@ -136,7 +135,9 @@ def test_blocks_that_are_gone_send_a_run_at_lockstep_back(tmp_path: Path, actors
 
 
 def test_what_only_some_actors_gave_with_their_actions_no_shard_keeps():
-    def left(env: int, names: tuple[str, ...]) -> memory.Left:
-        return memory.Left(memory.Outline(np.array([env]), np.zeros(1, bool), names), [1], range(env, env + 1), None)
+    def left(env: int, names: tuple[str, ...]) -> buffers.BlockRef:
+        return buffers.BlockRef(
+            buffers.BlockHeader(np.array([env]), np.zeros(1, bool), names), [1], range(env, env + 1), None
+        )
 
-    assert memory.Parcel(1, [left(0, ("q", "best")), left(1, ("best",))]).extras == ["best"]
+    assert buffers.BlockGroup(1, [left(0, ("q", "best")), left(1, ("best",))]).extras == ["best"]

@@ -1,4 +1,4 @@
-"""At the pace `free`, blocks that come while others are handed out: held in layers, and opened side by side."""
+"""In the mode `async`, blocks that come while others are handed out: held in layers, and opened side by side."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_paces
+import test_modes
 from simulated import Simulated
-from test_paces import NUM_ENVS, STEADY, TOTAL, Course, Unkept, nets
+from test_modes import NUM_ENVS, STEADY, TOTAL, Course, Unkept, nets
 
-from duetto.cluster.free import Free
-from duetto.environments import recipes
+from duetto.cluster.asynchronous import Async
+from duetto.environments import pickling
 
 assert nets  # a fixture
 LENGTH = 8
@@ -25,7 +25,7 @@ class AtOnce(Simulated):
 
 
 def started(actors: int, transport: type[Simulated] = AtOnce) -> tuple[Course, Any]:
-    course = Course(Free, "dqn", actors, LENGTH, transport(0, STEADY))
+    course = Course(Async, "dqn", actors, LENGTH, transport(0, STEADY))
     return course, course.source
 
 
@@ -48,7 +48,7 @@ def test_an_actors_blocks_wait_one_behind_the_other_and_a_loss_is_between_them(
     layer 0    |     1 of both                   |     2 of actor 0           |
     layer 1    |               2 of actor 0      |                            |
     """
-    monkeypatch.setattr(test_paces, "RECIPE", recipes.pack(Unkept, {}))
+    monkeypatch.setattr(test_modes, "RECIPE", pickling.pack(Unkept, {}))
     (course, source), lost = started(2), dict[int, list[int]]()
     envs: list[list[int]] = []
     for step in range(4 * LENGTH):
@@ -84,7 +84,7 @@ def test_what_is_held_is_in_a_cut(actors: int):
     course.go(LENGTH - 1)
     assert numbers(source) == [{0: 1, 1: 1}, {0: 2}]
     waiting = source._waiting - sum(map(source._size, source._orders))
-    course.move(Free, actors, LENGTH, AtOnce(1, STEADY))
+    course.move(Async, actors, LENGTH, AtOnce(1, STEADY))
     moved: Any = course.source
     assert moved._waiting == waiting == sum(len(ready.experience.env) for ready in moved._ready)
     course.go(4 * LENGTH)

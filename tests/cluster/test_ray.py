@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,16 @@ import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line
 from small_runs import OPTIONS, assert_same, outcome, small, train
+from test_sync_reference import CASES, assert_same_record, expected, recorded_run
 
 import duetto
 from duetto.errors import UsageError
-from duetto.learners.ranks import ThisMachine
 from duetto.runs.run import Run
 from duetto.storage.config import RunOptions
-from duetto.sweeping import crews
-from duetto.sweeping.crews import Tasks
-from duetto.sweeping.plan import Setting, runs
-from duetto.sweeping.progress import read
+from duetto.tools.sweep import pool
+from duetto.tools.sweep.experiments import Experiment
+from duetto.tools.sweep.plan import last_logged_step, runs
+from duetto.tools.sweep.pool import Tasks
 
 ray: Any = pytest.importorskip("ray")
 pytestmark = [
@@ -134,6 +136,51 @@ def test_a_cluster_of_our_own_has_room_for_what_passes_through(
     assert begun == [store]
 
 
+@pytest.fixture
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A port of this machine with a server that is not Ray's."""
+    listens = socket.create_server(("127.0.0.1", 0))
+    number = listens.getsockname()[1]
+
+    def web() -> None:
+        while True:
+            try:
+                asked, _ = listens.accept()
+            except OSError:
+                return
+            with asked, suppress(OSError):
+                asked.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+    if request.param == "gRPC":
+        grpc = pytest.importorskip("grpc")
+        listens.close()
+        server = grpc.server(ThreadPoolExecutor(1))
+        number = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield number
+        server.stop(None)
+        return
+    if request.param == "HTTP":
+        threading.Thread(target=web, daemon=True).start()
+    yield number
+    listens.shutdown(socket.SHUT_RDWR)
+    listens.close()
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+@pytest.mark.parametrize("port", ["silence", "HTTP", "gRPC"], indirect=True)
+def test_a_port_that_is_not_rays_is_reported_within_seconds(scheme: str, port: int, monkeypatch: pytest.MonkeyPatch):
+    """Ray itself would wait for minutes, and not hear Ctrl-C."""
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray was asked"))
+    began = time.monotonic()
+    with pytest.raises(
+        UsageError, match=rf"no Ray cluster at {scheme}127.0.0.1:\d+ \(port \d+ does not answer as Ray does"
+    ):
+        duetto.Cluster(f"{scheme}127.0.0.1:{port}").connect(1)
+    assert time.monotonic() - began < 30
+
+
 DRIVER = """
 import os, signal, sys
 from pathlib import Path
@@ -159,8 +206,8 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(
     done = subprocess.run([sys.executable, "driver.py", str(tmp_path)], cwd=tmp_path, env=variables, check=False)
     assert done.returncode == -signal.SIGKILL
     left = shared_memory() - before
-    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=1))
-    assert_same(train(tmp_path, name="local", num_envs=2), again)
+    again = Run(tmp_path / "killed").resume(cluster=duetto.Cluster(actors=2))
+    assert_same(train(tmp_path, name="undisturbed", num_envs=2, cluster=duetto.Cluster(actors=2)), again)
 
     def nobody_is_left() -> None:
         wait_until(lambda: not processes(temporary), 90)
@@ -171,40 +218,50 @@ def test_a_driver_that_is_killed_leaves_nobody_behind_and_goes_on_elsewhere(
     at_the_end.append(nobody_is_left)
 
 
-@pytest.mark.parametrize(("algorithm", "environment"), [("td3", "Pendulum-v1"), ("ppo", "CartPole-v1")])
-def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str, environment: str):
-    how: dict[str, Any] = {"num_envs": 5, "evaluate_every": 0}  # else who is killed may be the one that evaluates
-    local = train(tmp_path, small(algorithm), environment, name="local", **how)
-    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
-    cluster = duetto.Cluster(actors=3, pace="exact")
-    spread = train(tmp_path, small(algorithm), environment, name="spread", cluster=cluster, callbacks=[strike], **how)
-    assert_same(local, spread)
-    assert spread.metrics()[-1]["time/actor_restarts"] == 1
-    assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
-    wait_until(lambda: not processes(nodes.folder, "ray::Host"))
-
-
-@pytest.mark.parametrize("algorithm", ["ppo", "r2d2", "r2d3"])
-def test_kill_9_of_an_actor_in_its_block_changes_no_number_in_lockstep(nodes: Nodes, tmp_path: Path, algorithm: str):
-    options: dict[str, Any] = {} if algorithm == "ppo" else SEQUENCES | CHOICES
+@pytest.mark.parametrize("algorithm", ["td3", "ppo", "r2d2", "r2d3"])
+def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algorithm: str):
+    options: dict[str, Any] = {} if algorithm in ("td3", "ppo") else SEQUENCES | CHOICES
     if algorithm == "r2d3":
         options |= {"demonstrations": recorded(tmp_path / "demos"), "pretraining_updates": 3}
-    agent = small(algorithm, **options)
-    how: dict[str, Any] = {"algorithm": agent, "environment": "CartPole-v1", "num_envs": 4, "evaluate_every": 0} | CUT
-    cluster = duetto.Cluster(actors=2, pace="lockstep")
+    environment = "Pendulum-v1" if algorithm == "td3" else "CartPole-v1"
+    how: dict[str, Any] = {"algorithm": small(algorithm, **options), "environment": environment}
+    how |= {"num_envs": 4, "evaluate_every": 0} | CUT  # else who is killed may be the one that evaluates
+    cluster = duetto.Cluster(actors=2)
     undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
-    assert undisturbed.config.cluster == {"pace": "lockstep", "actors": 2, "block": 16}
+    assert undisturbed.config.cluster == {"mode": "sync", "actors": 2, "block": 16}
     strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
     struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
     assert_same(undisturbed, struck)
     assert struck.metrics()[-1]["time/actor_restarts"] == 1
+    assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
     wait_until(lambda: not processes(nodes.folder, "ray::Host"))
 
 
+def test_kill_9_of_the_evaluator_and_all_actors_changes_no_number(nodes: Nodes, tmp_path: Path):
+    cluster, how = duetto.Cluster(actors=2, block=5), {"num_envs": 4}
+    undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
+
+    def kill_all() -> None:
+        for pid in processes(nodes.folder, "ray::Host"):
+            os.kill(pid, signal.SIGKILL)
+
+    strike = Strike(70, kill_all)
+    struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
+    assert_same(undisturbed, struck)
+    assert [notice for notice in strike.said if notice.startswith("The actor that evaluates died")]
+    wait_until(lambda: not processes(nodes.folder, "ray::Host"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_sync_run_on_ray_equals_the_reference(nodes: Nodes, tmp_path: Path, case: str):
+    """And so the simulated cluster, which is compared with the same reference."""
+    assert_same_record(expected(case), recorded_run(case, tmp_path, duetto.Cluster))
+
+
 def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes, tmp_path: Path):
-    """At lockstep, where one actor is killed and then one shard, the numbers are those of a memory in the process."""
+    """An actor and then a shard are killed; the numbers are those of a memory in the process."""
     how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
-    paced: dict[str, Any] = {"actors": 2, "pace": "lockstep", "block": 5}
+    paced: dict[str, Any] = {"actors": 2, "mode": "sync", "block": 5}
     here = train(tmp_path, name="here", cluster=duetto.Cluster(**paced), **how)
     actor = Strike(60, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
     shard = Strike(130, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
@@ -215,9 +272,9 @@ def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes,
     wait_until(lambda: not processes(nodes.folder, "ray::Keeper"))
 
 
-def test_kill_9_of_an_actor_at_the_free_pace_leaves_every_count_right(nodes: Nodes, tmp_path: Path):
+def test_kill_9_of_an_actor_in_async_leaves_every_count_right(nodes: Nodes, tmp_path: Path):
     strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
-    cluster = duetto.Cluster(actors=2, pace="free", block=4)
+    cluster = duetto.Cluster(actors=2, mode="async", block=4)
     run = train(tmp_path, num_envs=4, cluster=cluster, callbacks=[strike], evaluate_every=0)
     found = outcome(run)
     assert found["state"]["learner"]["updates"] == found["step"] - 30
@@ -226,40 +283,25 @@ def test_kill_9_of_an_actor_at_the_free_pace_leaves_every_count_right(nodes: Nod
 
 def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes: Nodes, tmp_path: Path):
     """In the middle of its learning, of which the environments are in two shards; the second half begins again."""
-    local = train(tmp_path, name="local", num_envs=3, evaluate_every=0)
+    how: dict[str, Any] = {"num_envs": 3, "evaluate_every": 0}
+    undisturbed = train(tmp_path, name="undisturbed", cluster=duetto.Cluster(actors=1, block=5), **how)
     strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
-    cluster = duetto.Cluster(actors=1, replay_shards=2)
-    spread = train(tmp_path, name="spread", num_envs=3, evaluate_every=0, cluster=cluster, callbacks=[strike])
-    assert_same(local, spread)
+    cluster = duetto.Cluster(actors=1, block=5, replay_shards=2)
+    struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
+    assert_same(undisturbed, struck)
     assert [said for said in strike.said if "of the replay memory" in said and "from its checkpoint of step 8" in said]
     wait_until(lambda: not processes(nodes.folder, "ray::Keeper"))
 
 
-def test_kill_9_of_a_learner_changes_no_number(nodes: Nodes, tmp_path: Path):
-    """Nor does it matter whether learners are processes of a cluster or of this machine."""
-    how: dict[str, Any] = {"num_envs": 2, "evaluate_every": 0, "steps": 120, "learners": 2}
-    local = train(tmp_path, name="local", **how)
-    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Rank")[0], signal.SIGKILL))
-    spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=2), callbacks=[strike], **how)
-    assert_same(local, spread)
-    assert [n for n in strike.said if "Learner 1 of 2 died" in n and "goes on from its checkpoint of step 80" in n]
-    wait_until(lambda: not processes(nodes.folder, "ray::Rank"))
-
-
-def test_kill_9_of_one_of_jaxs_learners_changes_no_number(
-    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """They are all processes of the cluster, or of this machine: the run's own would not outlive one of them."""
-    how: dict[str, Any] = {"num_envs": 2, "evaluate_every": 0, "steps": 60, "learners": 2, "backend": "jax"}
-    how |= {"cluster": duetto.Cluster(actors=2)}
-    with monkeypatch.context() as patch:
-        patch.setattr(duetto.Cluster, "machines", lambda *_: ThisMachine())
-        undisturbed = train(tmp_path, small("ddpg"), name="undisturbed", **how)
-    strike = Strike(50, lambda: os.kill(processes(nodes.folder, "ray::Rank")[1], signal.SIGKILL))
-    struck = train(tmp_path, small("ddpg"), name="struck", callbacks=[strike], **how)
-    assert_same(undisturbed, struck)
-    assert [n for n in strike.said if "of 2 died" in n and "goes on from its checkpoint of step 40" in n]
-    wait_until(lambda: not processes(nodes.folder, "ray::Rank"))
+def test_kill_9_of_a_replay_shard_in_async_counts_the_lost_steps(nodes: Nodes, tmp_path: Path):
+    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
+    cluster = duetto.Cluster(actors=1, mode="async", block=5, replay_shards=2)
+    run = train(tmp_path, num_envs=3, evaluate_every=0, cluster=cluster, callbacks=[strike])
+    assert [
+        said for said in strike.said if "from its checkpoint of step 8" in said and said.endswith("steps are lost.")
+    ]
+    found = outcome(run)
+    assert found["state"]["learner"]["updates"] == found["step"] - 30
 
 
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
@@ -332,7 +374,7 @@ def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nod
         wait_until(lambda: (tmp_path / "sweep" / "small-Pendulum-v1-s0" / "config.yaml").exists())
         os.kill(processes(nodes.folder, "ray::_in_a_task")[0], signal.SIGKILL)
 
-    def sweep() -> duetto.Swept:
+    def sweep() -> duetto.SweepResult:
         how: dict[str, Any] = {"output": tmp_path / "sweep", "cluster": duetto.Cluster()}
         return duetto.sweep({"small": small()}, "Pendulum-v1", seeds=2, **how, **OPTIONS)
 
@@ -362,22 +404,22 @@ def test_every_task_has_a_process_of_its_own(nodes: Nodes):
 
 def test_a_task_shares_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
-    monkeypatch.setattr(crews, "outcome", lambda *_: ("ended", False, [os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]]))
-    (planned,) = runs([Setting("small", small(), "Pendulum-v1", RunOptions(**OPTIONS), (0,))], tmp_path)
+    monkeypatch.setattr(pool, "outcome", lambda *_: ("ended", False, [os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]]))
+    (planned,) = runs([Experiment("small", small(), "Pendulum-v1", RunOptions(**OPTIONS), (0,))], tmp_path)
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    assert crews._in_a_task(planned.job, tmp_path / ".stop") == ("ended", False, ["false"])
+    assert pool._in_a_task(planned.job, tmp_path / ".stop") == ("ended", False, ["false"])
 
 
 def test_a_task_that_is_asked_to_stop_ends_with_a_checkpoint(nodes: Nodes, tmp_path: Path):
     options = RunOptions(**OPTIONS | {"steps": 1_000_000, "checkpoint_every": 0})
-    (planned,) = runs([Setting("small", small(), "Pendulum-v1", options, (0,))], tmp_path)
+    (planned,) = runs([Experiment("small", small(), "Pendulum-v1", options, (0,))], tmp_path)
     tasks = Tasks(None, None, tmp_path)
     tasks.begin(planned.job)
-    wait_until(lambda: read(planned.folder)[0] > 0)
+    wait_until(lambda: last_logged_step(planned.folder) > 0)
     tasks.stop()
     ((job, message),) = tasks.wait(60.0)
     assert (job, message[:2]) == (planned.job, ("ended", True))
-    assert planned.made() > 0  # none comes by itself
+    assert planned.checkpoint_step() > 0  # none comes by itself
     tasks.begin(planned.job)
     assert [message for _, message in tasks.wait(60.0)] == [("ended", True, [])]
     tasks.close()
@@ -389,8 +431,9 @@ def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_
 
     strike = Strike(90, lose_a_node)
     how: dict[str, Any] = {"algorithm": small("td3", n_step=3), "environment": Line, "num_envs": 3}
-    spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=3), callbacks=[strike], **how)
-    assert_same(train(tmp_path, name="local", **how), spread)
+    quiet = train(tmp_path, name="quiet", cluster=duetto.Cluster(actors=3, block=5), **how)
+    spread = train(tmp_path, name="spread", cluster=duetto.Cluster(actors=3, block=5), callbacks=[strike], **how)
+    assert_same(quiet, spread)
     assert spread.metrics()[-1]["time/actor_restarts"] >= 1
 
 
@@ -409,7 +452,15 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
         "--log-every",
         "20",
     ]
-    command = [sys.executable, "-c", "from duetto.cli import main; main()", "train", "td3", "--cluster", "Pendulum-v1"]
+    command = [
+        sys.executable,
+        "-c",
+        "from duetto.tools.cli import main; main()",
+        "train",
+        "td3",
+        "--cluster",
+        "Pendulum-v1",
+    ]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary), "COLUMNS": "80"}
     whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]
     process = subprocess.Popen(whole, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -425,6 +476,50 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
     assert not processes(temporary)
     assert shared_memory() <= before
     temporary.rmdir()
+
+
+def test_a_run_prints_first_how_to_continue_since_ray_ends_it_where_a_raylet_dies(tmp_path: Path, at_the_end: Checks):
+    """Without a word: exit status 1, from Ray's own thread."""
+    temporary = Path(tempfile.mkdtemp(prefix="d"))
+    options = ["--hidden", "16", "16", "--batch-size", "16", "--backend", "torch", "--steps", "100000", "--name", "run"]
+    program = "from duetto.tools.cli import main; main()"
+    call = [sys.executable, "-c", program, "train", "td3", "Pendulum-v1", *options, "--runs-dir", ".", "--cluster"]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary)}
+    with subprocess.Popen(call, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            wait_until((tmp_path / "run" / "metrics.jsonl").exists, 120)
+            [raylet] = processes(temporary, "/raylet/raylet")
+            os.kill(raylet, signal.SIGKILL)
+            out, _ = process.communicate(timeout=90)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert "\nIf the cluster fails and ends this process, continue with: duetto resume run\n" in out
+
+    def nobody_is_left() -> None:
+        wait_until(lambda: not processes(temporary), 90)
+        shutil.rmtree(temporary)
+
+    at_the_end.append(nobody_is_left)
+
+
+def test_ctrl_c_ends_the_wait_for_a_cluster(tmp_path: Path):
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "from duetto.tools.cli import main; main()"
+    with socket.create_server(("", 0)) as listens:
+        listens.settimeout(120)
+        address = f"127.0.0.1:{listens.getsockname()[1]}"
+        call = [sys.executable, "-c", program, "train", "td3", "Pendulum-v1", "--cluster", address]
+        process = subprocess.Popen([*call, "--runs-dir", str(tmp_path)], stderr=subprocess.PIPE, text=True)
+        try:
+            listens.accept()[0].close()
+            with listens.accept()[0]:  # which stays silent
+                time.sleep(1)
+                process.send_signal(signal.SIGINT)
+                _, err = process.communicate(timeout=8)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (130, "duetto: interrupted.\n")
 
 
 def shared_memory() -> set[str]:

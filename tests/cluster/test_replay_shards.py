@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from duetto.cluster.shards import Keeper
 from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
-from duetto.storage.origin import named
+from duetto.storage.user_code import named
 
 STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 LOSSY = Rates(0.0, 0.0, answer_lost=0.03, done_twice=0.05, old_answer=0.05, hangs=0.0, machine_dies=0.0)
@@ -84,27 +84,27 @@ class Said:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_run_is_that_of_one_process_on_any_number_of_shards(tmp_path: Path, algorithm: str):
+def test_the_number_of_shards_decides_no_number(tmp_path: Path, algorithm: str):
     environment, hyperparameters = ALGORITHMS[algorithm]
     agent = small(algorithm, **hyperparameters)
-    local = train(tmp_path, agent, environment, name="local", **HOW)
-    cluster = Simulation(rates=LOSSY, actors=2, replay_shards=3)
+    whole = train(tmp_path, agent, environment, name="whole", cluster=Simulation(block=5), **HOW)
+    cluster = Simulation(rates=LOSSY, block=5, replay_shards=3)
     spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, callbacks=[StopAt(90)], **HOW)
-    assert all(cluster.transports[0].mishaps[name] > 2 for name in ("answer_lost", "done_twice", "old_answer"))
-    assert spread.config.cluster == {}
-    spread.resume(callbacks=[StopAt(130)])
-    spread.resume(cluster=Simulation(rates=LOSSY, actors=1, replay_shards=1), callbacks=[StopAt(170)])
-    spread.resume(cluster=Simulation(actors=1, replay_shards=2))
-    assert_same(local, spread)
+    assert all(cluster.transports[0].mishaps[name] > 1 for name in ("answer_lost", "done_twice", "old_answer"))
+    assert spread.config.cluster == {"mode": "sync", "actors": 2, "block": 5}
+    spread.resume(cluster=Simulation(), callbacks=[StopAt(130)])
+    spread.resume(cluster=Simulation(rates=LOSSY, replay_shards=1), callbacks=[StopAt(170)])
+    spread.resume(cluster=Simulation(replay_shards=2))
+    assert_same(whole, spread)
 
 
 def test_so_it_is_with_demonstrations(tmp_path: Path):
     demos = recorded(tmp_path / "demos")
     agent = small("r2d3", demonstrations=demos, pretraining_updates=4, **SEQUENCES | CHOICES)
     how = HOW | CUT
-    local = train(tmp_path, agent, "CartPole-v1", name="local", **how)
+    whole = train(tmp_path, agent, "CartPole-v1", name="whole", cluster=Simulation(), **how)
     spread = train(tmp_path, agent, "CartPole-v1", name="spread", cluster=Simulation(replay_shards=2), **how)
-    assert_same(local, spread)
+    assert_same(whole, spread)
 
 
 OWN = """
@@ -115,8 +115,7 @@ from duetto import DQN
 class Mine(DQN):
     \"\"\"Mine.\"\"\"
 
-    def initial_error(self, q, prospect, one_step):
-        return 2 * super().initial_error(q, prospect, one_step)
+    n_step: int = 2
 """
 
 
@@ -131,48 +130,45 @@ class Strangers(Simulated):
             sys.modules.update(own)
 
 
-def test_an_algorithm_of_a_file_judges_in_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """What a new step's priority is, is a method of it."""
+def test_shards_do_not_import_the_file_of_an_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "own.py").write_text(OWN)
     kind, origin = named(f"{tmp_path / 'own.py'}:Mine")
-    agent = kind(**SMALL | {"prioritized": True, "initial_priority": "actor"})
+    agent = kind(**SMALL | {"prioritized": True})
     how = (agent, "CartPole-v1", RunOptions(**OPTIONS | HOW | {"steps": 60}))
-    local = start(*how, runs_dir=tmp_path, name="local", origin=origin)
     monkeypatch.setattr(Simulation, "connect", lambda self, actors: Strangers(1, STEADY))
+    whole = start(*how, runs_dir=tmp_path, name="whole", origin=origin, cluster=Simulation())
     spread = start(*how, runs_dir=tmp_path, name="spread", origin=origin, cluster=Simulation(replay_shards=1))
-    assert_same(local, spread)
+    assert_same(whole, spread)
 
 
 DEATHS = [
-    ("exact", "add", 30, False),
-    ("exact", "resolve", 30, True),
-    ("exact", "prioritize", 20, False),
-    ("exact", "state_dict", 3, False),
-    ("exact", "segment", 3, True),
-    ("exact", "load_segment", 1, False),
-    ("lockstep", "resolve", 30, False),
+    ("take", 30, False),
+    ("resolve", 30, True),
+    ("prioritize", 20, False),
+    ("state_dict", 3, False),
+    ("segment", 3, True),
+    ("load_segment", 1, False),
 ]
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> dict[str, Run]:
-    """Runs in which nobody dies, by their paces."""
-    return {}
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run in which nothing dies."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "find_spec", lambda name: name)
+        folder = tmp_path_factory.mktemp("undisturbed")
+        return train(folder, small("td3", prioritized=True), cluster=Simulation(block=5), **HOW)
 
 
-@pytest.mark.parametrize(("pace", "method", "after", "too_late"), DEATHS)
+@pytest.mark.parametrize(("method", "after", "too_late"), DEATHS)
 def test_a_shards_death_sends_the_run_back_and_changes_no_number(
-    tmp_path: Path, undisturbed: dict[str, Run], pace: Any, method: str, after: int, too_late: bool
+    tmp_path: Path, undisturbed: Run, method: str, after: int, too_late: bool
 ):
     agent = small("td3", prioritized=True)
-    cluster: dict[str, Any] = {"pace": pace, "actors": 2} | ({"block": 5} if pace == "lockstep" else {})
-    if pace not in undisturbed:
-        place = None if pace == "exact" else Simulation(**cluster)
-        undisturbed[pace] = train(tmp_path, agent, name="undisturbed", cluster=place, **HOW)
-    struck = Simulation(replay_shards=2, strike={"method": method, "after": after, "too_late": too_late}, **cluster)
-    said = Said()
+    strike = {"method": method, "after": after, "too_late": too_late}
+    struck, said = Simulation(block=5, replay_shards=2, strike=strike), Said()
     if method == "load_segment":
-        run = train(tmp_path, agent, name="struck", cluster=Simulation(**cluster), callbacks=[StopAt(130)], **HOW)
+        run = train(tmp_path, agent, name="struck", cluster=Simulation(block=5), callbacks=[StopAt(130)], **HOW)
         run.resume(cluster=struck, callbacks=[said])
     else:
         run = train(tmp_path, agent, name="struck", cluster=struck, callbacks=[said], **HOW)
@@ -180,35 +176,50 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
     [notice] = [notice for notice in said.all if "replay memory" in notice]
     assert notice.startswith("Shard ")
     assert " of the replay memory (environments " in notice
-    assert "died. The run goes on from its checkpoint of step" in notice
-    assert_same(undisturbed[pace], run)
+    assert re.search(r"died\. The run goes on from its checkpoint of step \d+\.$", notice)
+    assert_same(undisturbed, run)
 
 
-def test_at_the_free_pace_a_shard_alone_goes_back_and_every_count_is_right(tmp_path: Path):
+def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_counted(tmp_path: Path):
     said = Said()
-    strike = {"method": "take", "after": 60, "times": 2}
-    cluster = Simulation(pace="free", actors=2, block=5, replay_shards=2, strike=strike)
+    strike = {"method": "take", "after": 60, "times": 1}
+    cluster = Simulation(mode="async", actors=2, block=5, replay_shards=2, strike=strike)
     agent = small("td3", prioritized=True)
     run = train(tmp_path, agent, cluster=cluster, callbacks=[said], **HOW)
-    assert len(cluster.transports) == 1
+    assert len(cluster.transports) == 2
     found = outcome(run)
     assert found["state"]["learner"]["updates"] == found["step"] - 30
-    [notice, *_] = [notice for notice in said.all if "shard" in notice.lower()]
-    assert "another one has taken its place. Of its environments " in notice
-    lost = re.search(r" (\d+) steps that came since the newest checkpoint are lost", notice)
+    [notice] = [notice for notice in said.all if "shard" in notice.lower()]
+    lost = re.search(r"The run goes on from its checkpoint of step (\d+): (\d+) steps are lost\.$", notice)
     assert lost is not None
-    assert int(lost[1]) < 40  # a checkpoint comes every 40 steps, and it has half of the environments
-    run.resume(steps=240, cluster=Simulation(pace="free"))  # with the memory in one process again
+    assert 0 < int(lost[2]) <= 40 + 4  # a checkpoint comes every 40 steps
+    run.resume(steps=240, cluster=Simulation(mode="async"))  # with the memory in one process again
     state = checkpoints(run).load_latest().state
     assert state["learner"]["updates"] == state["session"]["step"] - 30
 
 
+@pytest.mark.parametrize(("shards", "steps"), [(2, [30]), (0, [])])
+def test_the_first_checkpoint_is_written_after_the_random_steps(tmp_path: Path, shards: int, steps: list[int]):
+    """Without shards nothing sends a run back, and it keeps its interval."""
+    seen: list[int] = []
+    cluster = Simulation(mode="async", actors=1, block=5, replay_shards=shards)
+    how = HOW | {"num_envs": 1, "steps": 70, "checkpoint_every": 60}
+    train(
+        tmp_path,
+        cluster=cluster,
+        callbacks=[lambda s: seen.extend([s.checkpoints.step] if s.step == 50 else [])],
+        **how,
+    )
+    assert [step for step in seen if step is not None] == steps
+
+
 @pytest.mark.parametrize("rates", range(3))
-def test_at_the_free_pace_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
-    often = [Rates(dies_before=0.02), Rates(dies_after=0.02, answer_lost=0.03), Rates(machine_dies=0.003)][rates]
-    cluster = Simulation(pace="free", actors=2, block=5, replay_shards=3, rates=often)
+def test_in_async_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
+    often = [{"dies_before": 0.004}, {"dies_after": 0.004, "answer_lost": 0.02}, {"machine_dies": 0.005}][rates]
+    cluster = Simulation(mode="async", actors=2, block=5, replay_shards=3, rates=replace(STEADY, **often))
     found = outcome(train(tmp_path, small("td3", prioritized=True), cluster=cluster, **HOW))
     assert found["state"]["learner"]["updates"] == found["step"] - 30
+    assert len(cluster.transports) > 1
 
 
 def test_one_that_dies_before_the_run_has_begun_leaves_nothing(tmp_path: Path):
@@ -233,9 +244,9 @@ def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: P
     with pytest.raises(UsageError, match="replay_shards is -1; it must be at least 0"):
         duetto.Cluster(replay_shards=-1)
     assert list(tmp_path.iterdir()) == []
-    run = train(tmp_path, small("ppo"), "CartPole-v1", steps=40, evaluate_every=0)
+    run = train(tmp_path, small("ppo"), "CartPole-v1", steps=40, evaluate_every=0, cluster=Simulation())
     with pytest.raises(UsageError, match="ppo learns from rollouts and has no replay memory"):
-        Run(run.path).resume(steps=60, cluster=Simulation(pace="exact", replay_shards=2))
+        Run(run.path).resume(steps=60, cluster=Simulation(replay_shards=2))
 
 
 def test_more_shards_than_environments_is_said(tmp_path: Path):

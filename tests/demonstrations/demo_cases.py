@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from duetto.demonstrations import Demonstration, Demonstrations, Description
-from duetto.demonstrations.form import limits
-from duetto.environments import Stepper, make
+from duetto.demonstrations import Demonstration, Demonstrations, Metadata
+from duetto.demonstrations.types import limits
+from duetto.environments import VecEnv, make
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.storage import user_code
 
 VECTOR = Box((5,), "uint8", (0.0,), (255.0,))
 REAL = Box((3,), "float32", (-np.inf,), (np.inf,))
@@ -24,27 +26,19 @@ PICTURES = Dict(
 )
 TORQUES = Box((2, 2), "float32", (-2.0, -2.0, -1.0, 0.0), (2.0, 4.0, 1.0, 1.0))
 
-# Several actions at once: choices, and numbers of which some have no bound.
-COCKPIT = Dict(
-    (
-        ("aim", MultiDiscrete((2, 3), start=(1, 5))),
-        ("move/0", Discrete(3, start=-1)),
-        ("move/1", Box((2,), "float32", (0.0, -np.inf), (4.0, np.inf))),
-    )
-)
+COCKPIT = Dict((("aim", Discrete(3)), ("move", Box((2,), "float32", (0.0, -np.inf), (4.0, np.inf)))))
 
 SPACES: dict[str, tuple[Space, Space]] = {
     "vector": (VECTOR, Discrete(7)),
     "pictures": (PICTURES, MultiDiscrete((2, 3))),
     "real": (REAL, TORQUES),
-    "several": (REAL, COCKPIT),
 }
 
 
-def description(kind: str = "vector", **changes: Any) -> Description:
+def description(kind: str = "vector", **changes: Any) -> Metadata:
     observation, action = SPACES[kind]
     given = {"environment": "Some-v0", "options": {"speed": 2}, "expert": "someone", "versions": {"duetto": "1"}}
-    return Description(**{**given, "observation_space": observation, "action_space": action} | changes)
+    return Metadata(**{**given, "observation_space": observation, "action_space": action} | changes)
 
 
 def _part(space: Space, rows: int, random: np.random.Generator) -> np.ndarray:
@@ -65,9 +59,6 @@ def _action(space: Space, steps: int, random: np.random.Generator) -> np.ndarray
         case Box():
             low, high = limits(space)
             return random.uniform(np.maximum(low, -9), np.minimum(high, 9), (steps, space.size)).astype(np.float32)
-        case Dict():
-            parts = [_action(part, steps, random).reshape(steps, -1) for _, part in space.parts]
-            return np.concatenate(parts, axis=1, dtype=np.float32)
     return _part(space, steps, random)
 
 
@@ -129,7 +120,7 @@ class Diary(gymnasium.Env):
         return self._look(action), float(action * self._step), over and not odd, over and odd, {"lives": lives}
 
 
-def diary(num_envs: int = 1) -> Stepper:
+def diary(num_envs: int = 1) -> VecEnv:
     return make(Diary, num_envs=num_envs)
 
 
@@ -147,3 +138,12 @@ class EverySecond:
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
         assert reward.shape == env.shape
         self.rewards += reward.tolist()
+
+
+EXPERTS = Path(__file__).parents[2] / "examples" / "experts"
+
+
+def example(name: str) -> Any:
+    """A module of `examples/experts`, as `--expert` runs it."""
+    path = EXPERTS / f"{name}.py"
+    return user_code.run(path, path.read_bytes())

@@ -1,11 +1,8 @@
-"""Folders and files as a stranger might make them, sealed as if they were ours; and one that is as it should be."""
+"""Folders as a stranger might make them: demonstrations with correct checksums, and Minari datasets."""
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,13 +12,15 @@ import numpy as np
 from demo_cases import description, episode
 
 from duetto import demonstrations
-from duetto.demonstrations import Demonstration, open_source
-from duetto.demonstrations.sealing import write_seal
+from duetto.demonstrations import Demonstration, import_minari, minari_datasets
 from duetto.networks.spaces import Box, Discrete
+from duetto.storage.manifest import FileRecord, seal, unseal
+from duetto.storage.tree_codec import decode_arrays, encode_arrays
 
 OBSERVED, ACTED = Box((5,), "uint8", (0.0,), (255.0,)), Discrete(7)
 SECRET = np.full((5, 5), 42, np.uint8)  # of the size of an episode's observations
 HUGE = 2**40
+SEGMENT = "segment-000000000001.safetensors"
 
 
 def good(parent: Path) -> Path:
@@ -33,17 +32,37 @@ def good(parent: Path) -> Path:
 
 
 def foreign(folder: Path) -> Path:
-    """The same folder as Minari's alone."""
-    change_metadata(folder, lambda metadata: metadata.pop("duetto"))
-    (folder / "manifest.json").unlink()
-    return folder
+    """The same episodes as a Minari dataset, beside the folder."""
+    made = folder.with_name("minari")
+    demonstrations.export_minari(demonstrations.load(folder), made)
+    return made
+
+
+def change_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change the manifest's content, and seal it again, as anybody can."""
+    content = unseal((folder / "manifest.json").read_bytes())
+    change(content)
+    (folder / "manifest.json").write_bytes(seal(content))
+
+
+def write_segment(folder: Path, data: bytes) -> None:
+    """Replace the content of the segment, with its checksum."""
+    (folder / SEGMENT).write_bytes(data)
+    change_manifest(folder, lambda content: content.update(segments=[vars(FileRecord.of(SEGMENT, data))]))
+
+
+def change_segment(folder: Path, change: Callable[[dict[str, np.ndarray]], Any]) -> None:
+    """Change the arrays of the segment, with its checksum."""
+    arrays = decode_arrays((folder / SEGMENT).read_bytes())
+    change(arrays)
+    write_segment(folder, encode_arrays(arrays))
 
 
 def change_metadata(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change Minari's metadata."""
     metadata = json.loads((folder / "metadata.json").read_text())
     change(metadata)
     (folder / "metadata.json").write_text(json.dumps(metadata))
-    write_seal(folder)
 
 
 def read_all(folder: Path) -> list[Demonstration]:
@@ -51,10 +70,80 @@ def read_all(folder: Path) -> list[Demonstration]:
 
 
 def import_all(source: Path) -> list[Demonstration]:
-    return [demo for demo, _ in open_source(str(source), OBSERVED, ACTED).episodes]
+    """Import with Minari in its own process."""
+    output = source.parent / "imported"
+    import_minari(str(source), output, description(), trust=True, overwrite=True)
+    return read_all(output)
 
 
-# ---------------------------------------------------------------------------------------------------- HDF5
+def import_here(source: Path, output: Path) -> None:
+    """Import as the child process does, in this one: quicker."""
+    minari_datasets.convert(source, output, description(), clip=False, log=False)
+
+
+# ---------------------------------------------------------------------------------------------------- segments
+def arrays(**changes: Any) -> Callable[[dict[str, np.ndarray]], Any]:
+    return lambda found: found.update(changes)
+
+
+SEGMENTS: dict[str, Callable[[dict[str, np.ndarray]], Any]] = {
+    "an array is missing": lambda found: found.pop("reward"),
+    "an array too many": arrays(more=np.zeros(2)),
+    "no rows": arrays(length=np.array([4, 2**40])),
+    "lengths beyond 64 bits together": arrays(length=np.array([2**63 - 1, 2**63 - 1])),
+    "a negative length": arrays(length=np.array([-4, 12])),
+    "a length of 0": arrays(length=np.array([8, 0])),
+    "lengths of another type": arrays(length=np.array([4.0, 4.0])),
+    "lengths of another shape": arrays(length=np.array([[4, 4]])),
+    "fewer seeds": arrays(seed=np.array([1])),
+    "no episodes": lambda found: found.update({name: rows[:0] for name, rows in found.items()}),
+    "parts out of order": arrays(part=np.array([5, -3])),
+    "no end": lambda found: found.update(terminated=found["terminated"] & False),
+    "a row too few": lambda found: found.update(obs=found["obs"][1:]),
+    "an array without rows": arrays(reward=np.float32(1)[...]),
+    "rewards in double precision": lambda found: found.update(reward=found["reward"].astype(float)),
+    "a reward that is none": lambda found: found["reward"].fill(np.nan),
+    "no choice": lambda found: found["action"].fill(7),
+}
+
+# ---------------------------------------------------------------------------------------------------- manifest
+_BOX = {"kind": "Box", "shape": [5], "dtype": "uint8", "low": [0], "high": [255]}
+
+
+def described(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda content: content.update(changes)
+
+
+def recorded(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda content: content["segments"][0].update(changes)
+
+
+MANIFESTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a file outside": recorded(name="../secret.bin"),
+    "an absolute file": recorded(name="/etc/passwd"),
+    "a size to make room for": recorded(size=HUGE),
+    "no size": recorded(size="4"),
+    "no segments": described(segments=[]),
+    "segments that are none": described(segments=[[]]),
+    "an id that is none": described(environment=["CartPole-v1"]),
+    "options that are none": described(options="fast"),
+    "options without an end": described(options=json.loads('{"a":' * 300 + "1" + "}" * 300)),
+    "versions that are none": described(versions={"duetto": {}}),
+    "an expert who is a number": described(expert=1),
+    "a space of nothing": described(observation_space={}),
+    "a space in a space": described(observation_space={"kind": "Dict", "parts": {"a": {"kind": "Dict", "parts": {}}}}),
+    "a space of texts": described(observation_space=_BOX | {"low": ["a"]}),
+    "a huge space": described(observation_space=_BOX | {"shape": [HUGE]}),
+    "a space of objects": described(observation_space=_BOX | {"dtype": "object"}),
+    "bounds of another space": described(observation_space=_BOX | {"low": [0, 0]}),
+    "another space": described(observation_space=_BOX | {"shape": [6]}),
+    "a format that is a text": described(version="1"),
+    "a checkpoint's format": described(format="duetto-checkpoint"),
+    "a field is missing": lambda content: content.pop("environment"),
+}
+
+
+# ---------------------------------------------------------------------------------------------------- Minari
 def _instead(name: str, value: Any) -> Callable[[h5py.Group, Path], None]:
     def put(group: h5py.Group, parent: Path) -> None:
         del group[name]
@@ -91,134 +180,43 @@ def _outer(link: Callable[[Path], Any]) -> Callable[[h5py.Group, Path], None]:
     return put
 
 
-def _seed(value: Any) -> Callable[[h5py.Group, Path], None]:
-    return lambda group, parent: group.attrs.__setitem__("seed", value)
+def _behind_a_soft_link(group: h5py.Group, parent: Path) -> None:
+    group["elsewhere"] = h5py.ExternalLink(parent / "secret.hdf5", "/")
+    del group["observations"]
+    group["observations"] = h5py.SoftLink("/episode_1/elsewhere/observations")
 
 
 HDF5: dict[str, tuple[Callable[[h5py.Group, Path], Any], str]] = {
     "an external link": (
         _instead("observations", lambda parent: h5py.ExternalLink(parent / "secret.hdf5", "observations")),
-        "is a link",
+        "links to other files",
     ),
-    "a soft link": (_instead("observations", h5py.SoftLink("/episode_0/observations")), "is a link"),
-    "a link to nowhere": (_instead("actions", h5py.SoftLink("/nowhere")), "is a link"),
-    "an external episode": (_outer(lambda parent: h5py.ExternalLink(parent / "secret.hdf5", "/")), "is a link"),
-    "external storage": (_dataset("observations", (5, 5), np.uint8, external=True), "in another file"),
-    "a virtual dataset": (_virtual, "in another file"),
-    "gzip": (_dataset("observations", (5, 5), np.uint8, compression="gzip"), "is compressed"),
-    "a terabyte in no chunks": (_dataset("rewards", (HUGE,), np.float32, chunks=(1024,)), "claims to have"),
-    "a terabyte nowhere": (_dataset("observations", (HUGE,), np.uint8), "claims to have"),
-    "a group": (_instead("rewards", lambda parent: None), "is no array"),
-    "texts": (_instead("rewards", ["a", "b"]), "no numbers"),
-    "references": (_dataset("rewards", (1,), h5py.ref_dtype), "claims to have"),
-    "nothing": (_instead("rewards", h5py.Empty("f")), "claims to have"),
-    "one number": (_instead("rewards", np.float32(1)), "len"),
-    "no ends": (_dataset("terminations", (0,), bool), "(index|as many rewards, terminations)"),
-    "a row too few": (_instead("observations", SECRET[1:]), "rows"),
-    "a seed that is a text": (_seed("0"), "seed"),
-    "many seeds": (_seed([1, 2]), "seed"),
+    "an external link behind a soft link": (_behind_a_soft_link, "links to other files"),
+    "an external episode": (
+        _outer(lambda parent: h5py.ExternalLink(parent / "secret.hdf5", "/")),
+        "links to other files",
+    ),
+    "external storage": (_dataset("observations", (5, 5), np.uint8, external=True), "links to other files"),
+    "a virtual dataset": (_virtual, "links to other files"),
+    "a link to nowhere": (_instead("actions", h5py.SoftLink("/nowhere")), "nowhere|object"),
+    "texts": (_instead("rewards", ["a", "b"]), "another number|could not convert"),
+    "one number": (_instead("rewards", np.float32(1)), "episode|scalar|dimension"),
+    "no ends": (_dataset("terminations", (0,), bool), "another number of rewards, terminations"),
+    "a row too few": (_instead("observations", SECRET[1:]), "4 rows|5 rows"),
 }
+FILLING = _dataset("rewards", (9 * 2**28,), np.float32, chunks=(1024,))  # 9 GiB, of which nothing is in the file
 
 
 def change_data(folder: Path, change: Callable[[h5py.Group, Path], Any]) -> None:
-    """Change episode 1, and seal the folder again where it has a seal."""
+    """Change episode 1."""
     with h5py.File(folder / "main_data.hdf5", "a") as file:
-        group = file["episode_1"]
-        if change is HDF5["a group"][0]:
-            del group["rewards"]
-            group.create_group("rewards")
-        else:
-            change(group, folder.parent)
-    if (folder / "manifest.json").exists():
-        write_seal(folder)
-
-
-# ---------------------------------------------------------------------------------------------------- metadata
-def described(**changes: Any) -> Callable[[dict[str, Any]], Any]:
-    return lambda metadata: metadata["duetto"].update(changes)
-
-
-_BOX = {"kind": "Box", "shape": [5], "dtype": "uint8", "low": [0], "high": [255]}
-METADATA: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "lengths to make room for": described(lengths=[HUGE, HUGE]),
-    "lengths beyond 64 bits": described(lengths=[2**70, 4]),
-    "negative lengths": described(lengths=[-4, 12]),
-    "texts as returns": described(returns=["a", "b"]),
-    "fewer seeds": described(seeds=[1]),
-    "seeds of lists": described(seeds=[[], {}]),
-    "parts out of order": described(parts=[5, -3]),
-    "an id that is none": described(environment=["CartPole-v1"]),
-    "options that are none": described(options="fast"),
-    "options without an end": described(options=json.loads('{"a":' * 300 + "1" + "}" * 300)),
-    "versions that are none": described(versions={"duetto": {}}),
-    "an expert who is a number": described(expert=1),
-    "a space of nothing": described(observation_space={}),
-    "a space in a space": described(observation_space={"kind": "Dict", "parts": {"a": {"kind": "Dict", "parts": {}}}}),
-    "a space of texts": described(observation_space=_BOX | {"low": ["a"]}),
-    "a huge space": described(observation_space=_BOX | {"shape": [HUGE]}),
-    "a space of objects": described(observation_space=_BOX | {"dtype": "object"}),
-    "bounds of another space": described(observation_space=_BOX | {"low": [0, 0]}),
-    "a format that is a text": described(format="1"),
-    "a list instead": lambda metadata: metadata.update(duetto=[]),
-    "another storage": lambda metadata: metadata.update(data_format="arrow"),
-    "no episodes": described(lengths=[], returns=[], terminated=[], seeds=[], parts=[]),
-}
-
-
-def minari_space(**changes: Any) -> Callable[[dict[str, Any]], Any]:
-    def change(metadata: dict[str, Any]) -> None:
-        metadata["observation_space"] = json.dumps(json.loads(metadata["observation_space"]) | changes)
-
-    return change
+        change(file["episode_1"], folder.parent)
 
 
 FOREIGN: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "bounds for a terabyte": minari_space(shape=[HUGE], low=0, high=1),
-    "bytes for a terabyte": minari_space(dtype=f"V{2**30}"),
-    "many bits": minari_space(type="MultiBinary", n=HUGE),
-    "no kind": minari_space(type="Sphere"),
-    "more choices than 64 bits": lambda metadata: metadata.update(
-        action_space=json.dumps({"type": "Discrete", "n": 2**70, "start": 0})
-    ),
+    "no kind": lambda metadata: metadata.update(observation_space='{"type": "Sphere"}'),
     "no texts": lambda metadata: metadata.update(observation_space={}),
+    "no spaces": lambda metadata: metadata.pop("action_space"),
     "another storage": lambda metadata: metadata.update(data_format="arrow"),
     "nested without an end": lambda metadata: metadata.update(action_space="[" * 10**5),
 }
-
-
-# ---------------------------------------------------------------------------------------------------- npz
-def good_npz(path: Path, **changes: Any) -> Path:
-    arrays = {
-        "observations": np.zeros((4, 5), np.uint8),
-        "actions": np.array([1, 2, 3]),
-        "rewards": np.ones(3),
-        "terminations": np.array([False, False, True]),
-        "truncations": np.zeros(3, bool),
-    }
-    path.parent.mkdir(exist_ok=True)
-    np.savez_compressed(path, **(arrays | changes))
-    return path
-
-
-def claiming(path: Path, shape: tuple[int, ...], dtype: str = "<f8", data: bytes = b"\0" * 24) -> Path:
-    """An npz file whose rewards have such a header, and this content."""
-    good_npz(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
-    members["rewards.npy"] = header.getvalue() + data
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
-
-
-class Trap:
-    """Leaves a file behind when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __reduce__(self) -> Any:
-        return os.mkdir, (str(self._path),)

@@ -1,22 +1,22 @@
-"""Demonstrations on disk: what is loaded is what was saved, Minari reads it too, and nothing is there by halves."""
+"""Demonstrations on disk: what is loaded is what was saved, every change is noticed, and nothing is there by halves."""
 
 from __future__ import annotations
 
-import json
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import minari
 import numpy as np
 import pytest
-from demo_cases import SPACES, check_same, description, episode
+from demo_cases import COCKPIT, SPACES, check_same, description, episode
+from hostile_demos import SEGMENT, change_manifest
 
 from duetto import demonstrations
-from duetto.demonstrations.sealing import write_seal
 from duetto.errors import DuettoError, UsageError
 from duetto.networks.spaces import Box
+from duetto.storage.manifest import seal
 
 KINDS = list(SPACES)
 
@@ -32,7 +32,7 @@ def saved(path: Path, kind: str = "vector", count: int = 3) -> list[Any]:
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path, kind: str):
     episodes = saved(tmp_path / "demos", kind)
     found = demonstrations.load(tmp_path / "demos")
-    assert found.description == description(kind)
+    assert found.metadata == description(kind)
     assert len(found) == len(found.episodes) == 3
     for one, other in zip(found.episodes, episodes, strict=True):
         check_same(one, other)
@@ -76,9 +76,10 @@ def test_episodes_are_a_sequence(tmp_path: Path):
         found[3]
 
 
-def test_many_episodes_are_written_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(demonstrations.writing, "MANY", 2)
+def test_many_episodes_are_in_several_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(demonstrations.dataset, "SEGMENT", 120)
     episodes = saved(tmp_path / "demos", count=7)
+    assert 1 < len(list((tmp_path / "demos").glob("segment-*"))) < 7
     found = demonstrations.load(tmp_path / "demos")
     for one, other in zip(found.episodes, episodes, strict=True):
         check_same(one, other)
@@ -89,32 +90,6 @@ def test_seeds_may_be_unknown(tmp_path: Path):
     assert demonstrations.load(tmp_path / "demos").seeds == [None]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_minari_reads_it(tmp_path: Path, kind: str):
-    episodes = saved(tmp_path / "demos", kind)
-    dataset = minari.MinariDataset(tmp_path / "demos")
-    assert (dataset.total_episodes, dataset.total_steps) == (3, 12)
-    found = dataset[1]
-    acted = found.actions
-    if kind == "several":
-        assert [part.shape for part in acted.values()] == [(4, 2), (4,), (4, 2)]
-        acted = np.concatenate([part.reshape(4, -1) for part in acted.values()], axis=1)
-    np.testing.assert_array_equal(acted, episodes[1].action)
-    np.testing.assert_array_equal(found.rewards, episodes[1].reward)
-    assert found.truncations.tolist() == [False, False, False, True]
-    assert not found.terminations.any()
-    each = found.actions
-    if kind == "several":
-        each = [dict(zip(each, row, strict=True)) for row in zip(*each.values(), strict=True)]
-    assert all(action in dataset.action_space for action in each)
-    for obs in (one.observations for one in dataset):
-        rows = (
-            [dict(zip(obs, row, strict=True)) for row in zip(*obs.values(), strict=True)] if kind == "pictures" else obs
-        )
-        assert all(row in dataset.observation_space for row in rows)
-    assert [one["seed"] for one in dataset.storage.get_episode_metadata(range(3))] == [10, 11, 12]
-
-
 # ---------------------------------------------------------------------------------------------------- whole or not
 def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
@@ -122,12 +97,15 @@ def left_in(folder: Path) -> list[str]:
 
 def interrupted(error: type[BaseException]) -> Iterator[Any]:
     """Enough episodes that some of them are on disk, and then the error."""
-    yield from (episode(seed=i) for i in range(demonstrations.writing.MANY + 1))
+    yield from (episode(seed=i) for i in range(3))
     raise error
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupted_recording_leaves_nothing(tmp_path: Path, error: type[BaseException]):
+def test_an_interrupted_recording_leaves_nothing(
+    tmp_path: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(demonstrations.dataset, "SEGMENT", 1)
     with pytest.raises(error):
         demonstrations.save(tmp_path / "demos", description(), interrupted(error))
     assert left_in(tmp_path) == []
@@ -146,15 +124,16 @@ def test_an_overwriting_that_fails_at_the_last_leaves_the_old_ones(tmp_path: Pat
     old, rename = saved(tmp_path / "demos"), Path.rename
 
     def once(self: Path, target: Path) -> Path:
-        if Path(target) == tmp_path / "demos" and "old" not in str(self):
+        if Path(target) == tmp_path / "demos" and not self.name.endswith(".old"):
             raise OSError(5, "Input/output error")
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", once)
-    with pytest.raises(DuettoError, match=r"cannot be written: .*Input/output error"):
+    with pytest.raises(DuettoError, match=r"cannot be written: Input/output error\. Its content is in ") as raised:
         demonstrations.save(tmp_path / "demos", description(), [episode(seed=9)], overwrite=True)
-    assert left_in(tmp_path) == ["demos"]
     check_same(demonstrations.load(tmp_path / "demos").episodes[0], old[0])
+    check_same(hidden_in(raised.value), episode(seed=9))
+    assert len(left_in(tmp_path)) == 2
 
 
 def test_what_came_there_meanwhile_is_kept_and_so_is_what_was_recorded(tmp_path: Path):
@@ -165,10 +144,15 @@ def test_what_came_there_meanwhile_is_kept_and_so_is_what_was_recorded(tmp_path:
         yield episode(seed=9)
         first.extend(saved(tmp_path / "demos"))
 
-    with pytest.raises(UsageError, match=r"demos was made meanwhile.*demos-2\."):
+    with pytest.raises(DuettoError, match="demos cannot be written: Directory not empty") as raised:
         demonstrations.save(tmp_path / "demos", description(), recorded())
     check_same(demonstrations.load(tmp_path / "demos").episodes[0], first[0])
-    check_same(demonstrations.load(tmp_path / "demos-2").episodes[0], episode(seed=9))
+    check_same(hidden_in(raised.value), episode(seed=9))
+
+
+def hidden_in(error: DuettoError) -> Any:
+    """The first episode of the folder that an error names."""
+    return demonstrations.load(str(error).rpartition(" is in ")[2].rstrip(".")).episodes[0]
 
 
 def test_overwriting(tmp_path: Path):
@@ -187,10 +171,10 @@ def test_something_else_is_never_overwritten(tmp_path: Path):
     with pytest.raises(UsageError, match="is no dataset"):
         demonstrations.save(tmp_path / "thesis", description(), [episode()], overwrite=True)
     assert left_in(tmp_path / "thesis") == ["chapter.tex"]
-    (tmp_path / "thesis" / "metadata.json").write_text('{"title": "of years"}')  # a dataset has such a file, too
+    (tmp_path / "thesis" / "manifest.json").write_text('{"title": "of years"}')  # a dataset has such a file, too
     with pytest.raises(UsageError, match="is no dataset"):
         demonstrations.save(tmp_path / "thesis", description(), [episode()], overwrite=True)
-    assert left_in(tmp_path / "thesis") == ["chapter.tex", "metadata.json"]
+    assert left_in(tmp_path / "thesis") == ["chapter.tex", "manifest.json"]
 
 
 def test_no_episode_is_no_dataset(tmp_path: Path):
@@ -218,28 +202,10 @@ def test_an_episode_that_is_not_as_described_is_refused(tmp_path: Path, change: 
     assert left_in(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "said"),
-    [
-        (0, 2, "action aim has choices that are not in"),
-        (1, 0.5, "choices that are no whole numbers"),
-        (2, np.nan, "action is NaN or infinite"),
-        (3, 1.5, "action move/1 is outside"),
-        (4, 1.5, ""),  # without a bound
-    ],
-)
-def test_each_part_of_an_action_is_checked(tmp_path: Path, column: int, value: float, said: str):
-    wrong = episode("several")
-    wrong.action[2, column] = value
-    if not said:
-        demonstrations.save(tmp_path / "demos", description("several"), [wrong])
-        return
-    with pytest.raises(UsageError, match=said):
-        demonstrations.save(tmp_path / "demos", description("several"), [wrong])
-    with pytest.raises(UsageError, match=r"action is float64 .* needs float32 \(4, 5\)"):
-        demonstrations.save(
-            tmp_path / "demos", description("several"), [wrong._replace(action=wrong.action.astype(np.float64))]
-        )
+def test_several_actions_at_once_are_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="no algorithm learns from demonstrations with several actions at once"):
+        demonstrations.save(tmp_path / "demos", description(action_space=COCKPIT), [])
+    assert left_in(tmp_path) == []
 
 
 def test_actions_outside_of_their_interval_are_refused(tmp_path: Path):
@@ -249,56 +215,72 @@ def test_actions_outside_of_their_interval_are_refused(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------- damage
-def cut(folder: Path) -> None:
-    data = (folder / "main_data.hdf5").read_bytes()
-    (folder / "main_data.hdf5").write_bytes(data[: len(data) // 2])
-    write_seal(folder)
+FILES = ("manifest.json", SEGMENT)
+FLIPS = 28
 
 
-def write_no_json(folder: Path) -> None:
-    (folder / "metadata.json").write_text("{")
-    write_seal(folder)
+def test_every_flipped_bit_is_noticed(tmp_path: Path):
+    folder, draw = tmp_path / "demos", random.Random(12)
+    saved(folder, "pictures")
+    contents = {name: (folder / name).read_bytes() for name in FILES}
+    bits = [(name, bit) for name, data in contents.items() for bit in draw.sample(range(8 * len(data)), FLIPS)]
+    for name, bit in bits:
+        data = bytearray(contents[name])
+        data[bit // 8] ^= 1 << bit % 8
+        (folder / name).write_bytes(data)
+        with pytest.raises(UsageError, match=r"are damaged .*Record them anew"):
+            demonstrations.load(folder)
+        (folder / name).write_bytes(contents[name])
+    assert len(demonstrations.load(folder)) == 3
 
 
-def edit(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
-    """A change that is sealed again, so that the seal is not what finds it."""
-
-    def apply(folder: Path) -> None:
-        metadata = json.loads((folder / "metadata.json").read_text())
-        change(metadata)
-        (folder / "metadata.json").write_text(json.dumps(metadata))
-        write_seal(folder)
-
-    return apply
-
-
-DAMAGE = {
-    "cut off": cut,
-    "no data": lambda folder: (folder / "main_data.hdf5").unlink(),
-    "no JSON": write_no_json,
-    "a number too few": edit(lambda metadata: metadata["duetto"]["lengths"].pop()),
-    "another length": edit(lambda metadata: metadata["duetto"].update(lengths=[3, 5, 4])),
-    "a field is missing": edit(lambda metadata: metadata["duetto"].pop("environment")),
-    "no space": edit(lambda metadata: metadata["duetto"].update(action_space={"kind": "Sphere"})),
+DAMAGE: dict[str, Callable[[Path], Any]] = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b" "),
+    "empty": lambda path: path.write_bytes(b""),
 }
 
 
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damage_is_a_sentence(tmp_path: Path, damage: Callable[[Path], Any]):
+def test_every_file_has_a_checksum(tmp_path: Path, name: str, damage: Callable[[Path], Any]):
     saved(tmp_path / "demos")
-    damage(tmp_path / "demos")
-    with pytest.raises(UsageError, match=r"are damaged .*Record them anew"):
+    damage(tmp_path / "demos" / name)
+    with pytest.raises(UsageError, match="are damaged"):
         demonstrations.load(tmp_path / "demos")
 
 
-def test_damage_inside_an_episode_shows_when_it_is_read(tmp_path: Path):
+def test_a_missing_segment(tmp_path: Path):
     saved(tmp_path / "demos")
-    edit(lambda metadata: metadata["duetto"]["observation_space"].update(shape=[6], low=[0], high=[255]))(
-        tmp_path / "demos"
-    )
+    (tmp_path / "demos" / SEGMENT).unlink()
+    with pytest.raises(UsageError, match=r"are damaged .*is missing"):
+        demonstrations.load(tmp_path / "demos")
+
+
+def test_a_manifest_of_another_folder(tmp_path: Path):
+    saved(tmp_path / "demos")
+    demonstrations.save(tmp_path / "other", description(), [episode(seed=7)])
+    (tmp_path / "demos" / "manifest.json").write_bytes((tmp_path / "other" / "manifest.json").read_bytes())
+    with pytest.raises(UsageError, match="are damaged"):
+        demonstrations.load(tmp_path / "demos")
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"content": [], "sha256": ""}', seal({}), seal({"version": "x"})])
+def test_a_manifest_that_is_none(tmp_path: Path, content: bytes):
+    saved(tmp_path / "demos")
+    (tmp_path / "demos" / "manifest.json").write_bytes(content)
+    with pytest.raises(UsageError, match="are damaged"):
+        demonstrations.load(tmp_path / "demos")
+
+
+def test_damage_that_came_after_loading_shows_when_an_episode_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(demonstrations.dataset, "SEGMENT", 1)
+    saved(tmp_path / "demos")
     found = demonstrations.load(tmp_path / "demos")
-    with pytest.raises(UsageError, match=r"damaged \(episode 2: .*observation"):
-        found.episodes[2]
+    DAMAGE["cut"](tmp_path / "demos" / SEGMENT)
+    found.episodes[1]
+    with pytest.raises(UsageError, match="are damaged"):
+        found.episodes[0]
 
 
 def test_a_folder_without_demonstrations(tmp_path: Path):
@@ -307,17 +289,18 @@ def test_a_folder_without_demonstrations(tmp_path: Path):
             demonstrations.load(path)
 
 
-def test_minaris_own_datasets_have_to_be_imported(tmp_path: Path):
-    saved(tmp_path / "demos")
-    edit(lambda metadata: metadata.pop("duetto"))(tmp_path / "demos")
-    with pytest.raises(UsageError, match=r"duetto demos import .*demos --environment"):
-        demonstrations.load(tmp_path / "demos")
+@pytest.mark.parametrize("place", ["metadata.json", "data/metadata.json"])
+def test_minaris_own_datasets_have_to_be_imported(tmp_path: Path, place: str):
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("{}")
+    with pytest.raises(UsageError, match=r"is a Minari dataset\. Import it: duetto demos import .* --environment"):
+        demonstrations.load(tmp_path)
 
 
 def test_a_format_of_the_future(tmp_path: Path):
     saved(tmp_path / "demos")
-    edit(lambda metadata: metadata["duetto"].update(format=3))(tmp_path / "demos")
-    with pytest.raises(UsageError, match=r"format 3.*Update Duetto"):
+    change_manifest(tmp_path / "demos", lambda content: content.update(version=2))
+    with pytest.raises(UsageError, match=r"the format 'duetto-demonstrations', version 2"):
         demonstrations.load(tmp_path / "demos")
 
 
@@ -331,4 +314,24 @@ def test_bounds_come_back_as_they_were(tmp_path: Path):
     tight = Box((2,), "float32", (-np.inf, float(np.float32(0.1))), (np.inf, float(np.float32(1) / 3)))
     demos = [episode()._replace(obs=np.zeros((5, 2), np.float32))]
     demonstrations.save(tmp_path / "demos", description(observation_space=tight), demos)
-    assert demonstrations.load(tmp_path / "demos").description.observation_space == tight
+    assert demonstrations.load(tmp_path / "demos").metadata.observation_space == tight
+
+
+def test_a_file_that_came_into_a_dataset_meanwhile_is_not_deleted_with_it(tmp_path: Path):
+    demonstrations.save(tmp_path / "demos", description(), [episode()])
+
+    def recorded() -> Iterator[Any]:
+        yield episode(seed=9)
+        (tmp_path / "demos" / "notes.md").write_text("years of work")
+
+    with pytest.raises(UsageError, match="demos is no dataset, so it is not overwritten"):
+        demonstrations.save(tmp_path / "demos", description(), recorded(), overwrite=True)
+    assert (tmp_path / "demos" / "notes.md").read_text() == "years of work"
+
+
+def test_a_relative_folder_is_that_of_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with demonstrations.writer("demos", description()) as writer:
+        writer.add(episode(seed=9), seed=9)
+        monkeypatch.chdir("/")
+    assert demonstrations.load(tmp_path / "demos").returns.shape == (1,)

@@ -8,12 +8,12 @@ import gymnasium
 import numpy as np
 import pytest
 from demo_cases import Diary, EverySecond, check_same, diary
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box
 
-from duetto.demonstrations import Game, record
-from duetto.environments import Stepper, make
-from duetto.environments.engines import Loop
-from duetto.environments.practice import Practice
+from duetto.demonstrations import RecordedGame, record
+from duetto.environments import VecEnv, make
+from duetto.environments.engines import SyncEngine
+from duetto.environments.learner_view import LearnerView
 from duetto.errors import UsageError
 
 
@@ -35,7 +35,7 @@ def test_the_time_limit_is_a_truncation():
     assert (game.demonstrations[0].terminated, game.demonstrations[0].truncated) == (False, True)
 
 
-def played(num_envs: int, episodes: int, **options: Any) -> list[Game]:
+def played(num_envs: int, episodes: int, **options: Any) -> list[RecordedGame]:
     return list(record(EverySecond(num_envs), diary(num_envs), episodes, seed=3, **options))
 
 
@@ -75,7 +75,7 @@ def test_the_expert_hears_its_rewards():
 
 def test_a_lost_life_ends_a_demonstration_but_not_the_game():
     # Seed 3: 4 steps, a life lost after the second; actions 1, 0, 1, 0; rewards 1, 0, 3, 0, of which the sign is left.
-    stepper = Stepper(Practice(Loop([Diary(lives=True)]), episodic_life=True, clip_rewards=True))
+    stepper = VecEnv(LearnerView(SyncEngine([Diary(lives=True)]), episodic_life=True, clip_rewards=True))
     first, second = record(EverySecond(), stepper, 2, seed=3)
     assert (first.seed, second.seed) == (3, 4)
     assert first.score == 4.0
@@ -119,20 +119,12 @@ class Beyond:
 NUMBERS = Box(np.array([-2, 0, -np.inf], np.float32), np.array([2, np.inf, np.inf], np.float32))
 
 
-@pytest.mark.parametrize(
-    ("space", "wanted", "recorded"),
-    [
-        # bounds -2 and 2; one bound, 0, which is -1 to an agent; none
-        (NUMBERS, [3, -5, -5], [1, -1, -5]),
-        (Dict({"numbers": NUMBERS, "push": Discrete(3)}), [3, -5, -5, 2], [1, -1, -5, 2]),
-    ],
-)
-def test_what_is_beyond_a_bound_is_recorded_as_what_was_done(space: Any, wanted: list[float], recorded: list[float]):
-    env = Levers(space)
-    (game,) = record(Beyond(wanted), make(lambda: env), 1, seed=0)
-    np.testing.assert_array_equal(game.demonstrations[0].action, np.float32([recorded]))
-    given = env.given[0]
-    np.testing.assert_array_equal(given["numbers"] if isinstance(given, dict) else given, [2, 0, -5])
+def test_what_is_beyond_a_bound_is_recorded_as_what_was_done():
+    env = Levers(NUMBERS)
+    (game,) = record(Beyond([3, -5, -5]), make(lambda: env), 1, seed=0)
+    # bounds -2 and 2; one bound, 0, which is -1 to an agent; none
+    np.testing.assert_array_equal(game.demonstrations[0].action, np.float32([[1, -1, -5]]))
+    np.testing.assert_array_equal(env.given[0], [2, 0, -5])
 
 
 def test_no_episodes_are_a_mistake():

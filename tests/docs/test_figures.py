@@ -30,12 +30,17 @@ import staleness
 import td3
 import twelve
 
-from duetto.memory.fields import Field
-from duetto.memory.rings import Rings
+from duetto.buffers import Experience
+from duetto.buffers.storage import EpisodeStorage
+from duetto.networks.spaces import Discrete
 
 DOCS = Path(__file__).parents[2] / "docs"
 USED = sorted(
-    {name for page in DOCS.rglob("*.md") for name in re.findall(r"\{drawn\} (\w+\.\w+)", page.read_text("utf-8"))}
+    {
+        name
+        for page in DOCS.rglob("*.md")
+        for name in re.findall(r"<!-- figure: (\w+\.\w+) -->", page.read_text("utf-8"))
+    }
 )
 
 
@@ -76,10 +81,12 @@ def test_a_target_is_half_way_after_139_moves():
 
 def test_the_picture_of_the_memory():
     """Eleven transitions in a ring of eight: rows 0 to 2 are the newest, the next one takes row 3."""
-    rings = Rings({"x": Field((), np.dtype(np.int64))}, 1, 8)
+    storage = EpisodeStorage(Discrete(12), Discrete(2), 1, 8)
+    zero, no = np.zeros(1, np.int64), np.zeros(1, bool)
     for n in range(11):
-        rings.write(np.zeros(1, np.int64), {"x": np.array([n])})
-    assert rings.arrays["x"].tolist() == [8, 9, 10, 3, 4, 5, 6, 7]
+        step = Experience(zero, zero + n, zero, zero.astype(np.float32), zero + n + 1, no, no)
+        storage.add(step, storage.check(step))
+    assert np.asarray(storage.observation(np.arange(8))).tolist() == [8, 9, 10, 3, 4, 5, 6, 7]
     drawn = re.findall(r">(\d+)</text>", td3.memory())
     assert [int(n) for n in drawn[::2]][:8] == [8, 9, 10, 3, 4, 5, 6, 7]
     assert "transition 11 goes here, 3 is forgotten" in td3.memory()

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from duetto.cli.sweep import setting
+from duetto.storage import user_code
+from duetto.tools.cli.sweep import setting
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RESULTS = BENCHMARKS / "results" / "learning"
-JOBS: dict[str, dict[str, Any]] = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))["jobs"]
+CONTENT: dict[str, Any] = yaml.safe_load((BENCHMARKS / "jobs.yaml").read_text("utf-8"))
+JOBS: dict[str, dict[str, Any]] = CONTENT["jobs"]
 MADE = [name for name in JOBS if any(RESULTS.glob(f"{name}-s[0-9]*/config.yaml"))]
 # Cloning was R2D3 without its other losses then, and has fewer options now; what is left of them it does not use.
 OTHERWISE = {"keycorridor-bc": {"priority_exponent", "importance_exponent", "importance_anneal_samples"}}
@@ -43,3 +45,15 @@ def test_a_job_is_what_its_runs_were_made_with(name: str):
 
 def test_every_committed_run_is_of_a_job():
     assert {folder.name.rpartition("-s")[0] for folder in RESULTS.glob("*-s[0-9]*") if folder.is_dir()} == set(MADE)
+
+
+@pytest.mark.parametrize("command", CONTENT["demonstrations"].values())
+def test_the_expert_of_demonstrations_is_a_run_of_a_job_or_in_the_examples(command: str):
+    arguments = shlex.split(command)
+    expert = arguments[arguments.index("--expert") + 1]
+    if expert.startswith("{runs}/"):
+        assert expert.removeprefix("{runs}/").rpartition("-s")[0] in JOBS
+        return
+    path, name = user_code.parts(str(BENCHMARKS.parent / expert))
+    assert callable(vars(user_code.run(path, path.read_bytes()))[name])
+    assert "--only-successes" in arguments

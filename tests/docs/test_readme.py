@@ -7,27 +7,27 @@ import inspect
 import re
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import fast
+import first
 import learned
 import overview
 import pytest
+from drawing import alone
 
 import duetto
-from duetto.algorithms import ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-ROWS = {
-    cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in TEXT.splitlines()) if len(cells) > 7
-}
 
 
-def numbers(cell: str) -> list[float]:
-    """What stands in a cell, without its thousands' commas."""
-    return [float(number.replace(",", "")) for number in re.findall(r"(?<![\w.])\d[\d,]*", cell)]
+def table(mark: str) -> list[list[str]]:
+    """The cells of the table between the comments `mark` and `end mark`, without the line below the header."""
+    lines = TEXT.partition(f"<!-- {mark} -->")[2].partition(f"<!-- end {mark} -->")[0].strip().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
 
 
 def test_td3s_loss_is_the_sources():
@@ -55,20 +55,25 @@ def test_the_lines_of_python_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert names["action"].shape == (1,)
 
 
-def test_the_speeds_are_those_of_the_committed_tables():
-    header, rows = fast.beside()
-    lines = TEXT.partition("<!-- speed -->")[2].partition("<!-- end speed -->")[0].strip().splitlines()
-    assert [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])] == [header, *rows]
+def test_the_committed_table_of_speed_has_the_medians_of_its_rows():
+    header, rows = fast.summary()
+    text = (ROOT / "benchmarks" / "results" / "speed.md").read_text("utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in (lines[0], *lines[2:])]
+    assert cells == [header, *rows]
 
 
 def test_a_ratio_is_the_median_over_rounds_in_which_both_took_turns():
-    """DDPG on Zen 4, of both goes: 1.06, 1.17, 1.17, 0.95 and 1.07 where ours is divided by SBX's of the same round."""
+    """DDPG on Zen 4, of both series: 1.06, 1.17, 1.17, 0.95 and 1.07 times SBX's of the same round."""
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for go in ("one-update-zen4", "others-zen4"):
-        with (ROOT / "benchmarks" / "results" / "speed" / f"{go}.csv").open(encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["task"] == "ddpg" and (row["threads"], row["precision"]) == ("2", "float32"):
-                    found.setdefault((go, row["round"]), {})[row["contender"]] = float(row["steps_per_second"])
+    with (ROOT / "benchmarks" / "results" / "speed.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if (row["task"], row["machine"]) == ("ddpg", "AMD EPYC, Zen 4") and (
+                row["threads"],
+                row["precision"],
+            ) == ("2", "float32"):
+                turn = row["series"], row["round"]
+                found.setdefault(turn, {})[row["contender"]] = float(row["steps_per_second"])
     ratios = sorted(one["duetto-jax"] / one["sbx"] for one in found.values() if {"duetto-jax", "sbx"} <= one.keys())
     header, rows = fast.beside()
     cell = next(row for row in rows if row[0] == "DDPG")[header.index("AMD EPYC, Zen 4")]
@@ -88,25 +93,42 @@ def test_what_the_page_says_of_speed():
         ratio, ours, theirs, *_ = (float(number.replace(",", "")) for number in re.findall(r"\d[\d.,]*", cell))
         assert ratio == pytest.approx(ours / theirs, rel=0.15), cell  # one is a median of ratios, both others medians
         assert ("**" in cell) == (ratio >= 1.1), cell
-    assert {machine for _, machine in fast.rates()} == set(fast.MACHINES.values())
+    assert {machine for _, machine in fast.rates()} == set(fast.MACHINES)
 
 
-def test_the_number_of_algorithms():
-    assert numbers(ROWS["algorithms"][0]) == [len(ALGORITHMS)]
-    named = TEXT.split("[Which algorithm?]")[1].lower().replace("discrete sac", "discretesac")
-    assert all(re.search(rf"\b{name}\b", named) for name in ALGORITHMS)
+def test_the_table_of_algorithms_is_made_of_their_classes():
+    header, rows = first.spaces()
+    expected = [[cell.replace("(algorithms/", "(docs/algorithms/") for cell in row] for row in rows]
+    assert table("algorithms") == [
+        ["algorithm", "actions", "images", "masks", "recurrence", "HER", "demonstrations"],
+        *expected,
+    ]
+    assert header[-2:] == ["hindsight", "demos"]
+
+
+@pytest.mark.parametrize(
+    ("row", "job", "others"),
+    [
+        ("TD3, Ant-v5", "td3-ant-bf16", "TD3's authors, 10 seeds, v1"),
+        ("TD3, HalfCheetah-v5", "td3-halfcheetah", "TD3's authors, 10 seeds, v1"),
+        ("CrossQ, HalfCheetah-v5", "crossq-halfcheetah-100k", "CrossQ's authors, 10 seeds, v4"),
+        ("PPO, Pong", "ppo-pong", "CleanRL at 10 million steps, 3 seeds"),
+    ],
+)
+def test_a_result_is_that_of_committed_evaluations(row: str, job: str, others: str):
+    cells = {name: cells for name, *cells in table("results")}[row]
+    curves = learned.of_seeds(job)
+    mean = fmean(curve[-1][1] for curve in curves)
+    assert cells[1] == str(len(curves))
+    assert cells[0] == f"{round(curves[0][-1][0], -2):,.0f}"
+    assert cells[2] == (f"{mean:,.0f}" if mean > 100 else f"{mean:.1f}")
+    published = learned.published(job, others)
+    last = published[-1][1] if isinstance(published, list) else published
+    assert cells[3].split(" ")[0] == (f"{last:,}")
 
 
 def test_the_picture_of_results_is_made_again():
-    assert (ROOT / "docs" / "_static" / "results.svg").read_text("utf-8") == overview.alone(overview.overview())
-
-
-def test_the_returns_of_the_cheetahs():
-    """Those of the run that was filmed, before its first step and after its last."""
-    curve = learned.evaluations("crossq-halfcheetah-100k-s0")
-    first, last = (f"{curve[i][1]:,.0f}".replace("-", "−") for i in (0, -1))
-    assert f"with returns of {first} and {last}" in " ".join(TEXT.split())
-    assert curve[-1][0] == 100_000
+    assert (ROOT / "docs" / "_static" / "results.svg").read_text("utf-8") == alone(overview.overview())
 
 
 def test_the_moving_picture_moves_and_is_small():

@@ -10,21 +10,23 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from html import unescape
 from html.parser import HTMLParser
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import build_pages
+import command_options
 import compared
+import numpy as np
 import pytest
 import tyro
 import yaml
 
 from duetto import errors
 from duetto.algorithms import ALGORITHMS
-from duetto.cli import completing
 from duetto.presets import presets
-from duetto.storage import aside, deciding
+from duetto.storage import reproducibility, run_folder
+from duetto.tools.cli import run_command
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -195,6 +197,28 @@ def test_fonts_of_the_equations_are_there(site: Path):
     assert all((site / "_static" / "katex" / font).is_file() for font in fonts)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_figures_code_and_tables_are_as_generated(page: Path):
+    """After a change of the source, of a figure or of results: `python docs/build_pages.py`."""
+    text, figures = build_pages.refreshed(page)
+    assert text == page.read_text("utf-8")
+    for path, drawn in figures.items():
+        (words, numbers), (old_words, old_numbers) = parts(drawn), parts(path.read_text("utf-8"))
+        assert words == old_words, path.name
+        np.testing.assert_allclose(numbers, old_numbers, atol=0.02, err_msg=path.name)
+
+
+def parts(svg: str) -> tuple[list[str], list[float]]:
+    """Split a drawing into text and numbers, whose last digit may differ on another processor."""
+    number = r"-?\d+(?:\.\d+)?"
+    return re.split(number, svg), [float(found) for found in re.findall(number, svg)]
+
+
+def test_no_figure_is_left_over():
+    shown = {path for page in PAGES for path in build_pages.refreshed(page)[1]}
+    assert set(build_pages.FIGURES.glob("*.svg")) == shown
+
+
 # ---------------------------------------------------------------------------------------------------- what pages name
 @pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(DOCS)))
 def test_names_on_a_page_exist(page: Path):
@@ -208,11 +232,7 @@ def test_names_on_a_page_exist(page: Path):
 
 def options() -> set[str]:
     """Every option of every command, as written."""
-    commands = [
-        *completing.algorithm_free().values(),
-        *(completing.of_algorithm(command, name) for command in completing.OF_ALGORITHMS for name in ALGORITHMS),
-    ]
-    return {"help"} | {flag[2:] for command in commands for argument in command for flag in argument.flags}
+    return {"help", "config", *(flag[2:] for flag in command_options.every_flag())}  # train reads --config itself
 
 
 @pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(DOCS)))
@@ -237,13 +257,11 @@ def calls(text: str) -> Iterator[list[str]]:
 
 def flags_of(words: list[str]) -> set[str]:
     """The options that the call's own command has, whichever algorithm a call leaves open."""
-    if words[0] not in completing.OF_ALGORITHMS:
-        name = " ".join(words[:2]) if words[0] == "demos" else words[0]
-        commands = [completing.algorithm_free()[name]]
-    else:
-        named = [name for name in words[1].split(",") if name in ALGORITHMS] or ALGORITHMS
-        commands = [completing.of_algorithm(words[0], name) for name in named]
-    return {"--help"} | {flag for command in commands for argument in command for flag in argument.flags}
+    if words[0] not in command_options.OF_ALGORITHMS:
+        return {"--help", *command_options.flags(*words[: 2 if words[0] == "demos" else 1])}
+    named = [name for name in words[1].split(",") if name in ALGORITHMS] or ALGORITHMS
+    alone = ["--config"] * (words[0] == "train")
+    return {"--help", *alone}.union(*(command_options.flags(words[0], name) for name in named))
 
 
 def only_parsed(parse: Callable[..., Any]) -> Callable[..., Any]:
@@ -270,10 +288,10 @@ def test_a_call_on_a_page_is_one_that_its_command_takes(page: Path, monkeypatch:
     """With all that it requires; training's calls begin with presets, and syntax is no call."""
     monkeypatch.setattr(tyro, "cli", only_parsed(tyro.cli))
     for words in calls(page.read_text("utf-8")):
-        if words[0] in completing.OF_ALGORITHMS or any(set(word) & set("[]|…") or word == "..." for word in words):
+        if words[0] in command_options.OF_ALGORITHMS or any(set(word) & set("[]|…") or word == "..." for word in words):
             continue
         try:
-            import_module(f"duetto.cli.{words[0]}").main(words[1:])
+            run_command(words[0], words[1:])
         except SystemExit as ended:
             pytest.fail(f"duetto {shlex.join(words)} ends with {ended.code}")
 
@@ -284,34 +302,38 @@ def test_calls_are_found():
 
 
 def test_what_resume_takes_without_accept_changes_is_said():
-    from duetto.cli import resume
+    from duetto.tools.cli import resume
 
     said = {"evaluate_every": "intervals of evaluations", "checkpoint_every": "checkpoints", "log_every": "metrics"}
     page = (DOCS / "reference" / "cli.md").read_text("utf-8").partition("## duetto resume")[2].partition("\n## ")[0]
     for text in (resume.resume.__doc__ or "", page):
         words = " ".join(text.replace("`", "").split()).lower().partition("may be changed")[0]
-        assert [name for name in deciding.FREE if not re.search(rf"(?<![\w-]){said.get(name, name)}\b", words)] == []
+        assert [
+            name for name in reproducibility.FREE if not re.search(rf"(?<![\w-]){said.get(name, name)}\b", words)
+        ] == []
 
 
 def test_what_may_lie_in_a_runs_folder_beside_its_own_files_is_named():
-    from duetto.exporting import writing
+    from duetto.tools.export import writing
 
     page = (DOCS / "reference" / "files.md").read_text("utf-8")
-    assert f"`{aside.BEFORE}/`" in page
+    assert f"`{run_folder.BEFORE}/`" in page
     for ending, _ in writing.FORMATS.values():
         assert f"`agent{ending}`" in page
 
 
-def test_every_script_of_the_benchmarks_is_in_their_table():
-    """Every one that says how it is called from the repository."""
+def test_every_script_and_result_of_the_benchmarks_is_in_their_table():
+    """Every script that says how it is called from the repository; and one table for each subject."""
     table = (ROOT / "benchmarks" / "README.md").read_text("utf-8").partition("\n## ")[0]
     scripts = [
         path.name
         for path in (ROOT / "benchmarks").glob("*.py")
         if f"python benchmarks/{path.name}" in path.read_text("utf-8")
     ]
-    assert len(scripts) > 15
+    assert len(scripts) > 3
     assert [name for name in scripts if f"`{name}`" not in table] == []
+    results = sorted(path.name for path in (ROOT / "benchmarks" / "results").glob("*.md"))
+    assert [name for name in results if f"({Path('results') / name})" not in table] == []
 
 
 def test_the_size_of_jaxs_cache():
@@ -341,7 +363,7 @@ def test_the_glossary_is_in_alphabetical_order():
 
 
 def test_every_command_is_in_the_reference():
-    from duetto.cli import COMMANDS
+    from duetto.tools.cli import COMMANDS
 
     text = (DOCS / "reference" / "cli.md").read_text("utf-8")
     assert all(re.search(rf"^## duetto {name}\b", text, re.MULTILINE) for name in set(COMMANDS) - {"list"})
@@ -349,19 +371,19 @@ def test_every_command_is_in_the_reference():
 
 # ---------------------------------------------------------------------------------------------------- algorithms
 ANATOMY = [
+    "Usage",
     "Quick facts",
-    "The idea in one figure",
+    "Options",
+    "Idea",
     "What goes wrong without it",
     "The mathematics",
     "Pseudocode",
-    "By hand",
-    "The facts that make it",
-    "Where we depart from the paper",
-    "Options",
-    "What the metrics mean",
+    "Worked example",
+    "Metrics",
     "Results",
     "Exercises",
-    "Papers, and why to read them",
+    "Details",
+    "Papers",
 ]
 WRITTEN = sorted(path.stem for path in (DOCS / "algorithms").glob("*.md"))
 
@@ -369,7 +391,7 @@ WRITTEN = sorted(path.stem for path in (DOCS / "algorithms").glob("*.md"))
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_has_a_page_that_the_contents_name(name: str):
     assert name in WRITTEN, f"docs/algorithms/{name}.md is missing"
-    assert f"\nalgorithms/{name}\n" in (DOCS / "index.md").read_text("utf-8")
+    assert f"\n/algorithms/{name}\n" in (DOCS / "which.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -389,12 +411,31 @@ def test_every_step_has_an_equation_a_picture_and_its_lines(name: str):
     assert len(numbers) == 15 if name == "td3" else len(numbers) >= 3
     steps = re.findall(r"^### \d.*?(?=^##)", text, re.MULTILINE | re.DOTALL)
     assert len(steps) == len(numbers)
-    assert all("$$" in step and "{drawn}" in step and "{literalinclude}" in step for step in steps)
+    assert all("$$" in step and "<!-- figure:" in step and "<!-- source:" in step for step in steps)
+
+
+@pytest.mark.parametrize("name", sorted(set(WRITTEN) - {"bc", "dqfd", "r2d3"}))  # those need demonstrations
+def test_the_python_under_usage_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """As written, but in a small environment and for a few steps."""
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "algorithms" / f"{name}.md").read_text("utf-8")
+    block = re.findall(r"```python\n(.*?)```", text.partition("## Usage")[2], re.DOTALL)[0]
+    block, replaced = re.subn(
+        r'duetto\.train\("(\w+)", "([^"]+)"[^)]*\)',
+        lambda call: f'duetto.train("{call[1]}", "{small_like(call[2])}", steps=30, backend="torch", evaluate_every=0)',
+        block,
+    )
+    assert replaced == 1
+    exec(block.replace("episodes=10", "episodes=1"), {})
+
+
+def small_like(environment: str) -> str:
+    return "CartPole-v1" if environment.startswith(("CartPole", "MiniGrid")) else "Pendulum-v1"
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_an_algorithms_page_says_how_other_implementations_differ(name: str):
     text = (DOCS / "algorithms" / f"{name}.md").read_text("utf-8")
-    papers = text.partition("## Papers, and why to read them")[2]
+    papers = text.partition("## Papers\n")[2]
     others = papers.partition("Other implementations, and how they differ:\n\n")[2]
     assert len(re.findall(r"^- \[", others, re.MULTILINE)) >= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -76,6 +77,27 @@ class Faulty(gymnasium.Env):
         if self.calls != self.when or self.sound:
             return sound
         return ACTS[self.fault]() if self.fault in ACTS else faults[self.fault]
+
+
+class Parent(gymnasium.Env):
+    """Has a process of its own, whose id it observes; it is made in workers alone, not in the trainer's first look."""
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = Box(0, 2**30, (1,), np.int32), Box(-1, 1, (1,), np.float32)
+        self.child = multiprocessing.get_context("fork").Process(target=hang)
+        if multiprocessing.parent_process() is not None:
+            self.child.start()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return np.array([self.child.pid], np.int32), {}
+
+    def step(self, action: Any) -> Any:
+        return self.reset()[0], 0.0, False, False, {}
+
+    def close(self) -> None:
+        if self.child.pid is not None:
+            self.child.terminate()
+            self.child.join()
 
 
 def fail() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from duetto.environments import Stepper, make, trees
+from duetto.environments import VecEnv, make, obs_tree
 
 
-def record(stepper: Stepper, random: np.random.Generator, steps: int) -> list[Any]:
+def record(stepper: VecEnv, random: np.random.Generator, steps: int) -> list[Any]:
     seen = []
     for _ in range(steps):
         row, ended = stepper.step(stepper.sample_actions(random))
-        seen.append(([np.copy(array) for part in row for _, array in trees.parts(part)], ended))
+        seen.append(([np.copy(array) for part in row for _, array in obs_tree.parts(part)], ended))
     return seen
 
 
@@ -48,7 +48,7 @@ def check_resume(environment: Any, steps: int = 1200, **options: Any) -> None:
     expected = record(uninterrupted, randoms[0], steps)
     assert_equal(expected, record(saving, randoms[1], steps))
     resumed.load_state_dict(state)
-    assert resumed.resumed_exactly
+    assert resumed.resumed_exactly, resumed.not_restored
     assert resumed.steps == 137
     randoms[1].bit_generator.state = numbers
     assert_equal(expected, record(resumed, randoms[1], steps))

@@ -10,15 +10,15 @@ import gymnasium
 import numpy as np
 import pytest
 
-from duetto.environments import AtariOptions, Stepper, make, separate
+from duetto.environments import AtariOptions, VecEnv, make, make_eval
 from duetto.errors import UsageError
-from duetto.extras import install
+from duetto.install_hint import install
 
 pytest.importorskip("ale_py")
 BREAKOUT, STEADY = "ALE/Breakout-v5", "BreakoutNoFrameskip-v4"  # with sticky actions and without
 
 
-def actions(stepper: Stepper, steps: int, seed: int = 0) -> list[np.ndarray]:
+def actions(stepper: VecEnv, steps: int, seed: int = 0) -> list[np.ndarray]:
     random = np.random.default_rng(seed)
     return [stepper.sample_actions(random) for _ in range(steps)]
 
@@ -34,7 +34,7 @@ def gymnasium_seed(seed: int) -> int:
         (BREAKOUT, {}, (4, 84, 84), 1),
         (STEADY, {"grayscale": False, "size": 40, "stack": 2}, (6, 40, 40), 1),
         ("ALE/Seaquest-v5", {"frame_skip": 5, "fire_reset": False}, (4, 84, 84), 1),
-        ("ALE/Pong-v5", {"frame_skip": 1, "max_pool": False, "max_frames": 100, "sticky_actions": 0.5}, (4, 84, 84), 3),
+        ("ALE/Pong-v5", {"frame_skip": 1, "max_frames": 100, "sticky_actions": 0.5}, (4, 84, 84), 3),
         ("ALE/Pong-v5", {"full_action_space": True, "max_frames": 400}, (4, 84, 84), 3),
         (BREAKOUT, {"fire_reset": "lives", "episodic_life": True}, (4, 84, 84), 1),
         ("ALE/MsPacman-v5", {"fire_reset": "lives", "episodic_life": True, "max_frames": 500}, (4, 84, 84), 2),
@@ -131,7 +131,7 @@ def test_the_final_observation_is_of_the_game_that_is_over() -> None:
 def test_a_games_rewards_on_a_log_scale() -> None:
     """Evaluations' too, which a recurrent policy sees; scores are the game's."""
     options: dict[str, Any] = {"num_envs": 4, "kwargs": {"log_rewards": True}}
-    real, *scaled = make(BREAKOUT, num_envs=4), make(BREAKOUT, **options), separate(BREAKOUT, **options)
+    real, *scaled = make(BREAKOUT, num_envs=4), make(BREAKOUT, **options), make_eval(BREAKOUT, **options)
     for stepper in (real, *scaled):
         stepper.reset(5)
     won = 0.0
@@ -170,8 +170,8 @@ def test_a_lost_life_is_terminated_and_the_game_goes_on() -> None:
     assert max(scores) > 1
 
 
-@pytest.mark.parametrize("play", [make, separate])
-def test_breakout_does_not_stand_still_after_a_lost_life(play: Callable[..., Stepper]) -> None:
+@pytest.mark.parametrize("play", [make, make_eval])
+def test_breakout_does_not_stand_still_after_a_lost_life(play: Callable[..., VecEnv]) -> None:
     """Without an action of the agent's own the ball, drawn between bricks and paddle, comes into play in every life."""
     stepper = play(STEADY, kwargs={"fire_reset": "lives", "episodic_life": True, "noop_max": 0})
     stepper.reset(0)
@@ -194,7 +194,7 @@ def test_a_run_from_before_is_played_as_it_was() -> None:
     """Its config.yaml says nothing of FIRE, or that it is pressed or not: in the first frame only, or never."""
     for fire_reset in ({}, {"fire_reset": True}, {"fire_reset": False}):
         kwargs = {"episodic_life": True, "clip_rewards": True} | fire_reset
-        for play in (make, separate):
+        for play in (make, make_eval):
             assert not play(STEADY, kwargs=kwargs).engine._fires
     before, lives = (make(STEADY, kwargs={"episodic_life": True} | fire) for fire in ({}, {"fire_reset": "lives"}))
     for stepper in (before, lives):
@@ -216,7 +216,7 @@ def test_evaluations_are_of_whole_games_and_real_scores() -> None:
     """Rewards are those that a recurrent policy has learned to see."""
     kwargs = {"episodic_life": True, "clip_rewards": True, "stack": 2, "noop_max": 0}
     game = "ALE/MsPacman-v5"  # ten points a pellet
-    stepper, without = separate(game, kwargs=kwargs), separate(game, kwargs={"stack": 2, "noop_max": 0})
+    stepper, without = make_eval(game, kwargs=kwargs), make_eval(game, kwargs={"stack": 2, "noop_max": 0})
     assert stepper.observation_space.shape == (2, 84, 84)
     for one in (stepper, without):
         one.reset(0)
@@ -289,7 +289,7 @@ def test_pictures_are_of_the_whole_screen() -> None:
             "clip_rewards and log_rewards are both on. Leave one of them off",
         ),
         ({"fire_reset": "life"}, "fire_reset is 'life'. Give true, false or lives"),
-        ({"fire_reset": "lives"}, "only with episodic_life. Set that to true, or fire_reset to true"),
+        ({"fire_reset": "lives"}, "needs episodic_life.*Set episodic_life to true, or fire_reset to true"),
         ({"stack": 0}, "stack is 0. Give a number of at least 1"),
         ({"noop_max": -1}, "noop_max is -1"),
         ({"sticky_actions": 1.0}, "Give a probability"),
@@ -304,9 +304,8 @@ def test_options_are_checked(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vectorization": "subprocess"}, "threads of its own"),
+        ({"vectorization": "subprocess"}, "has its own threads"),
         ({"engine": "native", "render_mode": "rgb_array"}, 'engine="gymnasium"'),
-        ({"engine": "gymnasium", "kwargs": {"max_pool": False}}, "max_pool=False is not possible"),
         ({"render_mode": "rgb_array", "kwargs": {"frameskip": 1}}, "no option 'frameskip'"),
     ],
 )

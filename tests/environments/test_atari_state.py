@@ -29,7 +29,7 @@ def test_eight_games_at_different_points(fire_reset: bool | str, monkeypatch: py
     state, numbers = saving.state_dict(), random.bit_generator.state
     plain(state)
     assert len(set(saving._lengths.tolist())) >= 7
-    told = [tape["told"] for name, tape in state["environments"]["engine"].items() if name != "digest"]
+    told = [tape["told"] for tape in state["environments"]["engine"].values()]
     assert 1 <= sum(bool((one == tapes.RESET).any()) for one in told) <= 7
     expected = record(saving, random, 160)
     resumed.load_state_dict(state)
@@ -45,31 +45,30 @@ def test_a_run_that_is_never_saved_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-def test_the_reference_comes_back_too(vectorization: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reference_comes_back_too(vectorization: str) -> None:
     pytest.importorskip("cv2")
-    monkeypatch.setattr(tapes, "LONGEST", 100)  # in this process
     kwargs = {"max_frames": 300, "episodic_life": True}
     check_resume(BREAKOUT, 100, engine="gymnasium", kwargs=kwargs, vectorization=vectorization)
 
 
-@pytest.mark.parametrize("engine", ["native", "gymnasium"])
 @pytest.mark.parametrize("spoil", ["action", "seed"])
-def test_another_picture_is_no_exact_resume(spoil: str, engine: Any) -> None:
-    pytest.importorskip("cv2")
-    saving, resumed, fresh = (make(BREAKOUT, num_envs=2, engine=engine) for _ in range(3))
+def test_another_picture_is_no_exact_resume(spoil: str) -> None:
+    saving, resumed, fresh = (make(BREAKOUT, num_envs=2) for _ in range(3))
     saving.reset(0)
     record(saving, np.random.default_rng(0), 40)
     state = saving.state_dict()
-    saved: dict[str, Any] = state["environments"]["1"]
-    tape = saved if engine == "native" else saved["0"]["own"]
+    tape: dict[str, Any] = state["environments"]["1"]
     if spoil == "action":
         tape["told"] = np.zeros_like(tape["told"])
     else:
         tape["origin"] += 1
     resumed.load_state_dict(state)
     fresh.load_state_dict(state | {"environments": None})
-    assert not resumed.resumed_exactly
-    assert resumed.starts.all()
+    assert resumed.restored.tolist() == [True, False]
+    assert resumed.starts.tolist() == [False, True]
     assert resumed.steps == 40
-    assert np.array_equal(resumed.obs, fresh.obs)
-    assert_equal(record(resumed, np.random.default_rng(1), 30), record(fresh, np.random.default_rng(1), 30))
+    assert np.array_equal(resumed.obs[0], saving.obs[0])
+    assert np.array_equal(resumed.obs[1], fresh.obs[1])
+    rows = [stepper.step(np.ones(2, int))[0].next_obs for stepper in (saving, resumed, fresh)]
+    assert np.array_equal(rows[1][0], rows[0][0])
+    assert np.array_equal(rows[1][1], rows[2][1])

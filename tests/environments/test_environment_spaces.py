@@ -10,14 +10,12 @@ import gymnasium
 import gymnasium.spaces as gym
 import numpy as np
 import pytest
-from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import batch_space, create_empty_array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetto.environments import ActionMap, Structure, flatten_observation, from_gymnasium, make, structure, to_gymnasium
+from duetto.environments import ActionMap, Structure, from_gymnasium, make, structure, to_gymnasium
 from duetto.environments.spaces import Layout
-from duetto.environments.workers import Checked
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, from_json, to_json
 
@@ -51,7 +49,7 @@ def test_nested_observations_follow() -> None:
         "arm": (np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]], np.int8)),
         "grid": np.array([[[1, 2], [3, 4]], [[2, 3], [4, 5]]]),
     }
-    flat = flatten_observation(NESTED, obs)
+    flat = Layout(NESTED).batch(obs)
     assert isinstance(flat, dict)
     assert {name: part.dtype.name for name, part in flat.items()} == {
         "arm/0": "float32",
@@ -77,7 +75,7 @@ def test_one_observation_at_a_time_gives_the_same_arrays() -> None:
     for i, sample in enumerate(samples):
         layout.write(tree, i, sample)
         batched = gym_batch(sample)
-        alone = flatten_observation(NESTED, batched)
+        alone = Layout(NESTED).batch(batched)
         assert isinstance(tree, dict)
         assert isinstance(alone, dict)
         assert all(np.array_equal(alone[name][0], tree[name][i]) for name in tree)
@@ -94,7 +92,7 @@ def test_a_single_box_is_an_array_without_aliases(dtype: type) -> None:
     space = gym.Box(0, 9, (3,), dtype)
     own = create_empty_array(batch_space(space, 2), fn=np.ones)
     own = np.ones((2, 3), dtype)
-    obs = flatten_observation(space, own)
+    obs = Layout(space).batch(own)
     assert isinstance(obs, np.ndarray)
     assert obs.dtype == (np.uint8 if dtype is np.uint8 else np.float32)
     assert not np.shares_memory(obs, own)
@@ -292,10 +290,10 @@ class Flat(gymnasium.Env):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("vector", [False, True])
-def test_a_number_without_axes_is_an_array_all_the_same(nested: bool, vector: bool) -> None:
-    """Also where Gymnasium's vector environment, as that of our processes does, takes the actions apart."""
-    one = partial(Flat, nested)
-    stepper = make(SyncVectorEnv([lambda: Checked(one(), "Flat")] * 2) if vector else one)
+@pytest.mark.parametrize("worker", [False, True])
+def test_a_number_without_axes_is_an_array_all_the_same(nested: bool, worker: bool) -> None:
+    """Also in a process of its own."""
+    stepper = make(partial(Flat, nested), vectorization="subprocess" if worker else "sync")
     stepper.reset(0)
     stepper.step(stepper.sample_actions(np.random.default_rng(0)))
+    stepper.close()

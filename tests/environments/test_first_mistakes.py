@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from duetto import environments
-from duetto.environments import naming
+from duetto.environments import suggestions
 from duetto.errors import EnvironmentFailedError, UsageError
-from duetto.extras import install
+from duetto.install_hint import install
 
 
 def test_a_picture_that_needs_pygame_names_what_installs_it(monkeypatch: pytest.MonkeyPatch):
@@ -40,7 +40,7 @@ def test_a_picture_that_needs_pygame_names_what_installs_it(monkeypatch: pytest.
     ],
 )
 def test_mujocos_display_is_named_where_it_may_be_that(environment: str, error: Exception, display: bool):
-    sentence = str(naming.not_shown(environment, error))
+    sentence = str(suggestions.not_shown(environment, error))
     assert sentence.startswith(f"{environment} cannot be shown ({error}).")
     assert ("MUJOCO_GL=egl" in sentence) == display
 

@@ -24,9 +24,9 @@ from gymnasium.wrappers import vector as around
 from scripted_environments import Counting, Ending, Scripted
 
 import duetto
-from duetto.environments import families, make, naming, separate
+from duetto.environments import env_registry, make, make_eval, suggestions
 from duetto.errors import UsageError
-from duetto.extras import install
+from duetto.install_hint import install
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_missing_dependency_names_its_extra(
 )
 def test_gymnasiums_own_command_does_not_stand_beside_ours(text: str, said: str) -> None:
     error = gymnasium.error.DependencyNotInstalled(text)
-    assert f"environments ({said}). Install: " in str(families.missing(families.MUJOCO, "Ant-v5", error))
-    assert f"cannot be shown ({said}). Install: " in str(naming.not_shown("HalfCheetah-v5", error))
+    assert f"environments ({said}). Install: " in str(env_registry.missing(env_registry.MUJOCO, "Ant-v5", error))
+    assert f"cannot be shown ({said}). Install: " in str(suggestions.not_shown("HalfCheetah-v5", error))
 
 
 def test_missing_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,21 +141,21 @@ def test_missing_envpool(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_known_example_is_registered_where_its_package_is() -> None:
-    for family in families.FAMILIES:
+    for family in env_registry.FAMILIES:
         if any(importlib.util.find_spec(package) is None for package in family.imports):
             continue
         for example in family.examples:
-            families.register(example)
+            env_registry.register(example)
             if example == "LunarLanderContinuous-v3":
                 continue
-            assert families.of_entry_point(gymnasium.spec(example).entry_point) is family
+            assert env_registry.of_entry_point(gymnasium.spec(example).entry_point) is family
 
 
 def test_a_module_whose_name_only_begins_like_a_family_s() -> None:
     """Its environments were wrapped as MiniGrid's, which ended in a traceback."""
-    assert families.of_entry_point("minigrid.envs:EmptyEnv") is families.MINIGRID
+    assert env_registry.of_entry_point("minigrid.envs:EmptyEnv") is env_registry.MINIGRID
     for own in ("minigridworld:Env", "minigrid_mine.envs:Env", "gymnasium.envs.mujoco2:Env", "gymnasium.envs:Env"):
-        assert families.of_entry_point(own) is None
+        assert env_registry.of_entry_point(own) is None
 
 
 def test_instances() -> None:
@@ -194,9 +194,9 @@ def test_a_factory_that_returns_one_environment_again_is_refused(tmp_path: Path,
     def same() -> gymnasium.Env:
         return gymnasium.wrappers.TimeLimit(env, 9) if wrapped else env
 
-    with pytest.raises(UsageError, match="factory same returned an environment that it had returned before"):
+    with pytest.raises(UsageError, match="factory same returned the same environment twice"):
         make(same, num_envs=2)
-    with pytest.raises(UsageError, match="make a new one at each call, or hand over the environment itself"):
+    with pytest.raises(UsageError, match="Make a new one at each call, or pass the environment itself"):
         duetto.train("ppo", same, steps=300, evaluate_every=0, runs_dir=tmp_path)
     assert not list(tmp_path.iterdir())
     made = make(lambda: gymnasium.make("CartPole-v1"), num_envs=2)
@@ -211,21 +211,21 @@ def test_environments_of_one_batch_are_alike() -> None:
 
 def test_separate_shares_nothing() -> None:
     env = gymnasium.make("CartPole-v1", max_episode_steps=7)
-    other = separate(env, render_mode="rgb_array")
+    other = make_eval(env, render_mode="rgb_array")
     inner = other.engine.envs[0]
     assert inner.unwrapped is not env.unwrapped
     assert inner.render_mode == "rgb_array"
     assert inner.spec.max_episode_steps == 7
     scripted = Scripted([Ending(3, True, False)])
-    copied = separate(scripted)
+    copied = make_eval(scripted)
     copied.reset(0)
     copied.step(np.zeros((1, 1)))
     assert scripted.log == []
-    assert separate("CartPole-v1", num_envs=2).num_envs == 2
-    assert separate(SyncVectorEnv([Counting] * 3)).num_envs == 1
+    assert make_eval("CartPole-v1", num_envs=2).num_envs == 2
+    assert make_eval(SyncVectorEnv([Counting] * 3)).num_envs == 1
     scripted.lock = sys.stdout  # no copy of that exists
     with pytest.raises(UsageError, match=r"Scripted cannot be made anew.*a factory"):
-        separate(scripted)
+        make_eval(scripted)
 
 
 class Constructed(Counting, EzPickle):
@@ -243,13 +243,13 @@ def test_a_copy_has_what_was_set_on_the_object(kind: Any) -> None:
     env.reset(seed=0)
     several = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2)
     several.set_attr("gravity", 0.0)
-    stepper = separate(env, num_envs=2)
+    stepper = make_eval(env, num_envs=2)
     for copied in stepper.engine.envs:
         assert copied.unwrapped.gain == 5.0
         assert copied.unwrapped.held == [1]
         assert copied.unwrapped.held is not env.unwrapped.held
         assert copied.unwrapped is not env.unwrapped
-    assert separate(several).engine.envs[0].unwrapped.gravity == 0.0
+    assert make_eval(several).engine.envs[0].unwrapped.gravity == 0.0
     assert stepper.notices == []
 
 
@@ -257,7 +257,7 @@ def test_a_copy_in_mujoco_is_of_its_world() -> None:
     pytest.importorskip("mujoco")
     env = gymnasium.make("InvertedPendulum-v5")
     env.unwrapped.model.opt.gravity[2] = -1.0
-    copied = separate(env).engine.envs[0].unwrapped
+    copied = make_eval(env).engine.envs[0].unwrapped
     assert copied.model.opt.gravity[2] == -1.0
     copied.model.opt.gravity[2] = -2.0
     assert env.unwrapped.model.opt.gravity[2] == -1.0
@@ -266,7 +266,7 @@ def test_a_copy_in_mujoco_is_of_its_world() -> None:
 def test_a_copy_is_given_the_render_mode_of_videos() -> None:
     env = gymnasium.make("CartPole-v1")
     env.unwrapped.gravity = 0.0
-    stepper = separate(env, render_mode="rgb_array")
+    stepper = make_eval(env, render_mode="rgb_array")
     stepper.reset(0)
     assert stepper.render().ndim == 3
     assert stepper.engine.envs[0].unwrapped.gravity == 0.0
@@ -277,7 +277,7 @@ def test_a_copy_is_given_the_render_mode_of_videos() -> None:
 def test_what_cannot_be_copied_is_made_anew_and_says_it() -> None:
     env = gymnasium.make("CartPole-v1")
     env.unwrapped.lock = threading.Lock()
-    (notice,) = separate(env, num_envs=3).notices
+    (notice,) = make_eval(env, num_envs=3).notices
     assert re.search(r"CartPole-v1 cannot be copied \(TypeError: .*lock.*made anew from its id: what was set", notice)
     assert notice.endswith("Pass a function that makes it, and sets that, too.")
 
@@ -286,12 +286,12 @@ def test_what_would_act_on_the_object_itself_is_not_copied(monkeypatch: pytest.M
     env = gymnasium.make("CartPole-v1")
     step = env.unwrapped.step
     env.unwrapped.step = lambda action: step(action)
-    assert "the function step that was set on it refers to the object itself" in separate(env).notices[0]
+    assert "the function step that was set on it refers to the object itself" in make_eval(env).notices[0]
     bullet = types.ModuleType("pybullet")
     monkeypatch.setitem(sys.modules, "pybullet", bullet)
     monkeypatch.setattr(sys.modules[Counting.__module__], "p", bullet, raising=False)
     with pytest.raises(UsageError, match=r"Counting cannot be made anew for evaluation \(PyBullet's worlds cannot be"):
-        separate(Counting())
+        make_eval(Counting())
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -303,7 +303,7 @@ def test_a_copy_does_not_write_over_the_objects_videos(
     env = TimeLimit(RecordVideo(inner, str(tmp_path / "videos"), episode_trigger=bool), 7)
     if broken:
         env.unwrapped.lock = threading.Lock()
-    copied = separate(env)
+    copied = make_eval(env)
     assert "RecordVideo" not in str(copied.engine.envs[0])
     assert "TimeLimit" in str(copied.engine.envs[0])
     assert len(copied.notices) == broken
@@ -313,11 +313,11 @@ def test_wrappers_around_a_whole_vector_environment() -> None:
     vector = SyncVectorEnv([Counting] * 2)
     wrapped = around.TransformReward(around.ClipReward(vector, -1, 1), lambda reward: reward)
     with pytest.raises(UsageError, match=r"has TransformReward, ClipReward around .* inside the functions"):
-        separate(wrapped)
-    assert separate(around.RecordEpisodeStatistics(vector)).num_envs == 1
+        make_eval(wrapped)
+    assert make_eval(around.RecordEpisodeStatistics(vector)).num_envs == 1
     native = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="vector_entry_point")
     with pytest.raises(UsageError, match=r"can be made from CartPole-v1, a CartPoleVectorEnv\. Pass an id"):
-        separate(native)
+        make_eval(native)
 
 
 def test_importing_the_package_imports_no_family_and_no_framework() -> None:
@@ -407,7 +407,7 @@ def test_what_envpool_cannot_make(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"CoinrunEasy-v0 cannot be made: EnvPool Procgen requires the system Qt 5"):
         make("CoinrunEasy-v0", engine="envpool")
     for refused in ({"vectorization": "subprocess"}, {"render_mode": "rgb_array"}):
-        with pytest.raises(UsageError, match=r'has threads of its own .* or with engine="gymnasium"'):
+        with pytest.raises(UsageError, match=r'has its own threads .* or with engine="gymnasium"'):
             make("CoinrunEasy-v0", engine="envpool", **refused)
 
 
@@ -438,13 +438,13 @@ class Dispatch(gymnasium.Env):
 def test_functions_anywhere_in_an_object_that_act_on_it_are_not_shared_with_a_copy(part: bool):
     """Evaluations stepped the environment that was trained in."""
     with pytest.raises(UsageError, match=r"cannot be made anew .* in it refers to a part of the object itself"):
-        separate(Dispatch(part))
+        make_eval(Dispatch(part))
 
 
 def test_functions_that_act_on_nothing_of_it_are_shared():
     env = Dispatch()
     env.moves = {0: lambda: 3, 1: [len, functools.partial(max, 2)]}
-    assert separate(env).engine.envs[0].unwrapped.moves[0]() == 3
+    assert make_eval(env).engine.envs[0].unwrapped.moves[0]() == 3
 
 
 @pytest.mark.parametrize("fault", ["raises", "differs"])

@@ -10,14 +10,14 @@ import gymnasium
 import numpy as np
 import pytest
 
-from duetto.environments import MiniGridOptions, Stepper, make, missions, separate
-from duetto.environments.minigrid import COLOURS, DIRECTIONS, OBJECTS, STATES
+from duetto.environments import MiniGridOptions, VecEnv, make, make_eval, minigrid_missions
+from duetto.environments.minigrid import COLORS, DIRECTIONS, OBJECTS, STATES
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete
 
 constants = pytest.importorskip("minigrid.core.constants")
-CELL = OBJECTS + COLOURS + STATES
-WORDS = len(missions.VOCABULARY)
+CELL = OBJECTS + COLORS + STATES
+WORDS = len(minigrid_missions.VOCABULARY)
 IDS = [
     "MiniGrid-Empty-5x5-v0",
     "MiniGrid-DoorKey-6x6-v0",
@@ -32,7 +32,7 @@ IDS = [
 
 def test_there_are_as_many_numbers_as_minigrid_has() -> None:
     sizes = [constants.OBJECT_TO_IDX, constants.COLOR_TO_IDX, constants.STATE_TO_IDX, constants.DIR_TO_VEC]
-    assert [len(size) for size in sizes] == [OBJECTS, COLOURS, STATES, DIRECTIONS]
+    assert [len(size) for size in sizes] == [OBJECTS, COLORS, STATES, DIRECTIONS]
 
 
 def number(code: np.ndarray) -> int:
@@ -45,7 +45,7 @@ def read_vector(vector: np.ndarray, cells: int = 49) -> tuple[list[int], int, np
     """The image's numbers, the direction and the mission's code in a vector."""
     numbers = []
     for cell in vector[: cells * CELL].reshape(cells, CELL):
-        numbers += [number(part) for part in np.split(cell, (OBJECTS, OBJECTS + COLOURS))]
+        numbers += [number(part) for part in np.split(cell, (OBJECTS, OBJECTS + COLORS))]
     end = cells * CELL + DIRECTIONS
     return numbers, number(vector[cells * CELL : end]), vector[end:]
 
@@ -64,7 +64,7 @@ def test_what_is_seen_is_what_minigrid_shows(environment: str, view: str, missio
     plain = gymnasium.make(environment, disable_env_checker=True)
     stepper.reset(3)
     shown, _ = plain.reset(seed=3)
-    encode: Any = getattr(missions, mission)
+    encode: Any = getattr(minigrid_missions, mission)
 
     def check(obs: Any) -> None:
         numbers, direction, words = read_image(obs) if isinstance(obs, dict) else read_vector(obs[0])
@@ -130,8 +130,8 @@ def test_success_is_a_positive_total_reward() -> None:
     ],
 )
 def test_the_options_make_the_space(options: dict[str, Any], space: Any) -> None:
-    for made in (make, separate):
-        stepper: Stepper = made("MiniGrid-DoorKey-6x6-v0", kwargs=options)
+    for made in (make, make_eval):
+        stepper: VecEnv = made("MiniGrid-DoorKey-6x6-v0", kwargs=options)
         assert stepper.observation_space == space
         stepper.reset(0)
         obs = stepper.obs if isinstance(stepper.obs, dict) else {"": stepper.obs}
@@ -228,12 +228,6 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 def test_unknown_ids(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make(name)
-
-
-def test_missing_pictures_say_where_they_are(tmp_path: Any) -> None:
-    config = pytest.importorskip("minigrid.envs.wfc.config").WFCConfig(tmp_path / "none.png", 1)
-    with pytest.raises(UsageError, match=r'needs the picture .*none\.png.*pip install "minigrid\[wfc\] @ git'):
-        make("MiniGrid-WFC-MazeSimple-v0", kwargs={"wfc_config": config})
 
 
 def test_options_are_checked_where_they_are_made() -> None:

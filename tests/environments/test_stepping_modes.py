@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_environments import Counting, Ending, Parts, Scripted, Step
 
-from duetto.environments import Episode, Stepper, Transition, make
+from duetto.environments import Episode, Transition, VecEnv, make
 from duetto.errors import NonFiniteError, UsageError
 
 MODES = [*AutoresetMode]
 
 
-def counting(mode: AutoresetMode) -> Stepper:
+def counting(mode: AutoresetMode) -> VecEnv:
     return make(SyncVectorEnv([Counting], autoreset_mode=mode, copy=False))
 
 
@@ -88,7 +88,7 @@ def test_stored_transitions_are_what_happened(scripts: list[list[Ending]], steps
         check_against_log(stepper, [env.unwrapped for env in envs], steps)
 
 
-def check_against_log(stepper: Stepper, envs: list[Any], steps: int) -> None:
+def check_against_log(stepper: VecEnv, envs: list[Any], steps: int) -> None:
     random = np.random.default_rng(0)
     stepper.reset(0)
     stored: list[list[Step]] = [[] for _ in envs]
@@ -156,9 +156,8 @@ class SameStep(VectorEnv):
         return np.array([[1.0], [2.0]]), np.ones(2), np.array([False, True]), np.zeros(2, bool), infos
 
 
-@pytest.mark.parametrize("key", ["final_obs", "final_observation"])
-def test_final_observations_follow_their_mask(key: str) -> None:
-    stepper = make(SameStep(key))
+def test_final_observations_follow_their_mask() -> None:
+    stepper = make(SameStep("final_obs"))
     stepper.reset(None)
     row, _ = stepper.step(np.zeros((2, 1)))
     assert np.array_equal(row.next_obs, [[1.0], [7.0]])
@@ -170,6 +169,115 @@ def test_a_missing_final_observation_is_an_error() -> None:
     stepper.reset(None)
     with pytest.raises(UsageError, match=r"environment 1.*no final observation"):
         stepper.step(np.zeros((2, 1)))
+
+
+class Simulator(VectorEnv):
+    """Two environments that reset in the step in which they end, after 3 steps, as GPU simulators do; rewards are 1."""
+
+    def __init__(self, declared: Any = None, *, final: bool = False, masked: bool = True) -> None:
+        self.num_envs, self.time, self.final, self.masked = 2, np.zeros(2), final, masked
+        self.metadata = {} if declared is None else {"autoreset_mode": declared}
+        self.single_observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+        self.single_action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, **_: Any) -> Any:
+        self.time = np.array([0.0, 1.0])  # the second one ends earlier
+        return self.time[:, None].copy(), {}
+
+    def step(self, actions: Any) -> Any:
+        self.time += 1
+        done, final = self.time == 3, self.time[:, None].copy()
+        self.time[done] = 0
+        infos = (
+            {"final_obs": final} | ({"_final_obs": done} if self.masked else {}) if self.final and done.any() else {}
+        )
+        return self.time[:, None].copy(), np.ones(2), done, np.zeros(2, bool), infos
+
+
+def test_an_undeclared_autoreset_mode_is_never_guessed() -> None:
+    with pytest.raises(
+        UsageError, match=r"Simulator declares nothing as its autoreset mode. Set its metadata\["
+    ) as refusal:
+        make(Simulator())
+    assert all(mode.name in str(refusal.value) for mode in AutoresetMode)
+    with pytest.raises(UsageError, match="Simulator declares never as its autoreset mode"):
+        make(Simulator("never"))
+
+
+@pytest.mark.parametrize("declared", ["SAME_STEP", "SameStep", AutoresetMode.SAME_STEP])
+@pytest.mark.parametrize("masked", [True, False])
+def test_final_observations_without_a_mask_are_of_the_rows_that_are_done(declared: Any, masked: bool) -> None:
+    stepper = make(Simulator(declared, final=True, masked=masked))
+    stepper.reset(0)
+    rows = [stepper.step(np.zeros(2, int)) for _ in range(6)]
+    assert [row.next_obs[:, 0].tolist() for row, _ in rows] == [[1, 2], [2, 3], [3, 1], [1, 2], [2, 3], [3, 1]]
+    assert [(one.env, one.length) for _, ended in rows for one in ended] == [(1, 2), (0, 3), (1, 3), (0, 3)]
+
+
+@pytest.mark.parametrize("declared", ["NEXT_STEP", "DISABLED"])
+def test_a_final_observation_contradicts_the_other_modes(declared: str) -> None:
+    stepper = make(Simulator(declared, final=True))
+    stepper.reset(0)
+    stepper.step(np.zeros(2, int))
+    with pytest.raises(UsageError, match=rf"environment 1, vector step 2: .*final_obs.*declared as {declared}"):
+        stepper.step(np.zeros(2, int))
+
+
+def test_a_reward_in_the_step_after_an_end_contradicts_next_step() -> None:
+    stepper = make(Simulator("NextStep"))
+    stepper.reset(0)
+    for _ in range(2):
+        stepper.step(np.zeros(2, int))
+    with pytest.raises(UsageError, match=r"environment 1, vector step 3: .*declared as NEXT_STEP"):
+        stepper.step(np.zeros(2, int))
+
+
+def test_an_environment_that_gives_no_final_observation_contradicts_same_step() -> None:
+    stepper = make(Simulator("SAME_STEP"))
+    stepper.reset(0)
+    stepper.step(np.zeros(2, int))
+    with pytest.raises(UsageError, match=r"environment 1.*no final observation"):
+        stepper.step(np.zeros(2, int))
+
+
+def test_batched_final_observations_of_several_parts() -> None:
+    class Several(Simulator):
+        def step(self, actions: Any) -> Any:
+            obs, *rest, infos = super().step(actions)
+            return {"x": obs}, *rest, {key: {"x": value} for key, value in infos.items()}
+
+        def reset(self, **_: Any) -> Any:
+            return {"x": super().reset()[0]}, {}
+
+    vector = Several("SAME_STEP", final=True, masked=False)
+    vector.single_observation_space = gymnasium.spaces.Dict({"x": vector.single_observation_space})
+    stepper = make(vector)
+    stepper.reset(0)
+    assert [stepper.step(np.zeros(2, int))[0].next_obs["x"][:, 0].tolist() for _ in range(3)] == [
+        [1, 2],
+        [2, 3],
+        [3, 1],
+    ]
+
+
+def test_ales_own_vector_environment_in_its_two_modes() -> None:
+    """Its final observations have no mask. The same games, so the same transitions."""
+    ale = pytest.importorskip("ale_py.vector_env")
+    seen = {}
+    for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
+        vector = ale.AtariVectorEnv(
+            "breakout", num_envs=2, num_threads=1, autoreset_mode=mode, img_height=21, img_width=21
+        )
+        stepper = make(vector)
+        stepper.reset(0)
+        ended: list[Episode] = []
+        while not ended:
+            row, ended = stepper.step(np.array([stepper.steps % 4, 0]))
+        seen[mode] = stepper.steps, ended, row.next_obs
+        stepper.close()
+    (steps, ended, last), (others, other, final) = seen.values()
+    assert (steps, ended) == (others, other)
+    assert np.array_equal(last, final)
 
 
 @pytest.mark.parametrize(("bad", "field"), [("obs", "observation"), ("reward", "reward")])
@@ -309,12 +417,12 @@ class Enormous(Counting):
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.filterwarnings("error")
-def test_what_float32_cannot_hold_is_no_infinity(several: bool) -> None:
+def test_numbers_too_large_for_float32_count_as_infinite(several: bool) -> None:
     makers = [Enormous, Enormous]
     stepper = make(SyncVectorEnv(makers) if several else Enormous, num_envs=2)
     stepper.reset(0)
     stepper.step(np.zeros(2, int))
-    sentence = r"environment 0, vector step 2: the observation is beyond 3.4e\+38, where float32 ends \(\[-1.e\+300\]\)"
+    sentence = r"environment 0, vector step 2: the observation is NaN or infinite \(\[-inf\]\)"
     with pytest.raises(NonFiniteError, match=sentence):
         stepper.step(np.zeros(2, int))
 

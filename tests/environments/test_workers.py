@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import os
@@ -15,15 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from faulty_environments import FINE, Faulty
+from faulty_environments import FINE, Faulty, Parent
 from gymnasium.spaces import Box
 
-from duetto.environments import Stepper, make
-from duetto.environments.faults import Fault
-from duetto.environments.workers import Checked, Workers
+from duetto.environments import VecEnv, make
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
 
 HERE = Path(__file__).parent
@@ -35,12 +33,12 @@ def none_is_left() -> Iterator[None]:
     assert multiprocessing.active_children() == []
 
 
-def workers(fault: str = "", num_envs: int = 2, worker_timeout: float = 60, **options: Any) -> Stepper:
+def workers(fault: str = "", num_envs: int = 2, worker_timeout: float = 60, **options: Any) -> VecEnv:
     kwargs = {"fault": fault, "only": 1} | options
     return make(Faulty, num_envs=num_envs, vectorization="subprocess", worker_timeout=worker_timeout, kwargs=kwargs)
 
 
-def failing(stepper: Stepper, error: type[DuettoError] = EnvironmentFailedError) -> str:
+def failing(stepper: VecEnv, error: type[DuettoError] = EnvironmentFailedError) -> str:
     stepper.reset(0)
     stepper.step(np.zeros((stepper.num_envs, 1)))
     began = time.monotonic()
@@ -70,9 +68,8 @@ def test_one_that_dies(fault: str, said: str) -> None:
 def test_one_that_the_system_kills() -> None:
     stepper = workers()
     stepper.reset(0)
-    vector: Workers = stepper.engine.vector
-    vector.processes[0].kill()
-    vector.processes[0].join()
+    stepper.engine.processes[0].kill()
+    stepper.engine.processes[0].join()
     with pytest.raises(EnvironmentFailedError, match=r"environment 0, vector step 1: .* killed by SIGKILL. .* memory"):
         stepper.step(np.zeros((2, 1)))
     with pytest.raises(EnvironmentFailedError, match=r"environment 0, .* killed by SIGKILL"):
@@ -88,7 +85,7 @@ def test_one_that_hangs() -> None:
 
 def test_without_a_limit_it_may_take_for_ever() -> None:
     stepper = workers("hang", worker_timeout=0)
-    assert [line.timeout for line in stepper.engine.vector.parent_pipes] == [0, 0]
+    assert stepper.engine._timeout == 0
     stepper.close()
 
 
@@ -131,56 +128,6 @@ def test_of_several_that_raise_the_first_is_named() -> None:
 )
 def test_one_that_gives_what_none_may(fault: str, said: str) -> None:
     assert said in failing(workers(fault), UsageError)
-
-
-def test_fractions_that_shared_memory_would_cut_off() -> None:
-    """In one process 0.7 stays 0.7 and becomes a float32; between processes it was 0."""
-
-    class Counting(gymnasium.Env):
-        observation_space, action_space = Box(0, 9, (2,), np.int32), Box(-1, 1, (1,), np.float32)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return [3.0, 4.0], {}
-
-        def step(self, action: Any) -> Any:
-            return [0.7, 4.0], 0.0, False, False, {}
-
-    checked = Checked(Counting(), "Counting")
-    assert checked.reset()[0] == [3.0, 4.0]  # whole numbers, whatever they are written as
-    with pytest.raises(Fault, match=r"an observation \(\[0\.7 .*dtype, int32, holds no more than \[0 4\]"):
-        checked.step(np.zeros(1))
-
-
-@pytest.mark.parametrize(("dtype", "value"), [("int8", 130), ("uint16", -1), ("float16", np.float32(0.1))])
-def test_numbers_that_shared_memory_would_change(dtype: Any, value: Any) -> None:
-    """In one process they become float32; between processes 130 was -126."""
-
-    class Given(gymnasium.Env):
-        observation_space, action_space = Box(0, 100, (1,), dtype), Box(-1, 1, (1,), np.float32)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return np.array([64]), {}
-
-        def step(self, action: Any) -> Any:
-            return np.array([value]), 0.0, False, False, {}
-
-    checked = Checked(Given(), "Given")
-    checked.reset()
-    with pytest.raises(Fault, match=rf"its space's dtype, {dtype}, holds no more than"):
-        checked.step(np.zeros(1))
-
-
-def test_a_later_reset_has_no_options_either() -> None:
-    """Gymnasium takes what it was told out of the options, and hands on what is left, an empty dict."""
-
-    class Asking(gymnasium.Env):
-        observation_space, action_space = Box(0, 1, (1,)), Box(-1, 1, (1,), np.float32)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            return np.array([options is None], np.float32), {}
-
-    checked = Checked(Asking(), "Asking")
-    assert [checked.reset(options=options)[0] for options in (None, {}, {"level": 1})] == [1, 1, 0]
 
 
 def test_what_is_only_unusual() -> None:
@@ -233,11 +180,55 @@ def test_one_that_cannot_be_sent_there(lock: Any) -> None:
 def test_the_end_of_a_job_reaches_them_and_they_do_not_mind() -> None:
     stepper = workers()
     stepper.reset(0)
-    for process in stepper.engine.vector.processes:
+    for process in stepper.engine.processes:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(process.pid, number)
     stepper.step(np.zeros((2, 1)))
     stepper.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="counts files in /proc")
+def test_no_file_stays_open_once_they_are_closed() -> None:
+    def opened() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    workers(num_envs=2).close()  # the fork server and its pipes stay
+    gc.disable()
+    try:
+        before = opened()
+        for _ in range(3):
+            workers(num_envs=2).close()
+        failing(workers("raise"))
+        assert opened() == before
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_environments_may_have_processes_of_their_own() -> None:
+    stepper = make(Parent, num_envs=2, vectorization="subprocess")
+    stepper.reset(0)
+    stepper.step(np.zeros((2, 1)))
+    children = np.asarray(stepper.obs)[:, 0].astype(int).tolist()
+    assert not any(gone([child], 0) for child in children)
+    began = time.monotonic()
+    stepper.close()
+    assert time.monotonic() - began < 10
+    assert gone(children, 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_one_that_is_killed_is_noticed_though_its_own_process_lives() -> None:
+    stepper = make(Parent, num_envs=2, vectorization="subprocess", worker_timeout=0)
+    stepper.reset(0)
+    child = int(np.asarray(stepper.obs)[0, 0])
+    try:
+        stepper.engine.processes[0].kill()
+        with pytest.raises(EnvironmentFailedError, match=r"environment 0, vector step 1: .* killed by SIGKILL"):
+            stepper.step(np.zeros((2, 1)))
+        stepper.close()
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 SCRIPT = """
@@ -247,7 +238,7 @@ from duetto.environments import make
 if __name__ == "__main__":
     stepper = make(Faulty, num_envs=2, vectorization="subprocess", kwargs={"fault": "hang", "only": 1})
     stepper.reset(0)
-    print(*(process.pid for process in stepper.engine.vector.processes), flush=True)
+    print(*(process.pid for process in stepper.engine.processes), flush=True)
     {then}
 """
 
@@ -261,9 +252,9 @@ def gone(pids: list[int], seconds: float) -> bool:
     return not alive
 
 
-def script(folder: Path, then: str) -> tuple[subprocess.Popen[str], list[int]]:
+def script(folder: Path, then: str, text: str = SCRIPT) -> tuple[subprocess.Popen[str], list[int]]:
     path = folder / "script.py"
-    path.write_text(SCRIPT.replace("{then}", then))
+    path.write_text(text.replace("{then}", then))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen([sys.executable, str(path)], text=True, env=environment, **pipes)
@@ -308,6 +299,24 @@ def test_after_a_trainer_that_is_killed_there_are_no_tracebacks(tmp_path: Path) 
     process.kill()
     assert "Traceback" not in process.communicate(timeout=30)[1]
     assert gone(pids, 10)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_a_trainer_that_is_killed_takes_the_processes_of_its_environments_along(tmp_path: Path) -> None:
+    shown = "print(*np.asarray(stepper.obs)[:, 0].astype(int), flush=True); import time; time.sleep(60)"
+    made = SCRIPT.replace("Faulty", "Parent").replace(', kwargs={"fault": "hang", "only": 1}', "")
+    process, pids = script(tmp_path, shown, made)
+    assert process.stdout is not None
+    pids += [int(pid) for pid in process.stdout.readline().split()]
+    assert len(pids) == 4
+    process.kill()
+    process.communicate(timeout=30)
+    try:
+        assert gone(pids, 10)
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 AT_IMPORT = """

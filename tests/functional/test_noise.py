@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from duetto.functional.noise import ornstein_uhlenbeck
+from duetto.functional.array_ops import ornstein_uhlenbeck
 
 
 def chains(steps: int, theta: float, sigma: float, dt: float = 0.0, mean: float = 0.0) -> np.ndarray:

@@ -1,6 +1,6 @@
 import pytest
 
-from duetto.functional.schedules import decayed, kl_adaptive, linear
+from duetto.functional.schedules import decay_factor, kl_adaptive, linear
 
 
 # SPEC O8, (1 - t/T)(1 - .001) + .001 with T = 1000: .75 · .999 + .001 = .75025.
@@ -32,7 +32,7 @@ def test_no_steps_at_all_is_the_final_value():
     ],
 )
 def test_learning_rate_factor(kind, progress, factor):
-    assert decayed(kind, progress, 0.1) == pytest.approx(factor, rel=1e-9)
+    assert decay_factor(kind, progress, 0.1) == pytest.approx(factor, rel=1e-9)
 
 
 # SPEC O13: above .016 the rate is divided by 1.5, below .004 multiplied, between it stays; and never out of its bounds.

@@ -36,15 +36,16 @@ def assert_close(one: Any, other: Any, tolerance: float = 1e-5) -> None:
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many updates each call of a program makes."""
+    """The numbers of updates that programs make, where several are due."""
     called: list[int] = []
-    made = jax_learner.JaxLearner._made
+    alike = jax_learner.JaxLearner._alike
 
     def noting(self: Any, updates: list[Any]) -> Any:
-        called.append(len(updates))
-        return made(self, updates)
+        for some in alike(self, updates):
+            called.extend([len(some)] if len(updates) > 1 else [])
+            yield some
 
-    monkeypatch.setattr(jax_learner.JaxLearner, "_made", noting)
+    monkeypatch.setattr(jax_learner.JaxLearner, "_alike", noting)
     return called
 
 
@@ -91,20 +92,6 @@ def test_another_shape_is_another_program(programs: list[int]):
     assert programs == [2, 2, 1]
 
 
-def test_what_somebody_acts_with_meanwhile_stays(programs: list[int]):
-    """Parameters that were given out before are left alone."""
-    one, other = (build("jax", small(SAC)) for _ in range(2))
-    one.learn_beside()
-    given = one.acting_parameters()()
-    before = {name: {key: np.array(value) for key, value in own.items()} for name, own in given.items()}
-    batches = [batch(seed=i) for i in range(4)]
-    assert_those_made_one_by_one(one, other, batches)
-    assert programs == [4]
-    for name, own in given.items():
-        for key, value in own.items():
-            np.testing.assert_array_equal(value, before[name][key])
-
-
 def test_one_buffer(programs: list[int]):
     one, other = (build("jax", small(SAC)) for _ in range(2))
     assert isinstance(one, jax_learner.JaxLearner)
@@ -117,20 +104,6 @@ def test_one_buffer(programs: list[int]):
 
 
 # ------------------------------------------------------------------------------------------------ rollouts
-@pytest.fixture
-def epochs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many epochs each call of a program makes that makes several."""
-    called: list[int] = []
-    made = jax_learner.JaxLearner._epochs
-
-    def noting(self: Any, batch: Any, each: Any) -> Any:
-        called.append(len(each[-1].scheduled["clip_range"]))
-        return made(self, batch, each)
-
-    monkeypatch.setattr(jax_learner.JaxLearner, "_epochs", noting)
-    return called
-
-
 class Unsplit(duetto.PPO):
     """Its rollouts are learned from whole."""
 
@@ -176,31 +149,33 @@ def assert_epochs_are_those_made_one_by_one(pair: list[Any], rollout: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("kind", "calls"), [(duetto.PPO, [5]), (Unsplit, [5]), (Uneven, []), (Rising, [])], ids=lambda one: str(one)
+    ("kind", "calls"),
+    [(duetto.PPO, [5]), (Unsplit, [5]), (Uneven, [2, 1, 2]), (Rising, [1] * 5)],
+    ids=lambda one: str(one),
 )
-def test_epochs_of_a_rollout_are_those_made_one_by_one(epochs: list[int], kind: Any, calls: list[int]):
+def test_epochs_of_a_rollout_are_those_made_one_by_one(programs: list[int], kind: Any, calls: list[int]):
     """With fresh minibatches in each, falling rates and clip range."""
     with conformance._trials(duetto.PPO) as (trial, *_):
         pair = of_five_epochs(trial, kind, learning_rate_decay="linear", clip_range_decay="linear")
         rollout = trial.batches(1)[0]
     assert_epochs_are_those_made_one_by_one(pair, rollout)
-    assert epochs == calls
+    assert programs == calls
 
 
-def test_epochs_of_a_rollout_in_one_buffer(epochs: list[int]):
+def test_epochs_of_a_rollout_in_one_buffer(programs: list[int]):
     """As on a GPU."""
     with conformance._trials(duetto.PPO) as (trial, *_):
         pair, rollout = of_five_epochs(trial, duetto.PPO), trial.batches(1)[0]
     pair[0].on_gpu = True
     assert_epochs_are_those_made_one_by_one(pair, rollout)
-    assert epochs == [5]
+    assert programs == [5]
 
 
-def test_epochs_of_recurrent_networks(epochs: list[int]):
+def test_epochs_of_recurrent_networks(programs: list[int]):
     with conformance._trials(duetto.PPO, recurrent="lstm") as (trial, *_):
         pair, rollout = of_five_epochs(trial, duetto.PPO), trial.batches(1)[0]
     assert_epochs_are_those_made_one_by_one(pair, rollout)
-    assert epochs == [5]
+    assert programs == [5]
 
 
 class Parted(DDPG):
@@ -217,12 +192,12 @@ def test_batches_that_are_learned_from_in_parts(programs: list[int]):
     assert programs == [4]
 
 
-def test_other_rollouts_are_learned_from_one_by_one(epochs: list[int], programs: list[int]):
+def test_other_rollouts_are_learned_from_one_by_one(programs: list[int]):
     with conformance._trials(duetto.PPO) as (trial, *_):
         batches = [trial.batches(1)[0], trial.batches(1)[0]]
         pair = [conformance._learner(trial, "jax") for _ in range(2)]
     assert_those_made_one_by_one(*pair, batches)
-    assert programs == epochs == []
+    assert programs == [1, 1]
 
 
 # ------------------------------------------------------------------------------------------------ in a run
@@ -270,16 +245,16 @@ def ppo(**options: Any) -> duetto.PPO:
     return duetto.PPO(hidden=(16,), rollout_steps=10, minibatches=2, epochs=3, **options)
 
 
-def test_a_run_learns_from_each_rollout_in_one_program(tmp_path: Path, epochs: list[int]):
+def test_a_run_learns_from_each_rollout_in_one_program(tmp_path: Path, programs: list[int]):
     """The whole of it and in two parts, bit for bit; observations are scaled as the rollout's were."""
     some = ppo(normalize_observations=True, normalize_rewards=True)
     options = OPTIONS | {"steps": 160, "runs_dir": tmp_path}
     whole = duetto.train(some, "CartPole-v1", name="whole", **options)
-    assert epochs == [3] * 4
+    assert programs == [3] * 4
     assert whole.metrics()[-1]["learn/updates"] == 12
     stop = [lambda session: session.stop() if session.step == 100 else None]  # in the middle of a rollout
     part = duetto.train(some, "CartPole-v1", name="part", callbacks=stop, **options)
-    assert epochs == [3] * 6
+    assert programs == [3] * 6
     part.resume()
     theirs = parameters(part)
     for name, value in parameters(whole).items():
@@ -288,13 +263,13 @@ def test_a_run_learns_from_each_rollout_in_one_program(tmp_path: Path, epochs: l
 
 @pytest.mark.parametrize("option", [{"recompute_advantages": True}, {"target_kl": 1e-5}, {"learning_rate_kl": 0.01}])
 def test_an_epoch_that_depends_on_the_one_before_waits_for_it(
-    tmp_path: Path, epochs: list[int], monkeypatch: pytest.MonkeyPatch, option: dict[str, Any]
+    tmp_path: Path, programs: list[int], monkeypatch: pytest.MonkeyPatch, option: dict[str, Any]
 ):
     """Bit for bit what a learner does that makes one update at a time."""
     options = OPTIONS | {"steps": 80, "runs_dir": tmp_path}
     run = duetto.train(ppo(**option), "CartPole-v1", name="run", **options)
-    assert epochs == []
-    monkeypatch.setattr(jax_learner.JaxLearner, "at_once", 1)
+    assert programs == []
+    monkeypatch.setattr(jax_learner.JaxLearner, "_alike", lambda self, updates: ([one] for one in updates))
     other = duetto.train(ppo(**option), "CartPole-v1", name="other", **options)
     assert run.metrics()[-1]["learn/updates"] == other.metrics()[-1]["learn/updates"]
     theirs = parameters(other)

@@ -24,11 +24,11 @@ from torch.utils._pytree import tree_leaves
 
 from duetto import learners
 from duetto.algorithms import ALGORITHMS, TD3
-from duetto.learners import torch_recording as recorded
-from duetto.learners.base import Rates, on_host
+from duetto.functional.pytree import tree_stack
+from duetto.learners import cuda_graphs as recorded
+from duetto.learners.base import Update, on_host
+from duetto.learners.cuda_graphs import GraphRecorder
 from duetto.learners.torch import TorchLearner
-from duetto.learners.torch_recording import Recorder
-from duetto.learners.voices import together
 from duetto.testing import conformance
 
 PROCESSOR = torch.device("cpu")
@@ -53,7 +53,7 @@ class ProcessorTape:
 
     recorded = 0
 
-    def aside(self) -> contextlib.AbstractContextManager[None]:
+    def warm_up(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def record(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
@@ -75,7 +75,7 @@ def recording(learner: Any) -> Any:
     """The learner, as if it were on a GPU that records."""
     assert isinstance(learner, TorchLearner)
     assert learner._recordable()
-    learner._recorder = Recorder(PROCESSOR, learner._changing, ProcessorTape())
+    learner._recorder = GraphRecorder(PROCESSOR, learner._changing, ProcessorTape())
     return learner
 
 
@@ -183,7 +183,8 @@ def test_seeds_side_by_side(adapted: bool):
         rows = np.stack([trial.algorithm.split(random, len(one.weight)) for one in some])
         rates = {name: np.array([1e-3, 2e-3 if adapted else 1e-3]) for name in pair[0].optimizer_specs}
         scheduled = {name: np.full(2, value) for name, value in trial.algorithm.scheduled(0.0).items()}
-        found = [one._update(together(some), rows, None, Rates(rates, scheduled)) for one in pair]
+        update = Update(0, tree_stack(some), rows, None, rates, scheduled)
+        found = [one.update_alike([update])[0] for one in pair]
         np.testing.assert_allclose(*(on_host(one.values) for one in found), rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(outcome(pair[0]), outcome(pair[1]), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
@@ -215,13 +216,13 @@ class _NoNumbers(TorchFunctionMode):
 
 class _WithoutValues(ProcessorTape):
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def warm_up(self) -> Iterator[None]:
         with _NoCopies(), _NoNumbers():
             yield
 
     def record(self, work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         self.recorded += 1
-        with self.aside():
+        with self.warm_up():
             return lambda: None, work()
 
 
@@ -238,10 +239,10 @@ class _NoBuffer:
 
 def without_values(trial: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A learner on PyTorch's device `meta`."""
-    monkeypatch.setattr(recorded, "Buffer", _NoBuffer)
+    monkeypatch.setattr(recorded, "PinnedBuffer", _NoBuffer)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # which knows no such device
     learner: Any = learners.build("torch", trial.algorithm, trial.observation, trial.action, device="meta")
-    learner._recorder = Recorder(learner.device, learner._changing, _WithoutValues())
+    learner._recorder = GraphRecorder(learner.device, learner._changing, _WithoutValues())
     return learner
 
 

@@ -24,7 +24,7 @@ def found(backend: Backend) -> bool:
     if backend == "torch":
         from duetto.learners.torch import has_cuda
     else:
-        from duetto.learners.jax import has_cuda
+        from duetto.learners.runtime import jax_has_cuda as has_cuda
     return has_cuda()
 
 
@@ -63,16 +63,16 @@ def test_the_check_itself():
 
 def test_a_device_that_computes_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch):
     made: list[Any] = []
-    update = TorchLearner.update
+    update_each = TorchLearner.update_each
 
-    def rough(self: TorchLearner, batch: Any, progress: float = 0.0) -> Any:
+    def rough(self: TorchLearner, batches: Any, progress: Any) -> Any:
         """The second one sees rewards with two decimals."""
         made.extend([self] if self not in made else [])
         if made.index(self) == 1:
-            batch = batch._replace(reward=np.round(np.asarray(batch.reward), 2))
-        return update(self, batch, progress)
+            batches = [batch._replace(reward=np.round(np.asarray(batch.reward), 2)) for batch in batches]
+        return update_each(self, batches, progress)
 
-    monkeypatch.setattr(TorchLearner, "update", rough)
+    monkeypatch.setattr(TorchLearner, "update_each", rough)
     with pytest.raises(AssertionError, match=r"td3 on .*: the processor and cpu differ by"):
         conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
 
@@ -84,5 +84,5 @@ def test_a_run_that_goes_on_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch):
         load(self, {**state, **{name: value for name, value in self.state_dict().items() if "optim" in name}})
 
     monkeypatch.setattr(TorchLearner, "load_state_dict", forgetful)
-    with pytest.raises(AssertionError, match="is another in a run that was resumed"):
+    with pytest.raises(AssertionError, match="differs in a resumed run"):
         conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")

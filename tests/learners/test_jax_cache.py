@@ -62,18 +62,19 @@ def test_a_second_process_compiles_nothing_and_a_killed_one_leaves_nothing_half(
 TRAINING = """
 import duetto, queue, sys
 from pathlib import Path
-from duetto.runs.workers import Worker
+from duetto.runs.workers import WorkerProcess
 from duetto.storage.config import RunOptions
-from duetto.sweeping.plan import Setting, runs
+from duetto.tools.sweep.experiments import Experiment
+from duetto.tools.sweep.plan import runs
 
 run = dict(steps=48, evaluate_every=0, backend="jax", device="cpu", num_envs=2)
 own = duetto.PPO(hidden=(8,), rollout_steps=8, epochs=2, minibatches=2)
 if sys.argv[1] == "alone":
     duetto.train(own, "CartPole-v1", runs_dir=sys.argv[2], **run)
 else:
-    (planned,) = runs([Setting("run", own, "CartPole-v1", RunOptions(**run), (0,))], Path(sys.argv[2]))
+    (planned,) = runs([Experiment("run", own, "CartPole-v1", RunOptions(**run), (0,))], Path(sys.argv[2]))
     inbox = queue.Queue()
-    worker = Worker(inbox, Path(sys.argv[2]) / "log")
+    worker = WorkerProcess(inbox, Path(sys.argv[2]) / "log")
     worker.train(planned.job)
     assert inbox.get(timeout=120)[1][0] == "started"
     assert inbox.get(timeout=120)[1][:2] == ("ended", False)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 import toy_networks
 from array_api_compat import array_namespace
 from learning_cases import assert_same, batch, box, build, first_moments, small
 
-from duetto.algorithms import DDPG
+from duetto.algorithms import DDPG, TD3
 
 
 @dataclass(frozen=True)
@@ -194,3 +195,12 @@ def test_a_gradient_that_two_parameters_share_is_clipped_once(backend):
     for name in ("a", "b"):
         found = first_moments(learner, "actor")[name].ravel() * 10
         np.testing.assert_allclose(found, [0.2121320344, 0.2828427125], rtol=1e-5)
+
+
+def test_an_update_records_gradients_where_the_caller_does_not():
+    learner = build("torch", small(TD3))
+    before = learner.parameters()["critic"]
+    with torch.no_grad():
+        learner.update(batch())
+        assert not torch.is_grad_enabled()
+    assert any(not np.array_equal(value, before[name]) for name, value in learner.parameters()["critic"].items())

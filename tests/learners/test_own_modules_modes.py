@@ -98,32 +98,6 @@ def test_what_dropout_drops_is_another_part_in_each_update():
     assert not np.array_equal(found[0], found[2])
 
 
-class Dropping(nn.Module):
-    """A critic with dropout."""
-
-    def __init__(self, observation: Any, action_size: int):
-        super().__init__()
-        self.inside = nn.Linear(observation.size + action_size, 8)
-        self.drop = nn.Dropout(0.5)
-        self.outside = nn.Linear(8, 1)
-
-    def forward(self, obs: Any, action: Any) -> Any:
-        return self.outside(self.drop(torch.relu(self.inside(torch.cat([obs, action], -1)))))[:, 0]
-
-
-def test_learning_beside_its_caller_drops_the_same_however_far_that_has_come():
-    kind = small(TD3, critic_network=CustomNetwork(torch=Dropping))
-    batch = Trial(small(TD3), VECTOR, ACTION).batches(1)[0]
-    at_once, beside = (learners.build("torch", kind, VECTOR, ACTION, seed=3, threads=1) for _ in range(2))
-    for _ in range(8):
-        at_once.update(batch)
-    beside.learn_beside()
-    for _ in range(8):  # counted faster than they are made
-        beside.update(batch)
-    assert same(at_once.parameters(), beside.parameters())
-    beside.close()
-
-
 def test_whole_runs_with_one_environment(tmp_path: Path):
     session = Trial(algorithm(), VECTOR, ACTION).session("torch", tmp_path, num_envs=1)
     try:

@@ -10,7 +10,7 @@ from learning_cases import assert_same, batch, build, changed, first_moments, sm
 
 from duetto.algorithms import DDPG, SAC, TD3
 from duetto.errors import CheckpointError
-from duetto.networks.specs import CustomNetwork, Parameter
+from duetto.networks.specs import CustomNetwork, ParameterSpec
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Scaled(SAC):
     """Three numbers beside everything else, which are to become 1, 2 and 3; and a target that follows them."""
 
     def networks(self, observation, action):
-        return super().networks(observation, action) | {"scales": Parameter((3,), initial=0.5)}
+        return super().networks(observation, action) | {"scales": ParameterSpec((3,), initial=0.5)}
 
     def optimizers(self):
         return super().optimizers() | {"scales": self.optimizer(0.1)}

@@ -67,7 +67,7 @@ def case(request):
 @pytest.fixture
 def in_frameworks(monkeypatch):
     """No network is small enough to act in NumPy."""
-    monkeypatch.setattr(host, "LARGEST", -1)
+    monkeypatch.setattr(host, "MAX_HIDDEN", -1)
 
 
 def test_both_backends_compute_the_same(in_frameworks, case):
@@ -148,7 +148,7 @@ def test_acting_in_numpy_is_acting_in_the_framework(backend, action, monkeypatch
     before = learner.value(obs)
     for _ in range(2):
         with monkeypatch.context() as patched:
-            patched.setattr(host, "LARGEST", -1)
+            patched.setattr(host, "MAX_HIDDEN", -1)
             other = build(backend, action=action, seed=5)
         other.load_parameters(learner.parameters())
         compare_acting([learner, other], VECTOR, action, 1e-5)

@@ -66,7 +66,7 @@ def test_one_pass_over_steps_is_as_many_single_steps(backend, kind):
     learner = build(backend, algorithm, VECTOR, CHOICE)
     seen = window(VECTOR, CHOICE, learner.carry_shapes(), 4, 9)
     seen.starts[1, 3] = seen.starts[2, 3] = seen.starts[3, 8] = True
-    seen = seen._replace(at=np.broadcast_to(np.arange(9), (4, 9)).copy())
+    seen = seen._replace(query_steps=np.broadcast_to(np.arange(9), (4, 9)).copy())
     whole, last = learner.remember("value", seen)
     carry, single = seen.carry, []
     for step in range(9):
@@ -83,7 +83,7 @@ def test_a_distribution_over_steps_is_as_many_single_ones(backend, sampled):
     learner = build(backend, SAC(recurrent="lstm", **SEQUENCES | {"burn_in": 0}), VECTOR, ACTION)
     seen = window(VECTOR, ACTION, learner.carry_shapes(), 4, 6)
     seen.starts[1, 3] = True
-    seen = seen._replace(at=np.broadcast_to(np.arange(6), (4, 6)).copy())
+    seen = seen._replace(query_steps=np.broadcast_to(np.arange(6), (4, 6)).copy())
     noise = np.random.default_rng(0).normal(size=(4, 6, ACTION.size)).astype(np.float32) if sampled else None
     whole, last = learner.remember("act", seen, noise)
     carry, single = seen.carry, []
@@ -107,7 +107,7 @@ def test_what_was_before_an_episodes_start_does_not_count(backend):
     changed = seen._replace(carry=other.carry)
     again = window(VECTOR, CHOICE, learner.carry_shapes(), 3, 6)
     again.starts[:, 4] = True
-    values = [learner.value(one._replace(at=np.full((3, 2), (4, 5)))) for one in (changed, again)]
+    values = [learner.value(one._replace(query_steps=np.full((3, 2), (4, 5)))) for one in (changed, again)]
     np.testing.assert_array_equal(*values)
 
 
@@ -155,7 +155,7 @@ def test_r16_the_burn_in_has_no_gradient(backend, learn_from_start, moved):
         mask = np.zeros_like(one.mask)
         mask[:, 2:4] = 1
         before = learner.parameters()["q"]["torso.recurrent.weights.weight_ih_l0"][:, 2]
-        learner.update(one._replace(mask=mask, obs=one.obs._replace(fresh=np.full(6, fresh))))
+        learner.update(one._replace(mask=mask, obs=one.obs._replace(is_first=np.full(6, fresh))))
         after = learner.parameters()["q"]["torso.recurrent.weights.weight_ih_l0"][:, 2]
         assert bool(np.any(before != after)) is expected, fresh
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from duetto.learners import Backend
 from duetto.networks.spaces import Box, Dict, Discrete, Space
 from duetto.networks.specs import CustomNetwork
 from duetto.testing import conformance
-from duetto.testing.trials import Trial, closed, small
+from duetto.testing.trials import Trial, quick_algorithm
 
 SQUARE, SCALAR = Box((2, 2), "float32", (-1.0,), (1.0,)), Box((), "float32", (-1.0,), (1.0,))
 JOINT = Dict((("aim", SCALAR), ("go", Discrete(3)), ("grip", SQUARE)))
@@ -26,7 +27,7 @@ JOINT = Dict((("aim", SCALAR), ("go", Discrete(3)), ("grip", SQUARE)))
 )
 def test_actions_of_every_shape_are_remembered(name: str, action: Space):
     """Both frameworks, by value: a Box's actions come in rows, whatever the environment's shape is."""
-    conformance._compare(Trial(small(ALGORITHMS[name], None, recurrent="gru"), VECTOR, action))
+    conformance._compare(Trial(quick_algorithm(ALGORITHMS[name], None, recurrent="gru"), VECTOR, action))
 
 
 class Agent(torch.nn.Module):
@@ -47,8 +48,8 @@ class Agent(torch.nn.Module):
 def test_rollouts_in_bfloat16(backend: Backend, options: dict[str, Any], tmp_path: Path):
     if backend == "jax" and "agent_network" in options:
         pytest.skip("that network is PyTorch's")
-    trial = Trial(small(ALGORITHMS["ppo"], None, **options), VECTOR, Discrete(3))
-    with closed(trial.session(backend, tmp_path, precision="bf16")) as session:
+    trial = Trial(quick_algorithm(ALGORITHMS["ppo"], None, **options), VECTOR, Discrete(3))
+    with closing(trial.session(backend, tmp_path, precision="bf16")) as session:
         session.run()
         assert session.learner.updates > 0
 
@@ -64,7 +65,7 @@ def test_recurrent_layers_are_asked_for_as_in_training(kind: str, monkeypatch: p
         return layer(*given)
 
     monkeypatch.setattr(torch, kind, noted)
-    trial = Trial(small(ALGORITHMS["dqn"], None, recurrent=kind), VECTOR, Discrete(3))
+    trial = Trial(quick_algorithm(ALGORITHMS["dqn"], None, recurrent=kind), VECTOR, Discrete(3))
     conformance._learner(trial, "torch").update(trial.batches(1)[0])
     assert asked
     assert all(asked)

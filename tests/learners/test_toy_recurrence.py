@@ -6,8 +6,8 @@ from learning_cases import build
 from recurrent_cases import part
 
 from duetto.algorithms import DQN
+from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Discrete
-from duetto.networks.windows import Window
 
 SMALL = 1e-3  # the unit of h
 NUMBER, CHOICE = Box((1,), "float32", (-10.0,), (10.0,)), Discrete(2)
@@ -28,18 +28,18 @@ def toy(backend):
     return learner
 
 
-def stretch(first: float, reset: int | None) -> Window:
+def stretch(first: float, reset: int | None) -> SequenceInput:
     starts = np.zeros((1, 4), bool)
     if reset is not None:
         starts[0, reset] = True
-    return Window(
+    return SequenceInput(
         obs=X[None, :, None],
         previous_action=np.full((1, 4), -1),
         previous_reward=np.zeros((1, 4), np.float32),
         starts=starts,
         carry={"q/h": np.full((1, 1, 1), first * SMALL, np.float32)},
-        fresh=np.zeros(1, bool),
-        at=np.arange(4)[None],
+        is_first=np.zeros(1, bool),
+        query_steps=np.arange(4)[None],
     )
 
 

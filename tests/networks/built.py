@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from policy_cases import ACTIONS, VECTOR, small
 
-from duetto.networks import initial
+from duetto.networks import initializers
 from duetto.networks import numpy as host
-from duetto.networks.encoding import split
+from duetto.networks.preprocessing import split_images
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import Network, StateValue
+from duetto.networks.specs import NetworkSpec, StateValueHead
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
@@ -22,19 +22,19 @@ ACTIVATIONS = {
 STRIDES = {8: 4, 4: 2, 3: 1, 2: 1}  # by the kernel's width: the Nature network's 8, 4 and 3, and the small one's 2
 
 
-def agent(observation: Space = VECTOR, action: str = "choice", **options: Any) -> Network:
+def agent(observation: Space = VECTOR, action: str = "choice", **options: Any) -> NetworkSpec:
     """What PPO asks for."""
     spec = small(**options).networks(observation, ACTIONS[action])["agent"]
-    assert isinstance(spec, Network)
-    assert isinstance(spec.heads[1], StateValue)
+    assert isinstance(spec, NetworkSpec)
+    assert isinstance(spec.heads[1], StateValueHead)
     return spec
 
 
-def parameters(spec: Network, seed: int = 0) -> dict[str, np.ndarray]:
-    return initial.initial_parameters(spec, np.random.default_rng(seed))
+def parameters(spec: NetworkSpec, seed: int = 0) -> dict[str, np.ndarray]:
+    return initializers.initial_parameters(spec, np.random.default_rng(seed))
 
 
-def call(kind: str, spec: Network, obs: Any, values: dict[str, np.ndarray] | None = None) -> list[np.ndarray]:
+def call(kind: str, spec: NetworkSpec, obs: Any, values: dict[str, np.ndarray] | None = None) -> list[np.ndarray]:
     """The policy's arrays, the parts of a MultiDiscrete's one after the other, and the values."""
     values = parameters(spec) if values is None else values
     if kind == "numpy":
@@ -47,7 +47,7 @@ def call(kind: str, spec: Network, obs: Any, values: dict[str, np.ndarray] | Non
     return [np.asarray(array) for array in (*arrays, value)]
 
 
-def _torch(spec: Network, obs: Any, values: dict[str, np.ndarray]) -> Any:
+def _torch(spec: NetworkSpec, obs: Any, values: dict[str, np.ndarray]) -> Any:
     import torch
 
     from duetto.networks.torch import build
@@ -60,7 +60,7 @@ def _torch(spec: Network, obs: Any, values: dict[str, np.ndarray]) -> Any:
         return net(_each(obs, lambda part: torch.from_numpy(np.ascontiguousarray(part))))
 
 
-def _jax(spec: Network, obs: Any, values: dict[str, np.ndarray]) -> Any:
+def _jax(spec: NetworkSpec, obs: Any, values: dict[str, np.ndarray]) -> Any:
     import jax.numpy as jnp
 
     from duetto.networks.jax import build
@@ -74,13 +74,13 @@ def _each(obs: Any, array: Any) -> Any:
     return {name: array(part) for name, part in obs.items()} if isinstance(obs, dict) else array(obs)
 
 
-def definition(spec: Network, obs: Any, activation: str = "tanh") -> tuple[np.ndarray, np.ndarray]:
+def definition(spec: NetworkSpec, obs: Any, activation: str = "tanh") -> tuple[np.ndarray, np.ndarray]:
     """What the policy head gives and the values, computed in NumPy from the layers' definitions, in float64."""
     values = {name: value.astype(np.float64) for name, value in parameters(spec).items()}
     names = [name.removesuffix(".weight") for name in values if name.endswith(".weight")]
 
     def torso(prefix: str) -> np.ndarray:
-        images, vectors = split(spec.observation, obs)
+        images, vectors = split_images(spec.observation, obs)
         parts = [_features(values, prefix, name, image, _box(spec.observation, name)) for name, image in images.items()]
         x = np.concatenate([*parts, *vectors], axis=-1)
         for name in sorted(name for name in names if name.startswith(f"{prefix}.layers.")):

@@ -8,8 +8,8 @@ from learning_cases import box, observations
 from policy_cases import ACTIONS, BOTH, FRAMES, OBSERVATIONS, PARTS, PICTURE, VECTOR, build, image, rollout, small
 
 from duetto.errors import UsageError
-from duetto.networks import initial
-from duetto.networks.numpy import worth_it
+from duetto.networks import initializers
+from duetto.networks.numpy import is_faster
 from duetto.networks.spaces import Discrete
 
 RANDOM = np.random.default_rng(3)
@@ -19,7 +19,7 @@ EVERYWHERE = ["torch", "jax", "numpy"]
 @pytest.fixture
 def quickly(monkeypatch):
     """Weights are zeros: 3,136 rows at right angles take a second to find."""
-    monkeypatch.setattr(initial, "orthogonal", lambda random, shape, gain: np.zeros(shape))
+    monkeypatch.setattr(initializers, "orthogonal", lambda random, shape, gain: np.zeros(shape))
 
 
 def check(kind, spec, obs, activation="tanh", tolerance=1e-5):
@@ -90,17 +90,17 @@ def test_numpys_networks_equal_both_frameworks(action, shared, activation):
 
 def test_where_they_are_worth_it():
     """Where they are not, the frameworks act: for images, for a user's own networks, for wide layers."""
-    assert worth_it(agent())
-    assert worth_it(agent(PARTS, "numbers", hidden=(300, 300)))
-    assert worth_it(agent(hidden=()))
-    assert not worth_it(agent(hidden=(64, 301)))
-    assert not any(worth_it(agent(observation)) for observation in (FRAMES, PICTURE, BOTH))
+    assert is_faster(agent())
+    assert is_faster(agent(PARTS, "numbers", hidden=(300, 300)))
+    assert is_faster(agent(hidden=()))
+    assert not is_faster(agent(hidden=(64, 301)))
+    assert not any(is_faster(agent(observation)) for observation in (FRAMES, PICTURE, BOTH))
 
 
 # ---------------------------------------------------------------------------------------------------- first parameters
 def test_weights_at_right_angles_are_the_same_on_any_number_of_cores():
     """OpenBLAS adds in another order on two."""
-    weights = with_one_and_two_threads(lambda: initial.orthogonal(np.random.default_rng(0), (256, 348), 1.0))
+    weights = with_one_and_two_threads(lambda: initializers.orthogonal(np.random.default_rng(0), (256, 348), 1.0))
     np.testing.assert_array_equal(*weights)
 
 

@@ -7,8 +7,16 @@ from learning_cases import ACTION, VECTOR, box
 from test_blocks import arrays, close, each, inputs
 
 from duetto.networks import batch_norm, torch_layers
-from duetto.networks.initial import initial_parameters, parameter_shapes
-from duetto.networks.specs import Deterministic, Network, Policy, SquashedGaussian, StateValue, Torso, Values
+from duetto.networks.initializers import initial_parameters, parameter_shapes
+from duetto.networks.specs import (
+    CriticHead,
+    DeterministicHead,
+    NetworkSpec,
+    PolicyHead,
+    SquashedGaussianHead,
+    StateValueHead,
+    Torso,
+)
 
 KINDS = ["batch_norm", "batch_renorm"]
 NORM = {"n.mean": [1.0], "n.variance": [3.999]}  # σ_running = √(3.999 + .001) = 2
@@ -86,13 +94,13 @@ def defined(values, x, train, count=0.0):
 def test_the_running_statistics_keep_99_parts_of_100(array):
     """Mean 2 and variance 4 of the rows 0 and 4:  .99·0 + .01·2 = .02,  .99·1 + .01·4 = 1.03; one batch more."""
     values = {"n.mean": array([0.0]), "n.variance": array([1.0]), "n.count": array(7.0)}
-    after = batch_norm.moved(values, "n", array([2.0]), array([4.0]))
+    after = batch_norm.updated_stats(values, "n", array([2.0]), array([4.0]))
     assert {name: np.asarray(value).tolist() for name, value in after.items()} == {
         "n.mean": pytest.approx([0.02]),
         "n.variance": pytest.approx([1.03]),
         "n.count": 8.0,
     }
-    assert "n.count" not in batch_norm.moved(
+    assert "n.count" not in batch_norm.updated_stats(
         {key: values[key] for key in ("n.mean", "n.variance")}, "n", *[values["n.mean"]] * 2
     )
 
@@ -104,11 +112,11 @@ def test_rows_by_their_own_statistics(backend):
     """
     layers, make = framework(backend)
     x, scale, shift = make([[0.0], [4.0]]), make([3.0]), make([1.0])
-    mean, variance = layers.moments(x, (0,))
+    mean, variance = batch_norm.moments(x, (0,))
     assert (float(mean[0]), float(variance[0])) == (2.0, 4.0)
-    found = layers.batch_norm(x, scale, shift, mean, variance)
+    found = layers.batch_norm(x, scale, shift)
     np.testing.assert_allclose(np.asarray(found)[:, 0], [-1.999625, 3.999625], rtol=1e-6)
-    settled = batch_norm.settled(x, {name: make(value) for name, value in NORM.items()}, "n", scale, shift)
+    settled = batch_norm.eval_norm(x, {name: make(value) for name, value in NORM.items()}, "n", scale, shift)
     np.testing.assert_allclose(np.asarray(settled)[:, 0], [-0.5, 5.5], rtol=1e-6)
 
 
@@ -149,11 +157,11 @@ def framework(kind):
 @pytest.mark.parametrize("blocks", KINDS)
 def test_members_and_the_action(backend, blocks, train, count):
     """Observation and action are normalised side by side, each member by statistics of its own."""
-    spec = Network(Torso(VECTOR), Values(2, (8, 6), blocks=blocks), members=2)
+    spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 6), blocks=blocks), members=2)
     values, (obs, action) = away(spec, count), inputs(40)
     net = built(backend, spec, values)
     found = call(backend, net, obs, action, train=train)
-    moved = each(np.asarray, net.moved)
+    moved = each(np.asarray, net.updated_stats)
     assert train or not moved
     for member in range(2):
         own = {name: value[member] for name, value in values.items()}
@@ -166,32 +174,32 @@ def test_members_and_the_action(backend, blocks, train, count):
 
 @pytest.mark.parametrize("train", [False, True])
 def test_a_policys_layers(backend, train):
-    spec = Network(Torso(VECTOR), SquashedGaussian(2, (8,), blocks="batch_renorm"))
+    spec = NetworkSpec(Torso(VECTOR), SquashedGaussianHead(2, (8,), blocks="batch_renorm"))
     values, (obs, _) = away(spec), inputs(40)
     net = built(backend, spec, values)
     outputs, after = defined(values, obs, train)
     close(call(backend, net, obs, train=train).mean, outputs[:, :2])
-    assert net.moved.keys() == after.keys()
+    assert net.updated_stats.keys() == after.keys()
 
 
 def test_pytorchs_batched_members_are_the_same(monkeypatch):
     """On a GPU all members are one product: outputs, statistics and gradients as one after the other."""
-    spec = Network(Torso(VECTOR), Values(2, (8,), blocks="batch_renorm"), members=3)
+    spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8,), blocks="batch_renorm"), members=3)
     obs, action = (torch.from_numpy(part) for part in inputs(6))
     found = []
     for batched in (False, True):
         if batched:
-            monkeypatch.setattr(torch_layers, "members", lambda values: None)
+            monkeypatch.setattr(torch_layers, "split_members", lambda values: None)
         net = built("torch", spec, away(spec, 100_000.0))
         q = net(obs, action, train=True)
         learned = [value for name, value in net.values.items() if name in net.learned]
-        found.append([q, *net.moved.values(), *torch.autograd.grad((q**3).sum(), learned)])
+        found.append([q, *net.updated_stats.values(), *torch.autograd.grad((q**3).sum(), learned)])
     for one, other in zip(*found, strict=True):
         close(other.detach(), one.detach())
 
 
 def test_in_evaluation_a_row_does_not_depend_on_its_neighbours(backend):
-    spec = Network(Torso(VECTOR), Deterministic(2, (8,), blocks="batch_norm"))
+    spec = NetworkSpec(Torso(VECTOR), DeterministicHead(2, (8,), blocks="batch_norm"))
     net, (obs, _) = built(backend, spec, away(spec)), inputs(40)
     close(call(backend, net, obs[:3]), call(backend, net, obs)[:3])
     assert np.abs(call(backend, net, obs[:3], train=True) - call(backend, net, obs, train=True)[:3]).max() > 1e-3
@@ -199,15 +207,15 @@ def test_in_evaluation_a_row_does_not_depend_on_its_neighbours(backend):
 
 # ------------------------------------------------------------------------------------------------ gradients
 @pytest.mark.parametrize("rows", [3, 40])
-def test_pytorchs_gradient_is_that_of_its_operations(rows):
+def test_pytorchs_own_batch_norm_has_the_gradient_of_the_formula(rows):
     random = np.random.default_rng(0)
     x, scale, shift, weights = (
         torch.tensor(random.normal(1.0, 2.0, shape), dtype=torch.float32, requires_grad=True)
         for shape in ((rows, 5), 5, 5, (rows, 5))
     )
-    mean, variance = torch_layers.moments(x, (0,))
-    ours = torch_layers.batch_norm(x, scale, shift, mean, variance)
-    theirs = torch.nn.functional.batch_norm(x, None, None, scale, shift, training=True, eps=1e-3)
+    mean, variance = batch_norm.moments(x, (0,))
+    ours = torch_layers.batch_norm(x, scale, shift)
+    theirs = (x - mean) / (variance + 1e-3).sqrt() * scale + shift
     close(ours.detach(), theirs.detach())
     for one, other in zip(
         *(torch.autograd.grad((y * weights).sum(), [x, scale, shift]) for y in (ours, theirs)), strict=True
@@ -222,7 +230,7 @@ def test_both_frameworks_have_the_same_gradient():
 
     from duetto.networks.jax import build
 
-    spec = Network(Torso(VECTOR), Values(2, (8,), blocks="batch_renorm"), members=2)
+    spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8,), blocks="batch_renorm"), members=2)
     values, (obs, action) = away(spec, 100_000.0), inputs(6)
     ours = built("torch", spec, values)
     q = ours(torch.from_numpy(obs), torch.from_numpy(action), train=True)
@@ -239,7 +247,7 @@ def test_both_frameworks_have_the_same_gradient():
 # ------------------------------------------------------------------------------------------------ names and numbers
 def test_names_shapes_and_first_values():
     """Statistics come last: mean 0, variance 1, no batch yet. Nothing learns them."""
-    spec = Network(Torso(VECTOR), Values(2, (8, 6), blocks="batch_renorm"), members=2)
+    spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 6), blocks="batch_renorm"), members=2)
     values = initial_parameters(spec, np.random.default_rng(0))
     kept = {
         f"layers_norms.{i}.{kind}": (2, width)
@@ -255,12 +263,12 @@ def test_names_shapes_and_first_values():
     net = built("torch", spec, values)
     assert list(net.learned) == list(values)[:-9]
     assert {name for name, value in net.values.items() if not value.requires_grad} == set(spec.statistics)
-    plain = Network(Torso(VECTOR), Values(2, (8, 6), blocks="batch_norm"), members=2)
+    plain = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 6), blocks="batch_norm"), members=2)
     assert set(spec.statistics) - set(plain.statistics) == {f"layers_norms.{i}.count" for i in range(3)}
 
 
 def test_in_bfloat16_statistics_are_float32(backend):
-    spec = Network(Torso(VECTOR), Values(2, (8,), blocks="batch_renorm"), members=2)
+    spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8,), blocks="batch_renorm"), members=2)
     values, (obs, action) = away(spec, 70_001.0), inputs(40)
     if backend == "torch":
         net = built("torch", spec, values)
@@ -274,7 +282,7 @@ def test_in_bfloat16_statistics_are_float32(backend):
         arrays = [jnp.asarray(value) for value in values.values()]
         net = build(spec, np.random.default_rng(0)).with_arrays(arrays, jnp.bfloat16)
         call("jax", net, obs, action, train=True)
-    moved = {name: np.asarray(value) for name, value in net.moved.items()}
+    moved = {name: np.asarray(value) for name, value in net.updated_stats.items()}
     assert {value.dtype for value in moved.values()} == {np.dtype(np.float32)}
     np.testing.assert_array_equal(moved["layers_norms.1.count"], [70_002, 70_002])  # no number of bfloat16
     both = np.concatenate([obs, action], axis=1)
@@ -286,12 +294,12 @@ def test_in_bfloat16_statistics_are_float32(backend):
 def test_two_heads_do_not_share_a_stacks_name_silently():
     """Neither on one torso nor on one each: the parameters' names are the stacks'."""
     for shared in (True, False):
-        with pytest.raises(ValueError, match=r"^Two stacks of these heads are called layers: they would be one and"):
-            Network(Torso(VECTOR), (Deterministic(2, (8,)), SquashedGaussian(2, (8,))), shared=shared)
-    Network(Torso(VECTOR), (Deterministic(2, (8,)), Policy(ACTION), StateValue()))
+        with pytest.raises(ValueError, match=r"^Two stacks of these heads have the name layers, so they would"):
+            NetworkSpec(Torso(VECTOR), (DeterministicHead(2, (8,)), SquashedGaussianHead(2, (8,))), shared=shared)
+    NetworkSpec(Torso(VECTOR), (DeterministicHead(2, (8,)), PolicyHead(ACTION), StateValueHead()))
 
 
 def test_one_observation_alone_is_a_row(backend):
     """As while acting."""
-    spec = Network(Torso(box(1)), Deterministic(1, (4,), blocks="batch_renorm"))
+    spec = NetworkSpec(Torso(box(1)), DeterministicHead(1, (4,), blocks="batch_renorm"))
     assert call(backend, built(backend, spec, away(spec)), np.ones((1, 1), np.float32)).shape == (1, 1)

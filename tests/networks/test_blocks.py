@@ -7,18 +7,18 @@ from learning_cases import ACTION, PARTS, VECTOR, observations
 from duetto.algorithms import PPO, SAC, TD3
 from duetto.errors import UsageError
 from duetto.networks import numpy as host
-from duetto.networks.encoding import encode
-from duetto.networks.initial import initial_parameters
+from duetto.networks.initializers import initial_parameters
+from duetto.networks.preprocessing import encode
 from duetto.networks.specs import (
-    ActionValues,
-    Deterministic,
+    ActionValueHead,
+    CriticHead,
+    DeterministicHead,
     Initializer,
-    Network,
-    Policy,
-    SquashedGaussian,
-    StateValue,
+    NetworkSpec,
+    PolicyHead,
+    SquashedGaussianHead,
+    StateValueHead,
     Torso,
-    Values,
 )
 
 EVERYWHERE = ["torch", "jax", "numpy"]
@@ -116,7 +116,7 @@ def inputs(size, observation=VECTOR):
 )
 def test_a_heads_hidden_layers(kind, blocks, hidden, activation):
     """40 rows, which on AMD take oneDNN's products. SimBa's blocks have ReLU inside, whatever the activation."""
-    spec = Network(Torso(PARTS), Deterministic(2, hidden, activation, blocks))
+    spec = NetworkSpec(Torso(PARTS), DeterministicHead(2, hidden, activation, blocks))
     obs, _ = inputs(40, PARTS)
     found = call(kind, spec, moved(spec), obs)
     assert found.dtype == np.float32
@@ -127,14 +127,14 @@ def test_a_heads_hidden_layers(kind, blocks, hidden, activation):
 @pytest.mark.parametrize("kind", ["torch", "jax"])
 @pytest.mark.parametrize(("blocks", "joins"), [("layer_norm", 0), ("layer_norm", 1), ("simba", 0)])
 def test_members_and_the_action_that_joins(kind, blocks, joins):
-    spec = Network(Torso(VECTOR), Values(2, (8, 8), "relu", blocks, joins), members=3)
+    spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 8), "relu", blocks, joins), members=3)
     values, (obs, action) = moved(spec), inputs(5)
     found = call(kind, spec, values, obs, action)
     assert found.shape == (3, 5)
     for member in range(3):
         own = {name: value[member] for name, value in values.items()}
         close(found[member], defined(own, "layers", obs, blocks, joined=action, joins=joins)[:, 0])
-    close(call(kind, spec, values, obs, action, method="first"), found[0])
+    close(call(kind, spec, values, obs, action, method="q1"), found[0])
 
 
 def test_pytorchs_batched_members_are_the_same(monkeypatch):
@@ -142,10 +142,10 @@ def test_pytorchs_batched_members_are_the_same(monkeypatch):
     from duetto.networks import torch_layers
 
     for blocks in ("layer_norm", "simba"):
-        spec = Network(Torso(VECTOR), Values(2, (8, 8), "relu", blocks), members=3)
+        spec = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 8), "relu", blocks), members=3)
         with monkeypatch.context() as patch:
             one_by_one = call("torch", spec, moved(spec), *inputs(5))
-            patch.setattr(torch_layers, "members", lambda values: None)
+            patch.setattr(torch_layers, "split_members", lambda values: None)
             close(call("torch", spec, moved(spec), *inputs(5)), one_by_one)
 
 
@@ -155,7 +155,9 @@ def test_pytorchs_batched_members_are_the_same(monkeypatch):
 def test_a_torsos_hidden_layers(kind, shared, blocks):
     """And two heads: on one torso, or on one each."""
     torso = Torso(VECTOR, hidden=(8, 8), activation="tanh", blocks=blocks)
-    spec = Network(torso, (Policy(ACTION), StateValue()), shared=shared, initializer=Initializer("orthogonal"))
+    spec = NetworkSpec(
+        torso, (PolicyHead(ACTION), StateValueHead()), shared=shared, initializer=Initializer("orthogonal")
+    )
     values, (obs, _) = moved(spec), inputs(5)
     policy, value = call(kind, spec, values, obs)
     names = ("torso", "torso") if shared else ("policy_torso", "value_torso")
@@ -171,7 +173,9 @@ def test_a_torsos_hidden_layers(kind, shared, blocks):
 @pytest.mark.parametrize("kind", ["torch", "jax"])
 @pytest.mark.parametrize("blocks", ["layer_norm", "simba"])
 def test_a_torso_and_a_head_of_their_own(kind, blocks):
-    spec = Network(Torso(VECTOR, hidden=(8, 8), blocks=blocks), ActionValues(3, (6,), dueling=True, blocks=blocks))
+    spec = NetworkSpec(
+        Torso(VECTOR, hidden=(8, 8), blocks=blocks), ActionValueHead(3, (6,), dueling=True, blocks=blocks)
+    )
     values, (obs, _) = moved(spec), inputs(5)
     features = defined(values, "torso.layers", obs, blocks)
     value, advantage = (defined(values, name, features, blocks) for name in ("value", "advantage"))
@@ -182,7 +186,7 @@ def test_a_torso_and_a_head_of_their_own(kind, blocks):
 @pytest.mark.parametrize("kind", EVERYWHERE)
 def test_a_squashed_gaussians_numbers(kind):
     """Means, then logarithms of the std between -20 and 2."""
-    spec = Network(Torso(VECTOR), SquashedGaussian(2, (8,)), initializer=Initializer("normal", 9.0))
+    spec = NetworkSpec(Torso(VECTOR), SquashedGaussianHead(2, (8,)), initializer=Initializer("normal", 9.0))
     values, (obs, _) = initial_parameters(spec, np.random.default_rng(0)), inputs(40)
     hidden = np.maximum(obs @ values["layers.0.weight"].T.astype(np.float64) + values["layers.0.bias"], 0)
     numbers = hidden @ values["layers.1.weight"].T + values["layers.1.bias"]
@@ -195,13 +199,13 @@ def test_a_squashed_gaussians_numbers(kind):
 
 @pytest.mark.parametrize("kind", ["torch", "jax"])
 def test_three_heads_give_what_each_gives_alone(kind):
-    heads = (Policy(ACTION), StateValue(), Deterministic(2, (6,)))
+    heads = (PolicyHead(ACTION), StateValueHead(), DeterministicHead(2, (6,)))
     torso = Torso(VECTOR, hidden=(8,))
-    values, (obs, _) = initial_parameters(Network(torso, heads), np.random.default_rng(0)), inputs(5)
-    found = call(kind, Network(torso, heads), values, obs)
+    values, (obs, _) = initial_parameters(NetworkSpec(torso, heads), np.random.default_rng(0)), inputs(5)
+    found = call(kind, NetworkSpec(torso, heads), values, obs)
     assert isinstance(found, tuple)
     for head, output in zip(heads, found, strict=True):
-        alone = Network(torso, head)
+        alone = NetworkSpec(torso, head)
         own = {name: values[name] for name in initial_parameters(alone, np.random.default_rng(0))}
         for ours, theirs in zip(np.atleast_2d(output), np.atleast_2d(call(kind, alone, own, obs)), strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -210,7 +214,7 @@ def test_three_heads_give_what_each_gives_alone(kind):
 # ------------------------------------------------------------------------------------------------ names and numbers
 def test_names_shapes_and_first_values():
     """Norms start as nothing but a normalisation; they leave the other layers' numbers where they were."""
-    simba = Network(Torso(VECTOR), Values(2, (8, 8), blocks="simba"), members=2)
+    simba = NetworkSpec(Torso(VECTOR), CriticHead(2, (8, 8), blocks="simba"), members=2)
     values = initial_parameters(simba, np.random.default_rng(0))
     assert {name: value.shape for name, value in values.items() if "weight" in name} == {
         "layers.0.weight": (2, 8, 7),
@@ -224,7 +228,9 @@ def test_names_shapes_and_first_values():
         "layers_norms.2.weight": (2, 8),
     }
     plain, normed = (
-        initial_parameters(Network(Torso(VECTOR), Deterministic(2, (8, 6), blocks=blocks)), np.random.default_rng(0))
+        initial_parameters(
+            NetworkSpec(Torso(VECTOR), DeterministicHead(2, (8, 6), blocks=blocks)), np.random.default_rng(0)
+        )
         for blocks in ("mlp", "layer_norm")
     )
     for name, value in plain.items():
@@ -239,7 +245,7 @@ def test_names_shapes_and_first_values():
 
 def test_the_last_layers_bound_is_the_last_layers():
     init = Initializer("fan_in", 1.0, final_bound=1e-3)
-    spec = Network(Torso(VECTOR), Deterministic(2, (8, 8), blocks="simba"), initializer=init)
+    spec = NetworkSpec(Torso(VECTOR), DeterministicHead(2, (8, 8), blocks="simba"), initializer=init)
     values = initial_parameters(spec, np.random.default_rng(0))
     assert [np.abs(values[f"layers.{i}.weight"]).max() <= 1e-3 for i in range(6)] == [False] * 5 + [True]
 
@@ -250,16 +256,14 @@ def test_residual_blocks_are_of_one_size(kind):
     algorithm = kind(network="simba", hidden=(16, 12))
     with pytest.raises(
         UsageError,
-        match=r"^Residual blocks \(network simba\) are of one size; these hidden layers are \(16, 12\)\. "
+        match=r"^With network simba all hidden layers have one size; hidden is \(16, 12\)\. "
         r"Give one size, once for each block: --hidden 256 256\.$",
     ):
         initial_parameters_of(algorithm)
 
 
 def test_the_action_joins_residual_blocks_at_the_first_layer():
-    with pytest.raises(
-        UsageError, match=r"^With network simba the action joins at the first layer: leave critic_action"
-    ):
+    with pytest.raises(UsageError, match=r"^critic_action_layer is 1; with network simba it must be 0"):
         initial_parameters_of(SAC(network="simba", hidden=(16, 16), critic_action_layer=1))
 
 

@@ -6,10 +6,10 @@ import toy_networks
 from learning_cases import PARTS, VECTOR, box, observations, perceptron
 
 from duetto.errors import UsageError
-from duetto.networks.encoding import encode
-from duetto.networks.initial import initial_parameters
+from duetto.networks.initializers import initial_parameters
+from duetto.networks.preprocessing import encode
 from duetto.networks.spaces import Dict
-from duetto.networks.specs import CustomNetwork, Deterministic, Network, Torso, Values
+from duetto.networks.specs import CriticHead, CustomNetwork, DeterministicHead, NetworkSpec, Torso
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
@@ -50,11 +50,11 @@ class Built:
 
 
 def actor(observation=VECTOR, custom=None):
-    return Network(Torso(observation), Deterministic(2, (16, 12)), custom=custom)
+    return NetworkSpec(Torso(observation), DeterministicHead(2, (16, 12)), custom=custom)
 
 
 def critic(members=2, custom=None, **options):
-    return Network(Torso(VECTOR), Values(2, **({"hidden": (16, 12)} | options)), members=members, custom=custom)
+    return NetworkSpec(Torso(VECTOR), CriticHead(2, **({"hidden": (16, 12)} | options)), members=members, custom=custom)
 
 
 def inputs(size, observation=VECTOR):
@@ -83,7 +83,7 @@ def test_a_critic_is_one_such_network_for_each_member(backend, size):
     assert (found.shape, found.dtype) == ((2, size), np.float32)
     for member in (0, 1):
         np.testing.assert_allclose(found[member], perceptron(values, joined, member)[:, 0], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(built(obs, action, method="first"), found[0], rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(built(obs, action, method="q1"), found[0], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("layer", [1, 2])
@@ -117,7 +117,7 @@ def test_pytorchs_batched_product_for_gpus_is_the_same(monkeypatch):
 
     built = Built("torch", critic(joins=1))
     one_by_one = built(*inputs(40))
-    monkeypatch.setattr(torch_layers, "members", lambda values: None)
+    monkeypatch.setattr(torch_layers, "split_members", lambda values: None)
     np.testing.assert_allclose(built(*inputs(40)), one_by_one, rtol=1e-5, atol=1e-6)
 
 
@@ -151,12 +151,12 @@ def test_own_networks_get_the_parts_that_they_were_made_for(backend):
     goals = Dict((("desired_goal", box(1)), ("observation", box(2))))
     obs = {"achieved_goal": [[9.0]], "desired_goal": [[1.0]], "observation": [[2.0, 3.0]]}
     obs = {name: np.array(part, np.float32) for name, part in obs.items()}
-    found = Built(backend, Network(Torso(goals), Deterministic(2), custom=toy_networks.joining()))(obs)
+    found = Built(backend, NetworkSpec(Torso(goals), DeterministicHead(2), custom=toy_networks.joining()))(obs)
     np.testing.assert_array_equal(found, [[6.0, 6.0]])
-    values = Built(backend, Network(Torso(goals), Values(2), members=2, custom=toy_networks.joining()))
+    values = Built(backend, NetworkSpec(Torso(goals), CriticHead(2), members=2, custom=toy_networks.joining()))
     action = np.array([[1.0, 1.0]], np.float32)
     np.testing.assert_array_equal(values(obs, action), [[8.0], [8.0]])
-    np.testing.assert_array_equal(values(obs, action, method="first"), [8.0])
+    np.testing.assert_array_equal(values(obs, action, method="q1"), [8.0])
 
 
 def test_own_critics_make_an_ensemble(backend):
@@ -166,7 +166,7 @@ def test_own_critics_make_an_ensemble(backend):
     found = built(obs, action)
     assert found.shape == (2, 4)
     assert not np.allclose(found[0], found[1])
-    np.testing.assert_array_equal(built(obs, action, method="first"), found[0])
+    np.testing.assert_array_equal(built(obs, action, method="q1"), found[0])
 
 
 def test_own_networks_start_from_the_runs_seed(backend):
@@ -187,5 +187,8 @@ def test_pytorchs_global_generator_is_left_as_it_was():
 def test_a_missing_framework_is_said(backend):
     other = {"torch": "jax", "jax": "torch"}[backend]
     lacking = CustomNetwork(**{other: object})
-    with pytest.raises(UsageError, match=rf"CustomNetwork\({backend}=\.\.\.\), or take .*backend=\"{other}\""):
+    with pytest.raises(
+        UsageError,
+        match=rf"^The network is for {other} only\. Give CustomNetwork\({backend}=\.\.\.\) or set backend=\"{other}\"",
+    ):
         Built(backend, actor(custom=lacking))

@@ -13,19 +13,19 @@ from test_blocks import arrays, call, close, each, inputs, moved
 
 from duetto.networks import numpy as host
 from duetto.networks import numpy_layers
-from duetto.networks.initial import initial_parameters
+from duetto.networks.initializers import initial_parameters
+from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Discrete, Space
 from duetto.networks.specs import (
-    ActionValues,
+    ActionValueHead,
+    CriticHead,
     CustomNetwork,
-    Deterministic,
-    Network,
-    Parameter,
-    Recurrent,
+    DeterministicHead,
+    NetworkSpec,
+    ParameterSpec,
+    RecurrentSpec,
     Torso,
-    Values,
 )
-from duetto.networks.windows import Window
 
 FRAMEWORKS = ["torch", "jax"]
 
@@ -36,8 +36,9 @@ FRAMEWORKS = ["torch", "jax"]
 @pytest.mark.parametrize(("observation", "action", "layers"), [(VECTOR, Discrete(3), 1), (PARTS, ACTION, 2)])
 def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observation: Space, action: Space, layers: int):
     """Episodes begin inside the stretch, which forgets what was before, and of one row nothing is carried in."""
-    spec = Network(
-        Torso(observation, hidden=(6,), recurrent=Recurrent(kind, 5, layers, action)), ActionValues(4, dueling=True)
+    spec = NetworkSpec(
+        Torso(observation, hidden=(6,), recurrent=RecurrentSpec(kind, 5, layers, action)),
+        ActionValueHead(4, dueling=True),
     )
     values = moved(spec)
     seen = window(observation, action, spec.carry(), 4, 7)
@@ -54,25 +55,25 @@ def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observat
     np.testing.assert_array_equal(nothing, host.build(spec, values).trunk(seen._replace(carry=zeros))[0])
 
 
-def trunk(framework: str, spec: Network, values: dict[str, np.ndarray], seen: Window) -> Any:
+def trunk(framework: str, spec: NetworkSpec, values: dict[str, np.ndarray], seen: SequenceInput) -> Any:
     array: Any
     if framework == "torch":
         import torch
 
         from duetto.networks import torch_layers
-        from duetto.networks.torch import Built
+        from duetto.networks.torch import TorchNetwork
 
         array = torch.from_numpy
-        net: Any = Built(spec, {name: array(value) for name, value in values.items()}, torch_layers)
+        net: Any = TorchNetwork(spec, {name: array(value) for name, value in values.items()}, torch_layers)
     else:
         import jax.numpy as jnp
 
-        from duetto.networks.jax import Built
+        from duetto.networks.jax import JaxNetwork
 
-        array, built = jnp.asarray, Built(spec, values)
+        array, built = jnp.asarray, JaxNetwork(spec, values)
         net = built.with_arrays([array(values[name]) for name in built.names])
     given: Any = [each(array, part) for part in seen[:-1]]
-    features, carry = net.trunk(Window(*given, at=None))
+    features, carry = net.trunk(SequenceInput(*given, query_steps=None))
     return arrays(features), {name: np.asarray(part) for name, part in carry.items()}
 
 
@@ -80,7 +81,7 @@ def trunk(framework: str, spec: Network, values: dict[str, np.ndarray], seen: Wi
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_nearly_constant_layer_is_normalised_alike(framework: str):
     """Its variance is that of layer normalisation's ε, which elsewhere hides behind rounding."""
-    spec = Network(Torso(VECTOR), Deterministic(2, (8,), "tanh", "layer_norm"))
+    spec = NetworkSpec(Torso(VECTOR), DeterministicHead(2, (8,), "tanh", "layer_norm"))
     values = moved(spec)
     values["layers.0.weight"] *= 1e-3
     values["layers.0.bias"] = np.float32(0.001) * values["layers.0.bias"] + 1
@@ -106,17 +107,17 @@ def test_products_over_several_axes_are_those_of_rows():
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        (Network(Torso(PARTS), Deterministic(2)), True),
-        (Network(Torso(VECTOR, recurrent=Recurrent("gru", 4, 1, ACTION)), ActionValues(3)), True),
-        (Network(Torso(FRAMES), ActionValues(3)), False),
-        (Network(Torso(BOTH), ActionValues(3)), False),
-        (Network(Torso(VECTOR), Values(2), members=2), False),
-        (Network(Torso(VECTOR), Deterministic(2), custom=CustomNetwork(torch=object)), False),
-        (Parameter(), False),
+        (NetworkSpec(Torso(PARTS), DeterministicHead(2)), True),
+        (NetworkSpec(Torso(VECTOR, recurrent=RecurrentSpec("gru", 4, 1, ACTION)), ActionValueHead(3)), True),
+        (NetworkSpec(Torso(FRAMES), ActionValueHead(3)), False),
+        (NetworkSpec(Torso(BOTH), ActionValueHead(3)), False),
+        (NetworkSpec(Torso(VECTOR), CriticHead(2), members=2), False),
+        (NetworkSpec(Torso(VECTOR), DeterministicHead(2), custom=CustomNetwork(torch=object)), False),
+        (ParameterSpec(), False),
     ],
     ids=["parts", "recurrent", "images", "images among parts", "an ensemble", "a user's own", "a number"],
 )
 def test_what_can_act_in_numpy(spec: Any, expected: bool):
-    assert host.possible(spec) is expected
+    assert host.can_act(spec) is expected
     if expected:
         host.build(spec, initial_parameters(spec, np.random.default_rng(0)))

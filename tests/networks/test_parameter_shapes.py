@@ -9,8 +9,8 @@ import pytest
 
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import UsageError
-from duetto.networks import initial
-from duetto.networks.initial import initial_parameters, parameter_shapes
+from duetto.networks import initializers
+from duetto.networks.initializers import initial_parameters, parameter_shapes
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete
 
 VECTOR = Box((3,), "float32", (-1.0,), (1.0,))
@@ -38,7 +38,9 @@ def fitting(name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_shapes_are_those_of_the_parameters(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(initial, "orthogonal", lambda _, shape, gain: np.zeros(shape))  # the right angles take long
+    monkeypatch.setattr(
+        initializers, "orthogonal", lambda _, shape, gain: np.zeros(shape)
+    )  # the right angles take long
     specs = fitting(name)
     assert specs
     for spec in dict.fromkeys(specs):

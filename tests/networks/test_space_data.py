@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning_cases import PARTS, box
 
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, differing, from_json, to_json
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, describe_difference, from_json, to_json
 
 BOUND = st.floats(allow_nan=False, width=32)
 BOXES = st.lists(st.integers(0, 3), max_size=3).flatmap(
@@ -63,31 +63,34 @@ BYTES, FLOATS = "uint8", "float32"
     ],
 )
 def test_what_seems_to_be_an_image(shape, dtype, seems):
-    assert Box(shape, dtype, (0.0,), (255.0,)).seems_image == seems
+    assert Box(shape, dtype, (0.0,), (255.0,)).looks_like_image == seems
 
 
 def test_where_only_bounds_differ_they_are_shown():
     one, other = Box((1,), "float32", (-1.0,), (1.0,)), Box((1,), "float32", (-3.0,), (1.0,))
-    assert differing("action", one, one) is None
-    assert differing("action", one, other) == (
+    assert describe_difference("action", one, one) is None
+    assert describe_difference("action", one, other) == (
         "Box(1,) of float32 from -1 to 1",
         "Box(1,) of float32 from -3 to 1",
     )
     parts = [Dict((("arm", part), ("hand", one))) for part in (one, other)]
-    assert differing("action", *parts) == (
+    assert describe_difference("action", *parts) == (
         "Dict(arm: Box(1,) of float32 from -1 to 1)",
         "Dict(arm: Box(1,) of float32 from -3 to 1)",
     )
-    assert differing("action", one, Discrete(2)) == ("Box(1,)", "Discrete(2)")
+    assert describe_difference("action", one, Discrete(2)) == ("Box(1,)", "Discrete(2)")
     several = Box((2,), "float32", (-1.0, -2.0), (1.0, 1.0))
-    assert several.in_detail() == "Box(2,) of float32 from [-1, -2] to 1"
+    assert describe_difference("action", several, Box((2,), "float32", (-1.0,), (1.0,))) == (
+        "Box(2,) of float32 from [-1, -2] to 1",
+        "Box(2,) of float32 from -1 to 1",
+    )
 
 
 def test_bounds_of_observations_make_no_difference_but_dtypes_do():
     one, other = Box((1,), "float32", (-1.0,), (1.0,)), Box((1,), "float32", (-3.0,), (1.0,))
-    assert differing("observation", one, other) is None
-    assert differing("observation", Dict((("a", one),)), Dict((("a", other),))) is None
-    assert differing("observation", one, Box((1,), "uint8", (0.0,), (255.0,))) == (
+    assert describe_difference("observation", one, other) is None
+    assert describe_difference("observation", Dict((("a", one),)), Dict((("a", other),))) is None
+    assert describe_difference("observation", one, Box((1,), "uint8", (0.0,), (255.0,))) == (
         "Box(1,) of float32 from -1 to 1",
         "Box(1,) of uint8 from 0 to 255",
     )

@@ -2,17 +2,17 @@ import numpy as np
 import pytest
 from learning_cases import PARTS, box
 
-from duetto.networks.initial import initial_parameters
-from duetto.networks.specs import Deterministic, Initializer, Network, Torso, Values
+from duetto.networks.initializers import initial_parameters
+from duetto.networks.specs import CriticHead, DeterministicHead, Initializer, NetworkSpec, Torso
 
 
 def critic(initializer=None, **options):
-    head = Values(2, **({"hidden": (200, 100)} | options))
-    return Network(Torso(box(3)), head, members=2, initializer=initializer or Initializer())
+    head = CriticHead(2, **({"hidden": (200, 100)} | options))
+    return NetworkSpec(Torso(box(3)), head, members=2, initializer=initializer or Initializer())
 
 
 def actor(observation, hidden):
-    return Network(Torso(observation), Deterministic(2, hidden))
+    return NetworkSpec(Torso(observation), DeterministicHead(2, hidden))
 
 
 def layers(spec):

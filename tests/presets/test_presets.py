@@ -146,7 +146,7 @@ PUBLISHED = {
         "adam_epsilon": 1e-3, "learning_rate": 1e-4, "rescale_values": True, "rescale_epsilon": 1e-3,
         "recurrent_size": 512, "hidden": (), "head_hidden": (512,), "dueling": True, "double": True, "huber_delta": 0.0,
         "exploration": "ladder", "exploration_start": 0.4, "ladder_exponent": 7.0, "evaluation_epsilon": 1e-3,
-        "max_grad_norm": 40.0, "image_features": 512, "initial_priority": "actor",
+        "max_grad_norm": 40.0, "image_features": 512,
     },
     # DI-engine's pong configurations; SPEC R6, R29
     ("r2d2", "di-engine"): {"rescale_epsilon": 1e-2, "burn_in": 2, "unroll": 40, "tau": 0.001, "n_step": 5},

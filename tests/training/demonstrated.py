@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from duetto import demonstrations
-from duetto.demonstrations import Demonstration, Description
+from duetto.demonstrations import Demonstration, Metadata
 from duetto.networks.spaces import Box, Discrete, from_json, to_json
 
 LENGTH = 37
@@ -46,4 +46,4 @@ def recorded(folder: Path, demos: list[Demonstration] | None = None, **changes: 
     """The folder of a dataset."""
     about: dict[str, Any] = {"environment": "CartPole-v1", "options": CUT["environment_options"], "expert": "a rule"}
     about |= {"observation_space": OBSERVATION, "action_space": Discrete(2)}
-    return str(demonstrations.save(folder, Description(**about | changes), episodes() if demos is None else demos))
+    return str(demonstrations.save(folder, Metadata(**about | changes), episodes() if demos is None else demos))

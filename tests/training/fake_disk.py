@@ -1,4 +1,4 @@
-"""Operating systems to take the place of `os` in `duetto.storage.disk`, that fail where they are told to."""
+"""Operating systems to take the place of `os` in `duetto.storage.atomic_io`, that fail where they are told to."""
 
 import errno
 import os

@@ -15,7 +15,7 @@ from small_runs import train
 
 from duetto.algorithms import PPO, TD3, Algorithm
 from duetto.storage.manifest import MANIFEST, FileRecord
-from duetto.storage.states import decode_arrays, decode_tree, encode_arrays, encode_tree
+from duetto.storage.tree_codec import decode_arrays, decode_tree, encode_arrays, encode_tree
 
 _SIZES = {"hidden": (4,), "batch_size": 4, "random_steps": 4, "learning_starts": 4, "replay_capacity": 24}
 ALGORITHMS: dict[str, tuple[Algorithm, str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -69,11 +69,9 @@ class Parts(Line):
 
 
 class Opaque(Line):
-    """The same, with something in it that nobody can save."""
+    """The same, and its episodes cannot be repeated."""
 
-    def __init__(self, length: int = 10) -> None:
-        super().__init__(length)
-        self.secret = object()
+    metadata: ClassVar[dict[str, Any]] = {"resets_only": True}
 
 
 class Unbounded(Line):

@@ -12,22 +12,19 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 class Turnstile(gymnasium.Env):
     """Episodes of 3 to 6 steps on a line; where one is, 0 .. 3, two of four actions are forbidden, others elsewhere.
 
-    Every other episode is cut. What a forbidden action would do is not known: it raises. Where an episode terminated
-    nothing is allowed, as PettingZoo has it.
+    Episodes of an even length are cut. What a forbidden action would do is not known: it raises. Where an episode
+    terminated nothing is allowed, as PettingZoo has it.
     """
 
     observation_space = Box(0, 3, (1,), np.float32)
     action_space: Any = Discrete(4)
-
-    def __init__(self) -> None:
-        self.episode = 0
 
     def mask(self) -> np.ndarray:
         return np.isin(np.arange(4), [self.at, (self.at + 1) % 4])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed)
-        self.episode, self.time = self.episode + 1, 0
+        self.time = 0
         self.length = int(self.np_random.integers(3, 7))
         self.at = int(self.np_random.integers(4))
         return self.see()
@@ -45,9 +42,9 @@ class Turnstile(gymnasium.Env):
         self.at = int(np.sum(action) + self.time) % 4
         over = self.time == self.length
         obs, info = self.see()
-        if over and self.episode % 2:
+        if over and self.length % 2:
             info = {name: np.zeros_like(mask) for name, mask in info.items()}
-        return obs, float(self.at == 2), over and bool(self.episode % 2), over and not self.episode % 2, info
+        return obs, float(self.at == 2), over and bool(self.length % 2), over and not self.length % 2, info
 
 
 class Turnstiles(Turnstile):

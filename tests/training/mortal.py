@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from small_runs import small, train
 
 from duetto.runs.run import Run
-from duetto.storage import disk
+from duetto.storage import atomic_io
 from duetto.training.session import Session
 
 
@@ -45,7 +45,7 @@ def live(call: dict[str, Any]) -> None:
         if session.step >= call.get("arm_at", sys.maxsize):  # at the step before a checkpoint is due
             lethal.armed = True
 
-    disk.os = lethal
+    atomic_io.os = lethal
     if "resume" in call:
         Run(call["resume"]).resume(callbacks=[die])
         return

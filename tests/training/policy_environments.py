@@ -10,17 +10,14 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 
 class Wander(gymnasium.Env):
-    """A point that actions push about; episodes of 5 to 9 steps, of which every other one is cut."""
+    """A point that actions push about; episodes of 5 to 9 steps, of which the even ones are cut."""
 
     observation_space: Space = Box(-np.inf, np.inf, (2,), np.float32)
     action_space: Space = Discrete(4)
 
-    def __init__(self) -> None:
-        self.episode = 0
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed)
-        self.episode, self.time = self.episode + 1, 0
+        self.time = 0
         self.length = int(self.np_random.integers(5, 10))
         self.at = self.np_random.normal(size=2)
         return self.see(), {}
@@ -32,7 +29,7 @@ class Wander(gymnasium.Env):
         assert self.action_space.contains(action), action
         self.time += 1
         self.at = 0.9 * self.at + 0.1 * np.resize(np.asarray(action, np.float64), 2)
-        over, cut = self.time == self.length, self.episode % 2 == 0
+        over, cut = self.time == self.length, self.length % 2 == 0
         return self.see(), float(-abs(self.at).sum()), over and not cut, over and cut, {}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from duetto.learners import Learner
-from duetto.networks.windows import Window
+from duetto.networks.sequence_input import SequenceInput
 
 LOW, HIGH = np.array([-1, 2], np.float32), np.array([3, 2.5], np.float32)
 
@@ -150,15 +150,15 @@ class Minds:
             self._known[key], self._actions[key] = carries, actions
         return self._known[key]
 
-    def _window(self, place: Place, carry: dict[str, np.ndarray]) -> Window:
+    def _window(self, place: Place, carry: dict[str, np.ndarray]) -> SequenceInput:
         episode, time = place.episode, place.time
         reward = np.array([previous_reward(episode, time)], np.float32)
-        return Window(
+        return SequenceInput(
             obs=self._scaled(place)[None, None],
             previous_action=np.asarray(previous_action(episode, time))[None, None],
             previous_reward=self._learner.algorithm.seen_reward(reward)[:, None],
             starts=np.array([[time == 0]]),
             carry={name: part[None] for name, part in carry.items()},
-            fresh=np.array([time == 0]),
-            at=None,
+            is_first=np.array([time == 0]),
+            query_steps=None,
         )

@@ -9,13 +9,13 @@ import numpy as np
 from fake_run import same
 
 import duetto
-from duetto import memory
+from duetto import buffers
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.functional.randomness import generator
+from duetto.functional.rng import generator
 from duetto.networks import spaces
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore
-from duetto.storage.records import Csv, JsonLines
+from duetto.storage.logs import Csv, JsonLines
 from duetto.training.session import Session
 
 # The replay is smaller than the runs, so that its rings are full and go round.
@@ -89,13 +89,15 @@ def outcome(run: Run) -> dict[str, Any]:
     num_envs = state["stepper"]["num_envs"]
     spec: Any = run.config.algorithm.memory()
     unasked: Any = object()  # nothing is drawn
-    kept = memory.build(spec, observation, action, num_envs, generator(0, "any"), value=len, goals=unasked)
-    kept.load_state_dict(state["memory"].get("agent", state["memory"]))  # the demonstrations are in their own folder
+    memory = state["memory"].get("agent", state["memory"])  # the demonstrations are in their own folder
+    stacked = memory["shape"]["frames"] if "envs" in memory else 1
+    kept = buffers.build(
+        spec, observation, action, num_envs, generator(0, "any"), value=len, stacked=stacked, goals=unasked
+    )
+    kept.load_state_dict(memory)
     for segment in loaded.segments:
         kept.load_segment(segment)
-    del state["session"]["exact"]  # what was found out about the environment depends on where the run was stopped
     del state["session"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in
-    state.pop("modules", None)  # of those beside an environment's, which are imported is the process's matter
     best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
     lines = JsonLines.read(run.path / "metrics.jsonl")
     rows = Csv.read(run.path / "evaluations.csv")

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
 from test_run import check_refused_unharmed, edit
 
 import duetto
 from duetto.algorithms import ALGORITHMS, PPO
 from duetto.errors import CheckpointError, UsageError
-from duetto.learners.threads import of_jax
+from duetto.learners.runtime import jax_threads
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.planning import changed
 from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
-from duetto.storage.deciding import FREE, changes, deciding
+from duetto.storage.reproducibility import FREE, changes, deciding
 from duetto.training import checkpoints as checkpoints_module
-from duetto.training.checkpoints import Checkpoints
 from duetto.training.session import Session
 
 
@@ -58,25 +57,14 @@ def test_a_script_that_is_imported_has_another_name():
         return Config(PPO(agent_network=CustomNetwork(network, None, arguments)), "Pendulum-v1", RunOptions())
 
     kept = deciding(of("__main__", size=3))
-    assert changes(of("script", size=3), kept) == []
-    assert [change.key for change in changes(of("script", size=4), kept)] == ["algorithm.agent_network"]
-    assert [change.key for change in changes(of("script", "Other", size=3), kept)] == ["algorithm.agent_network"]
+    assert changes(of("script", size=3), kept) == {}
+    assert list(changes(of("script", size=4), kept)) == ["algorithm.agent_network"]
+    assert list(changes(of("script", "Other", size=3), kept)) == ["algorithm.agent_network"]
 
 
-def test_an_option_that_an_earlier_version_did_not_have_is_no_change():
-    config = Config(small(), "Pendulum-v1", RunOptions())
-    kept = deciding(config)
-    del kept["algorithm.policy_delay"]
-    assert changes(config, kept | {"algorithm.forgotten": "1"}) == []
-    assert changes(config, {}) == []
-    later = dataclasses.replace(config, run=RunOptions(act_behind=True), algorithm=small(policy_delay=3))
-    assert changes(later, {}) == []  # of which nothing is known
-    assert list(map(str, changes(later, {key: value for key, value in kept.items() if key != "run.act_behind"}))) == [
-        "algorithm.policy_delay was 2, is now 3",
-        "run.act_behind was false, is now true",
-    ]
+def test_a_damaged_record_of_the_config_is_an_error():
     with pytest.raises(CheckpointError, match="record of its config is damaged"):
-        changes(config, [1])
+        changes(Config(small(), "Pendulum-v1", RunOptions()), [1])
 
 
 # ---------------------------------------------------------------------------------------------------- refused
@@ -124,7 +112,7 @@ def test_another_framework_has_threads_of_its_own(tmp_path: Path, new: Any):
     """JAX's number went over to PyTorch, as if it had been asked for; and JAX had none written down."""
     old = "jax" if new == "torch" else "torch"
     run = train(tmp_path, steps=40, evaluate_every=0, backend=old, threads=0)
-    assert bool(run.config.run.threads) == (old == "jax")
+    assert run.config.run.threads == (jax_threads() if old == "jax" else 1)
     said = resumed(run, steps=60, backend=new)
     assert bool(Run(run.path).config.run.threads) == (new == "jax")
     assert not any("made with" in sentence for sentence in said)
@@ -136,7 +124,7 @@ def test_another_framework_has_threads_of_its_own(tmp_path: Path, new: Any):
 
 def test_jax_on_a_processor_has_threads_written_down_behind_a_gpu_too(made: Run):
     there = dataclasses.replace(made.config, run=dataclasses.replace(made.config.run, backend="jax", device="cuda"))
-    assert changed(there, {"device": "cpu"}).run.threads == of_jax()
+    assert changed(there, {"device": "cpu"}).run.threads == jax_threads()
     assert changed(there, {"device": "cpu", "threads": 3}).run.threads == 3
     assert changed(there, {"log_every": 7}).run.threads == made.config.run.threads
 
@@ -220,17 +208,15 @@ def test_a_rate_can_begin_and_cease_to_adapt(tmp_path: Path):
     assert run.metrics()[-1]["learn/agent_learning_rate"] == 0.01
 
 
-def test_a_rate_that_has_adapted_does_not_begin_anew_and_that_is_said(tmp_path: Path):
+def test_a_rate_that_has_adapted_does_not_begin_anew(tmp_path: Path):
     run = train(tmp_path, small("ppo", learning_rate=3e-4, learning_rate_kl=0.01), steps=100, callbacks=[StopAt(64)])
     before = run.metrics()[-1]["learn/agent_learning_rate"]
     edited = edit(run, {"algorithm.learning_rate": 1e-5})
-    assert resumed(edited, accept_changes=True, callbacks=[StopAt(65)])[1:] == [
-        "Only a run's start asks for algorithm.learning_rate: the new value changes nothing now."
-    ]
+    edited.resume(accept_changes=True, callbacks=[StopAt(65)])
     assert edited.metrics()[-1]["learn/agent_learning_rate"] == before
     constant = train(tmp_path, small("ppo"), name="constant", steps=100, callbacks=[StopAt(64)])
     edited = edit(constant, {"algorithm.learning_rate": 1e-5, "algorithm.learning_rate_kl": 0.01})
-    assert resumed(edited, accept_changes=True, callbacks=[StopAt(65)])[1:] == []
+    edited.resume(accept_changes=True, callbacks=[StopAt(65)])
     assert edited.metrics()[-1]["learn/agent_learning_rate"] == 1e-5  # it adapts from there
 
 
@@ -247,19 +233,6 @@ def test_in_processes_of_their_own_environments_are_the_same(tmp_path: Path):
     assert resumed(edit(run, {"run.vectorization": "subprocess"}), callbacks=[StopAt(130)]) == []
     assert resumed(edit(run, {"run.vectorization": "sync"})) == []
     assert_same(train(tmp_path, name="whole", num_envs=2), run)
-
-
-def test_a_checkpoint_of_an_earlier_version_holds_no_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    of_now = Checkpoints.state_dict
-
-    def of_then(one: Checkpoints) -> dict[str, Any]:
-        return {key: part for key, part in of_now(one).items() if key not in ("config", "versions")}
-
-    monkeypatch.setattr(Checkpoints, "state_dict", of_then)
-    made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
-    monkeypatch.undo()
-    assert resumed(edit(made, {"algorithm.discount": 0.5})) == []
-    assert "config" in checkpoints(made).load_latest().state
 
 
 # ---------------------------------------------------------------------------------------------------- versions, agents

@@ -16,7 +16,7 @@ from fake_run import (
 )
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.storage import disk, snapshot
+from duetto.storage import atomic_io, manifest
 from duetto.storage.checkpoint import CheckpointStore
 
 
@@ -101,14 +101,14 @@ def test_a_save_without_new_rows_writes_no_segment(two: CheckpointStore):
 def test_segments_must_join(two: CheckpointStore):
     memory = FakeMemory(written=np.array([30, 14]))
     late = memory.segment(np.array([21, 14]))
-    with pytest.raises(ValueError, match="gap"):
+    with pytest.raises(ValueError, match="does not continue"):
         two.save(300, state_at(300), late, memory.window)
     short = memory.segment(two.covered)
-    with pytest.raises(ValueError, match="does not end"):
+    with pytest.raises(ValueError, match="does not continue"):
         two.save(300, state_at(300), short, (np.array([31, 14]), 40))
-    with pytest.raises(ValueError, match="does not end"):
+    with pytest.raises(ValueError, match="does not continue"):
         two.save(300, state_at(300), None, memory.window)
-    with pytest.raises(ValueError, match="environments"):
+    with pytest.raises(ValueError, match="does not continue"):
         two.save(300, state_at(300), short, (np.array([30]), 40))
     with pytest.raises(ValueError, match="memory_window"):
         two.save(300, state_at(300), short)
@@ -128,7 +128,7 @@ def test_the_same_step_is_replaced(two: CheckpointStore):
     loaded = reopened(two).load_latest()
     assert same(loaded.state, state_at(200, branch=7))
     assert two.steps() == [100, 200]
-    assert not list(two.folder.glob("*.replaced"))
+    assert [path.name for path in two.folder.glob("step-*200*")] == ["step-000000000200-2"]
 
 
 def test_steps_do_not_go_back_and_other_runs_are_not_overwritten(two: CheckpointStore):
@@ -158,7 +158,7 @@ def test_nothing_there(store: CheckpointStore):
 def test_the_cost_of_a_save_follows_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     volume = 0
 
-    def count(path: Path, data: bytes, write=disk.write_file) -> None:
+    def count(path: Path, data: bytes, write=atomic_io.write_file) -> None:
         nonlocal volume
         volume += len(data)
         write(path, data)
@@ -166,7 +166,7 @@ def test_the_cost_of_a_save_follows_what_is_new(tmp_path: Path, monkeypatch: pyt
     def ring(start: int, count: int) -> dict[str, np.ndarray]:
         return {"start": np.array([start]), "count": np.array([count]), "obs": np.ones((count, 8), np.float32)}
 
-    monkeypatch.setattr(disk, "write_file", count)
+    monkeypatch.setattr(atomic_io, "write_file", count)
     store = CheckpointStore(tmp_path)
     store.save(1, state_at(1), ring(0, 100_000), (np.array([100_000]), 100_000))
     first, volume = volume, 0
@@ -181,7 +181,7 @@ def test_the_cost_of_a_save_follows_what_is_new(tmp_path: Path, monkeypatch: pyt
 
 def test_what_a_living_run_removes_while_it_is_read_is_no_damage(two: CheckpointStore, monkeypatch: pytest.MonkeyPatch):
     memory = FakeMemory(written=two.covered)
-    read = snapshot.read
+    read = manifest.read_folder
 
     def read_late(folder: Path):
         monkeypatch.undo()
@@ -190,7 +190,7 @@ def test_what_a_living_run_removes_while_it_is_read_is_no_damage(two: Checkpoint
             save(two, memory, step)
         return read(folder)
 
-    monkeypatch.setattr(snapshot, "read", read_late)
+    monkeypatch.setattr(manifest, "read_folder", read_late)
     loaded = reopened(two).load_latest()
     assert (loaded.step, loaded.problems) == (400, [])
 

@@ -76,7 +76,10 @@ def test_fall_back_then_go_on(two: CheckpointStore, damage: str | None, next_ste
     assert [rows[-6:-4] for rows in remembered(loaded)] == [[(0, 9), (1, 10)], [(0, 6), (1, 7)]]
 
 
-@pytest.mark.parametrize(("name", "value", "says"), [("VERSION", 2, "newer Duetto"), ("FORMAT", "x", "not written by")])
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [("VERSION", 2, "format duetto-checkpoint 2, and this"), ("FORMAT", "x", "the format x 1, and")],
+)
 def test_other_formats_are_refused(two: CheckpointStore, monkeypatch: pytest.MonkeyPatch, name, value, says: str):
     monkeypatch.setattr(manifest, name, value)
     two.save(300, state_at(300))

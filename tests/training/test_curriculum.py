@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 from goal_environment import GoalLine
-from gymnasium.vector import SyncVectorEnv
 from line_environment import Line
 from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
 
 import duetto
-from duetto.cluster.spread import Spread
-from duetto.environments import Rehearsal, make
+from duetto.environments import make
 from duetto.environments.engines import Engine
-from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.runs.run import Run
 
 
@@ -143,21 +139,18 @@ def test_it_counts_from_then_on_and_comes_back_with_a_resume(tmp_path: Path, how
     assert returns(went_on) == returns(whole)
 
 
-@pytest.mark.parametrize(
-    ("environment", "callbacks"), [(partial(Ruled, itself=True), ()), (Ruled, [Rules()])], ids=["itself", "callback"]
-)
-def test_a_function_that_was_replaced_is_not_taken_for_the_one_that_was_there(
-    tmp_path: Path, environment: Any, callbacks: Any, caplog: pytest.LogCaptureFixture
+def test_a_function_that_a_callback_set_is_not_taken_for_the_one_that_was_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     """Functions are in no checkpoint: the resumed run had the first one again, and nothing was said."""
-    run = train(tmp_path, environment=environment, callbacks=[*callbacks, StopAt(80)], steps=120)
-    assert "new episodes" not in caplog.text
-    Run(run.path, environment).resume(callbacks=callbacks)
-    assert "could not be restored: the run goes on with new episodes" in caplog.text
+    run = train(tmp_path, environment=Ruled, callbacks=[Rules(), StopAt(80)], steps=120)
+    assert "Ruled begins a new episode when this run is resumed: its rule was set to what no checkpoint" in caplog.text
     caplog.clear()
-    before = train(tmp_path, name="before", environment=environment, callbacks=[*callbacks, StopAt(40)], steps=120)
-    Run(before.path, environment).resume(callbacks=callbacks)
-    assert "was restored" in caplog.text
+    Run(run.path, Ruled).resume(callbacks=[Rules()])
+    assert "could not be restored (its rule was set to what no checkpoint holds): the run goes on with" in caplog.text
+    caplog.clear()
+    before = train(tmp_path, name="before", environment=Ruled, callbacks=[Rules(), StopAt(40)], steps=120)
+    Run(before.path, Ruled).resume(callbacks=[Rules()])
     assert "could not be restored" not in caplog.text
 
 
@@ -216,11 +209,9 @@ def test_it_comes_back_with_new_episodes_where_an_environment_cannot_be_saved():
 
 
 class Unsaved(Scaled):
-    """It holds what nothing can save."""
+    """Its episodes cannot be repeated."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.held = object()
+    metadata: ClassVar[dict[str, Any]] = {"resets_only": True}
 
 
 class Bare(Line):
@@ -249,102 +240,3 @@ def test_where_environments_cannot_be_reached_their_saved_state_is_enough(monkey
     assert resumed.resumed_exactly
     assert resumed.step(np.zeros((1, 2)))[0].reward == 10.0
     assert resumed.state_dict()["attributes"] == state["attributes"]
-
-
-def test_what_a_callback_sets_first_has_to_be_tried_out_again(tmp_path: Path):
-    found: list[bool | None] = []
-
-    class Believing(duetto.Callback):
-        def on_step(self, session: duetto.Session) -> None:
-            rehearsal = session.parts.rehearsal
-            if session.step == 10:
-                rehearsal.exact = True
-                session.set_attr("scale", [3.0])
-                found.append(rehearsal.exact)
-                rehearsal.exact = True
-                session.set_attr("scale", [4.0])  # no new name
-                found.append(rehearsal.exact)
-
-    train(tmp_path, environment=SavesItself, callbacks=[Believing()], steps=20, evaluate_every=0)
-    assert found == [None, True]
-
-
-def test_a_process_that_tries_what_was_before_is_not_believed():
-    notices: list[str] = []
-    stepper, random = make(SavesItself), np.random.default_rng(0)
-    rehearsal = Rehearsal(stepper, notices, SavesItself)
-    stepper.reset(5)
-    for _ in range(60):
-        stepper.step(stepper.sample_actions(random))
-    rehearsal.begin(stepper.state_dict())
-    for _ in range(30):
-        stepper.step(stepper.sample_actions(random))
-    rehearsal.end()
-    assert rehearsal._process is not None
-    rehearsal.doubt()
-    assert rehearsal._process is None
-    rehearsal.look(20.0)
-    assert rehearsal.exact is None
-
-
-def test_what_is_set_puts_in_doubt_whether_all_is_saved():
-    """It was found out before there was this."""
-    notices: list[str] = []
-    stepper = make(SavesItself)
-    rehearsal = Rehearsal(stepper, notices, SavesItself)
-    rehearsal.exact = True
-    rehearsal.doubt()
-    assert rehearsal.exact is None
-    tested = Rehearsal(make("Pendulum-v1"), notices, "Pendulum-v1")
-    tested.doubt()
-    assert tested.exact is True
-
-
-@pytest.mark.parametrize("how", ["sync", "subprocess"])
-def test_each_environment_gets_a_copy_and_the_wrapper_that_has_it(how: str):
-    steps = make(wrapped, num_envs=2, vectorization=how)
-    steps.reset(0)
-    scale = [3.0]
-    steps.set_attr("scale", scale)
-    steps.set_attr("noted", 5)
-    scale[0] = 100.0
-    transition, _ = steps.step(steps.sample_actions(np.random.default_rng(0)))
-    assert transition.reward.tolist() == [3.0, 3.0]
-    if how == "sync":
-        assert [env.get_wrapper_attr("noted") for env in steps.environments] == [5, 5]
-        assert steps.environments[0].unwrapped.scale is not steps.environments[1].unwrapped.scale
-    steps.close()
-
-
-@pytest.mark.parametrize("how", ["sync", "subprocess"])
-def test_a_name_that_none_has_is_no_new_attribute(how: str):
-    steps = make(wrapped, num_envs=2, vectorization=how)
-    steps.reset(0)
-    with pytest.raises(UsageError, match=r"environment 0, .*: it has no attribute 'scael' to set"):
-        steps.set_attr("scael", 1.0)
-    steps.close()
-
-
-@pytest.mark.parametrize("how", ["sync", "subprocess"])
-def test_what_an_environment_does_not_take_is_told_with_its_traceback(how: str):
-    steps = make(wrapped, num_envs=2, vectorization=how)
-    steps.reset(0)
-    steps.set_attr("limit", 2.0)
-    with pytest.raises(EnvironmentFailedError, match=r"setting limit raised KeyError: 3.0") as caught:
-        steps.set_attr("limit", 3.0)
-    assert "self._limit = " in caught.value.trace
-    steps.close()
-
-
-def test_environments_that_cannot_be_reached_refuse():
-    vector = make(SyncVectorEnv([wrapped, wrapped]))  # in this process one by one, whoever made it
-    vector.reset(0)
-    vector.set_attr("scale", [2.0])
-    transition, _ = vector.step(np.zeros((2, 2), np.float32))
-    assert transition.reward.tolist() == [2.0, 2.0]
-    vector.close()
-    atari = make("ALE/Pong-v5", num_envs=2)
-    with pytest.raises(UsageError, match="'lives' cannot be set, for its environments cannot be reached"):
-        atari.set_attr("lives", 2)
-    atari.close()
-    assert Spread.set_attr is Engine.set_attr  # a cluster's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -13,13 +12,9 @@ import pytest
 from fake_run import flip_bit
 from small_runs import StopAt, assert_same, checkpoints, train
 
-from duetto.display.curves import curves
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
-from duetto.storage import snapshot
-from duetto.storage.aside import return_to
-from duetto.storage.manifest import Manifest
-from duetto.storage.records import Csv, JsonLines
+from duetto.storage.logs import Csv, JsonLines
 
 LOGS = ("metrics.jsonl", "evaluations.csv")
 
@@ -85,8 +80,8 @@ def change_a_digit(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (empty, "bytes are missing. Nothing of it was there; it goes on with the 0 lines"),
-        (Path.unlink, "bytes are missing. Nothing of it was there; it goes on with the 0 lines"),
+        (empty, "bytes are missing. Nothing of it was there; it continues with the 0 readable lines"),
+        (Path.unlink, "bytes are missing. Nothing of it was there; it continues with the 0 readable lines"),
         (cut, " 20 of its "),
         (without_a_line, "bytes are missing. As it was found it is in"),
         (spoil_a_line, "its lines were changed. As it was found it is in"),
@@ -114,7 +109,7 @@ def test_a_log_that_was_changed(run: Run, name: str, harm: Callable[[Path], None
         assert kept == before
     else:
         assert set(kept) < set(before)
-    assert f"it goes on with the {len(kept)} lines" in notice
+    assert f"it continues with the {len(kept)} readable lines" in notice
     assert Run(run.path).resume().notices == []  # it is whole again
     assert resumed(run) == []
 
@@ -135,8 +130,8 @@ def test_both_are_kept_together_and_nothing_that_was_kept_is_written_over(run: R
     for name in LOGS:
         spoil_a_line(run.path / name)
     assert len(resumed(run)) == 2
-    assert {path.name for path in (run.path / "before-2").iterdir()} == set(LOGS)
-    assert not list((run.path / "before").iterdir())
+    kept = [[path.name for path in (run.path / folder).iterdir()] for folder in ("before", "before-2", "before-3")]
+    assert kept == [[], ["metrics.jsonl"], ["evaluations.csv"]]
 
 
 def test_what_was_logged_after_the_checkpoint_is_no_damage(made: Path, run: Run):
@@ -153,54 +148,13 @@ def test_the_damage_of_logs_does_not_touch_the_numbers(made: Path, run: Run):
     assert run.metrics()[-1]["learn/critic_loss"] == Run(made / "whole").metrics()[-1]["learn/critic_loss"]
 
 
-def as_an_earlier_version_wrote(run: Run) -> None:
-    """Its checkpoints say of logs how long they were, and no more."""
-    for path in run.path.glob("checkpoints/step-*"):
-        state = json.loads((path / "state.json").read_text())
-        state["evaluations"] = state["evaluations"]["length"]
-        state["log"]["position"] = state["log"]["position"]["length"]
-        (path / "state.json").write_text(json.dumps(state))
-        old, files = (
-            Manifest.read(path),
-            {name: (path / name).read_bytes() for name in ("state.json", "state.safetensors")},
-        )
-        (path / "manifest.json").write_bytes(Manifest(old.step, snapshot.describe(files), old.memory).to_bytes())
-
-
-def test_checkpoints_of_an_earlier_version(made: Path, run: Run):
-    as_an_earlier_version_wrote(run)
-    other = Run(shutil.copytree(run.path, run.path.with_name("other")))
-    assert resumed(run) == []
-    assert_same(Run(made / "whole"), run)
-    cut(other.path / "evaluations.csv")
-    (notice,) = resumed(other)
-    assert " 20 of its " in notice
-
-
-@pytest.mark.parametrize(("name", "metric"), [("evaluations.csv", "mean_return"), ("metrics.jsonl", "learn/updates")])
-def test_a_plot_says_that_a_log_was_changed(run: Run, name: str, metric: str):
-    """Though every line of it can be read."""
-    (curve,) = curves([run.path], metric)
-    assert curve.notices == ()
-    with (run.path / name).open("a") as file:
-        file.write("half a line is no damage")
-    change_a_digit(run.path / name)
-    (curve,) = curves([run.path], metric)
-    assert len(curve.notices) == 1
-    assert f"{run.path / name} is not what it was at the checkpoint of step 130." in curve.notices[0]
-    for path in run.path.glob("checkpoints/*/state.json"):
-        path.unlink()
-    (curve,) = curves([run.path], metric)
-    assert "is not what it was" not in "".join(curve.notices)
-
-
 def test_a_disk_that_does_not_take_what_is_kept(run: Run, monkeypatch: pytest.MonkeyPatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     spoil_a_line(run.path / "metrics.jsonl")
     found = (run.path / "metrics.jsonl").read_bytes()
-    monkeypatch.setattr("duetto.storage.aside.disk.publish_file", full)
+    monkeypatch.setattr("duetto.storage.logs.atomic_io.publish_file", full)
     with pytest.raises(DuettoError, match=r"before/metrics\.jsonl cannot be written: No space left on device"):
         run.resume()
     assert (run.path / "metrics.jsonl").read_bytes() == found
@@ -216,7 +170,7 @@ def test_any_changed_byte_before_the_mark_is_noticed(tmp_path: Path, position: i
         log.append({"step": 3})
     flip_bit(tmp_path / "m", position)
     with JsonLines(tmp_path / "m") as log:
-        assert not log.return_to(mark)
+        assert "its lines were changed" in log.return_to(mark, 20)
 
 
 def test_a_mark_is_that_of_what_is_there_however_it_came(tmp_path: Path):
@@ -225,14 +179,14 @@ def test_a_mark_is_that_of_what_is_there_however_it_came(tmp_path: Path):
         log.append({"step": 2})
         mark = log.mark
         log.append({"step": 3})
-        assert log.return_to(mark)
+        assert log.return_to(mark, 2) == ""
         assert log.mark == mark
         log.append({"step": 3})
         three = log.mark
     with JsonLines(tmp_path / "m") as log:
         assert log.mark == three
         log.append({"step": 4})
-        assert log.return_to(three)
+        assert log.return_to(three, 3) == ""
 
 
 def test_a_table_without_its_header_has_none_of_its_rows_lost(tmp_path: Path):
@@ -242,10 +196,18 @@ def test_a_table_without_its_header_has_none_of_its_rows_lost(tmp_path: Path):
         mark = table.mark
     path.write_bytes(b"st")
     with Csv(path, ["step", "x"]) as table:
-        (notice,) = return_to([(table, mark)], 1)
+        notice = table.return_to(mark, 1)
     assert f"9 of its 11 bytes are missing. As it was found it is in {tmp_path}/before" in notice
     assert (tmp_path / "before" / "t.csv").read_bytes() == b"st"
     assert Csv.read(path) == []
+
+
+def test_half_a_header_is_written_anew(tmp_path: Path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"st")
+    with Csv(path, ["step", "x"]) as table:
+        table.append({"step": 1, "x": 2})
+    assert path.read_bytes() == b"step,x\n1,2\n"
 
 
 # ---------------------------------------------------------------------------------------------------- reading

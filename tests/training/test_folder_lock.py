@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from duetto.errors import DuettoError, RunInUseError
-from duetto.storage.folder_lock import FolderLock
+from duetto.storage.lock import FolderLock
 
 HOLD = """
 import os, sys
 from pathlib import Path
-from duetto.storage.folder_lock import FolderLock
+from duetto.storage.lock import FolderLock
 with FolderLock(Path(sys.argv[1])):
     {inside}
     print("held", flush=True)

@@ -22,11 +22,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import duetto
-from duetto.display.curves import curves
 from duetto.errors import DuettoError
 from duetto.runs import opening
 from duetto.runs.run import Run
-from duetto.storage.folder_lock import FolderLock
+from duetto.storage.lock import FolderLock
+from duetto.tools.plot.curves import curves
 
 EXAMPLES = int(os.environ.get("DUETTO_FUZZ", "10"))
 fuzzed = settings(

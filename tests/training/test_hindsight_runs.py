@@ -36,7 +36,7 @@ def fingerprint(run: Run) -> str:
     ("options", "sentence"),
     [
         ({"n_step": 3}, "n_step is 3; with hindsight it must be 1"),
-        ({"recurrent": "lstm"}, "hindsight is for single steps; recurrent layers learn from sequences."),
+        ({"recurrent": "lstm"}, "hindsight is for transitions; recurrent layers learn from sequences."),
         ({"hindsight": "past"}, "hindsight is 'past'; it must be one of none, future, final, episode."),
         ({"hindsight_share": 1.5}, "hindsight_share is 1.5; it must be at least 0 and at most 1."),
     ],
@@ -50,7 +50,7 @@ def test_what_does_not_go_together(options: dict[str, Any], sentence: str):
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        ("Pendulum-v1", "hindsight needs observations with achieved_goal and desired_goal"),
+        ("Pendulum-v1", "hindsight needs achieved_goal and desired_goal in observations"),
         (Mute, "has no compute_reward"),
     ],
 )
@@ -66,7 +66,7 @@ def test_goals_of_two_shapes_are_refused():
     other = Dict((SPACE.parts[0], ("desired_goal", Box((2,), "float32", (0.0,), (1.0,))), SPACE.parts[2]))
     with pytest.raises(UsageError, match="two Boxes of one shape"):
         duetto.TD3(hindsight="final").check_spaces(other, ACTION, "it")
-    with pytest.raises(UsageError, match="observes goals alone"):
+    with pytest.raises(UsageError, match="observes only goals"):
         duetto.TD3(hindsight="final").check_spaces(Dict(SPACE.parts[:2]), ACTION, "it")
 
 
@@ -98,27 +98,11 @@ def test_networks_see_the_state_and_the_goal(kind: Any):
 
 def test_the_goals_of_an_environment():
     """Its reward takes batches; its compute_terminated one pair, and would be wrong for all if it got them at once."""
-    goals = environments.Goals(environments.make(GoalLine))
+    goals = environments.GoalEnv(environments.make(GoalLine))
     achieved, desired = np.float32([[0], [1], [2]]), np.float32([[0], [0], [2 + 0.9 * NEAR]])
     np.testing.assert_array_equal(goals.reward(achieved, desired), np.float32([0, -1, 0]))
     np.testing.assert_array_equal(goals.terminated(achieved, desired), [True, False, True])
     goals.close()
-
-
-def test_it_becomes_what_a_callback_has_made_of_another_one():
-    changed = environments.make(partial(GoalLine, bonus=1.0))
-    changed.reset(0)
-    state = changed.state_dict()["environments"]
-    assert state is not None
-    goals = environments.Goals(environments.make(GoalLine))
-    assert goals.become(state["0"])
-    assert goals.changed
-    assert goals._stepper.environments[0].unwrapped.bonus == 1.0
-    wrapped = environments.Goals(environments.make(lambda: TransformReward(GoalLine(), lambda reward: reward)))
-    assert not wrapped.become(state["0"])
-    assert not wrapped.become(None)
-    goals.close()
-    wrapped.close()
 
 
 @pytest.mark.parametrize(("mode", "relabelled"), [("collected", False), ("sampled", True)])
@@ -128,17 +112,17 @@ def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str,
 
     class Spy(duetto.Callback):
         def on_start(self, session: duetto.Session) -> None:
-            update, batch = session.learner.update, session.normalizer.batch
+            update_each, batch = session.learner.update_each, session.normalizer.batch
 
             def noted(raw: Any) -> Any:
                 seen.append((raw, session.normalizer.moments["desired_goal"]))
                 return batch(raw)
 
-            def learned(scaled: Any, progress: float = 0.0) -> Any:
-                seen[-1] = (*seen[-1], scaled, session.normalizer.moments["desired_goal"])
-                return update(scaled, progress)
+            def learned(batches: Any, progress: Any) -> Any:
+                seen[-1] = (*seen[-1], *batches, session.normalizer.moments["desired_goal"])
+                return update_each(batches, progress)
 
-            session.normalizer.batch, session.learner.update = noted, learned
+            session.normalizer.batch, session.learner.update_each = noted, learned
 
     train(tmp_path, small(hindsight="final", normalize_observations=mode), GoalLine, callbacks=[Spy()], steps=60)
     raw, before, scaled, after = seen[-1]
@@ -163,10 +147,12 @@ def test_each_strategy_and_share_is_another_run(tmp_path: Path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_killed_at_a_random_step(tmp_path: Path):
+@pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+def test_killed_at_a_random_step(tmp_path: Path, backend: str):
     """Rings that went round, two environments, priorities, and statistics of the goals that were learned with."""
     hyperparameters = {"hindsight": "future", "prioritized": True, "normalize_observations": "sampled"}
     how: dict[str, Any] = {"environment": "goal_environment:GoalLine-v0", "num_envs": 2, "evaluate_every": 0}
+    how["backend"] = backend
     check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, **how)
 
 

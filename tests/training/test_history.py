@@ -11,15 +11,15 @@ from small_runs import StopAt, small, train
 from test_run import edit
 
 import duetto
-from duetto.cli import main
-from duetto.display.curves import curves
-from duetto.environments import Stepper
+from duetto.environments import VecEnv
 from duetto.errors import UsageError
 from duetto.runs.run import Run
-from duetto.storage import remaking
+from duetto.storage import repeat_command
 from duetto.storage.config import Config
-from duetto.storage.history import Event, History
-from duetto.storage.yaml_files import read_yaml
+from duetto.storage.resume_history import Event, History
+from duetto.storage.safe_yaml import read_yaml
+from duetto.tools.cli import main
+from duetto.tools.plot.curves import curves
 from duetto.training import checkpoints as checkpoints_module
 
 RATE = Event(70, "algorithm.actor_learning_rate was 0.001, is now 0.5")
@@ -30,7 +30,7 @@ def history(run: Run) -> History:
 
 
 def said(run: Run) -> str:
-    return " ".join(remaking.of_its_history(read_yaml(run.path / "config.yaml")))
+    return " ".join(repeat_command.of_its_history(read_yaml(run.path / "config.yaml")))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_changed_options_stay_known(made: Run, tmp_path: Path):
     assert history(made) == History(changed=(RATE,))
     made.resume(steps=110)
     assert history(made) == History(changed=(RATE,))
-    assert said(made).startswith(f"It was changed after it had begun ({RATE}): config.yaml has the new values.")
+    assert said(made).startswith(f"Changed during the run: {RATE}. config.yaml has the new values")
     # Its config says the same options as that of a run that had them from the start:
     other = train(tmp_path, small(actor_learning_rate=0.5), steps=110, seed=1)
     labels = [curve.label for curve in curves([made.path, other.path])]
@@ -76,7 +76,7 @@ def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch)
     made.resume()
     [event] = history(made).inexact
     assert event.what.startswith("Installed in another version since the checkpoint at step 70: numpy was ")
-    assert f"Its numbers are not the same again: {event}" in said(made)
+    assert f"Not repeatable exactly: {event}" in said(made)
 
 
 def test_seeds_one_of_which_went_on_inexactly_are_one_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -97,7 +97,7 @@ class Gravity(duetto.Callback):
 def test_attributes_that_a_callback_sets(tmp_path: Path):
     run = train(tmp_path, steps=40, callbacks=[Gravity()])
     assert history(run) == History(attributes=("g",))
-    assert said(run).startswith("Callbacks set g of its environments, which config.yaml does not hold")
+    assert said(run).startswith("Set by callbacks in its environments: g. config.yaml does not contain that")
     plain = train(tmp_path, steps=40, seed=1)
     labels = [curve.label for curve in curves([run.path, plain.path])]
     assert labels == ["td3, with callbacks that set g", "td3"]
@@ -106,19 +106,19 @@ def test_attributes_that_a_callback_sets(tmp_path: Path):
 
 
 def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    whole, steps = Stepper.step, []
+    whole, steps = VecEnv.step, []
 
-    def losing(self: Stepper, action: Any) -> Any:
+    def losing(self: VecEnv, action: Any) -> Any:
         result = whole(self, action)
         steps.append(1)
         self.lost = np.array([True]) if len(steps) == 7 else None
         return result
 
-    monkeypatch.setattr(Stepper, "step", losing)
+    monkeypatch.setattr(VecEnv, "step", losing)
     run = train(tmp_path, steps=20, evaluate_every=0)
     lost = Event(6, "environments lost with their actor began new episodes (1)")
     assert history(run) == History(inexact=(lost,))
-    assert f"Its numbers are not the same again: {lost}" in said(run)
+    assert f"Not repeatable exactly: {lost}" in said(run)
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,5 @@ def test_a_new_run_with_the_options_of_one_that_was_changed(made: Run, capfd: py
     with pytest.raises(SystemExit, match="0"):
         main(["train", "--config", file, "--dry-run"])
     out, err = capfd.readouterr()
-    assert "It was changed after it had begun (step 70:" in " ".join(err.split())
+    assert "Changed during the run: step 70:" in " ".join(err.split())
     assert "\nhistory:" not in out

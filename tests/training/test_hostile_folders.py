@@ -12,14 +12,15 @@ import hostile
 import numpy as np
 import pytest
 import yaml
+from line_environment import Line
 from rich.console import Console
 
 import duetto
-from duetto.display import plotting
-from duetto.display.live import say
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore
+from duetto.tools.plot import plotting
+from duetto.training.progress_lines import say
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there, and there are no pipes")
 
@@ -42,6 +43,44 @@ def outside(tmp_path: Path) -> Path:
     for name in (".tmp-mine", "mine.txt", ".lock"):
         (folder / name).write_text("precious\n")
     return folder
+
+
+# ---------------------------------------------------------------------------------------------------- data loss
+def test_a_file_of_the_users_in_a_checkpoint_survives_it(run: Path):
+    before = hostile.checkpoint(run)
+    (before / "notes.md").write_text("years of work")
+    Run(run).resume(steps=100)
+    assert not before.exists()
+    assert [path.read_text() for path in (run / "checkpoints").rglob("notes.md")] == ["years of work"]
+
+
+@pytest.mark.parametrize("seeds", [None, (0, 1)])
+def test_a_run_that_cannot_start_deletes_its_own_files_alone(tmp_path: Path, seeds: Any):
+    class Noting(Line):
+        made = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            Noting.made += 1
+            for folder in tmp_path.glob("*"):
+                (folder / "notes.md").write_text("years of work")
+                raise RuntimeError("the lever is stuck")
+
+    with pytest.raises(Exception, match="the lever is stuck"):
+        duetto.train(duetto.TD3(), Noting, runs_dir=tmp_path, steps=10, backend="torch", device="cpu", seeds=seeds)
+    (folder,) = tmp_path.iterdir()
+    assert [path.name for path in folder.iterdir()] == ["notes.md"]
+
+
+# ---------------------------------------------------------------------------------------------------- numbers
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("name", ["seconds", "best"])
+def test_a_number_of_the_state_is_finite(run: Path, name: str, value: float):
+    state = hostile.state_of(hostile.checkpoint(run))
+    state["session"][name] = value
+    hostile.put_state(hostile.checkpoint(run), state)
+    with pytest.raises(CheckpointError, match=rf"state\.json.*session/{name} is {value}, not a finite number"):
+        Run(run).resume(steps=30)
 
 
 # ---------------------------------------------------------------------------------------------------- links
@@ -242,9 +281,9 @@ def test_a_network_that_the_file_has_not_is_not_built(run: Path):
 
 # ---------------------------------------------------------------------------------------------------- environments
 def _generator(saved: dict[str, Any]) -> dict[str, Any]:
-    """The environment's own generator among its saved layers."""
-    layers = (saved[str(depth)]["attributes"] for depth in range(len(saved)))
-    return next(one["_np_random"]["value"] for one in layers if isinstance(one.get("_np_random"), dict))
+    """The environment's own generator at its reset; the first one makes it, so there is none before."""
+    path = next(path for path in saved["generators"] if path.endswith("/_np_random"))
+    return saved["begin"]["generators"].setdefault(path, dict(saved["generators"][path]))
 
 
 @pytest.mark.parametrize(
@@ -253,11 +292,13 @@ def _generator(saved: dict[str, Any]) -> dict[str, Any]:
         lambda saved: _generator(saved).update(bit_generator="test"),  # runs NumPy's own tests
         lambda saved: _generator(saved).update(bit_generator="MT19937"),
         lambda saved: _generator(saved).update(state={"state": -1, "inc": 10**60}),
-        lambda saved: saved["0"]["attributes"].update(step=5),
-        lambda saved: saved["0"]["attributes"].update(env=None),
-        lambda saved: saved["0"]["attributes"].update(x={"kind": "nothing"}),
-        lambda saved: saved.pop("0"),
-        lambda saved: saved["0"].pop("attributes"),
+        lambda saved: saved.update(told=np.zeros(3, np.uint8)),
+        lambda saved: saved.update(told=np.zeros(8)),
+        lambda saved: saved.update(changes=[[0, "step"]]),
+        lambda saved: saved.update(changes=[[0, "x"]], values={"0": {"kind": "nothing"}}),
+        lambda saved: saved.pop("told"),
+        lambda saved: saved.pop("changes"),
+        lambda saved: saved.pop("begin"),
     ],
 )
 def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]], Any], run: Path):
@@ -276,10 +317,9 @@ def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]]
         lambda state, it: state.update(stepper=it),
         lambda state, it: state.update(versions=it),
         lambda state, it: state["run"].update(threads=it),
-        lambda state, it: state["session"].update(exact=it),
         lambda state, it: state["session"].update(under_way=it),
     ],
-    ids=["stepper", "versions", "threads", "exact", "under way"],
+    ids=["stepper", "versions", "threads", "under way"],
 )
 def test_a_state_of_what_nobody_wrote(put: Callable[[dict[str, Any], Any], None], nonsense: Any, run: Path):
     folder = hostile.checkpoint(run)
@@ -317,6 +357,6 @@ def test_what_the_folder_says_is_shown_on_the_terminal(run: Path, capsys: pytest
 
 
 def duetto_main(arguments: list[str]) -> None:
-    from duetto.cli import main
+    from duetto.tools.cli import main
 
     main(arguments)

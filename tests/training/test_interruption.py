@@ -12,7 +12,7 @@ from duetto.errors import DuettoError
 from duetto.training.interruption import interruptible, passed_on
 
 
-@pytest.mark.parametrize(("call", "where"), [(duetto.sweep, "sweeping"), (duetto.tune, "tuning")])
+@pytest.mark.parametrize(("call", "where"), [(duetto.sweep, "sweep"), (duetto.tune, "tune")])
 def test_a_sweep_and_a_study_pass_a_signal_on(
     call: Any, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -24,11 +24,11 @@ def test_a_sweep_and_a_study_pass_a_signal_on(
             signal.raise_signal(signal.SIGINT)
         return "what was found"
 
-    monkeypatch.setattr(f"duetto.{where}.api.conduct", conduct)
+    monkeypatch.setattr(f"duetto.tools.{where}.api.conduct", conduct)
     with pytest.raises(KeyboardInterrupt):
         call("td3", "Pendulum-v1", steps=100, evaluate_every=50)
     assert ended == ["in order"]
-    assert "Stopped by SIGINT. The same call goes on." in caplog.text
+    assert "Stopped by SIGINT. The same call continues." in caplog.text
 
 
 def test_a_signal_is_passed_on_also_where_the_run_then_fails(caplog: pytest.LogCaptureFixture):

@@ -18,7 +18,7 @@ import duetto
 from duetto.environments import from_gymnasium, make
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical
-from duetto.networks import policies
+from duetto.networks import action_distributions
 from duetto.runs.agent import _structured
 
 SPACE = Dict(
@@ -62,7 +62,7 @@ def test_the_parts_add_up(array: Any) -> None:
     """aim (2 + 3 logits), buttons (2 + 2), move/0 (3), move/1 (2 means, 2 log std), side by side in that order."""
     numbers = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
     action = np.array([[1, 2, 0, 1, 2, 0.5, -3]] * 4, np.float32)
-    whole = policies.distribution(from_gymnasium(SPACE), array(numbers.tolist()))
+    whole = action_distributions.distribution(from_gymnasium(SPACE), array(numbers.tolist()))
     parts = [
         (MultiCategorical((Categorical(numbers[:, :2]), Categorical(numbers[:, 2:5]))), action[:, :2].astype(int)),
         (MultiCategorical((Categorical(numbers[:, 5:7]), Categorical(numbers[:, 7:9]))), action[:, 2:4].astype(int)),

@@ -188,7 +188,7 @@ def test_what_all_seeds_share_is_said(tmp_path: Path) -> None:
     assert sorted(said) == sorted(SEEDS)
     for notices in said.values():
         assert [words for words in notices if "global generators, which all seeds in this process share" in words]
-        assert not [words for words in notices if "exactly" in words]  # the rehearsal would blame the environment
+        assert not [words for words in notices if "exactly" in words]
 
 
 def test_one_seed_alone_is_as_without_the_others(tmp_path: Path) -> None:
@@ -249,6 +249,28 @@ def test_one_that_ends_early_is_in_memory_what_it_is_on_disk(tmp_path: Path, bac
     obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
     for run, session in zip(runs, (sessions[seed] for seed in SEEDS), strict=True):
         np.testing.assert_allclose(session.policy(obs), run.agent().policy(obs), rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "autocast"])
+def test_a_callback_may_act_in_a_mode_of_pytorch_s(tmp_path: Path, mode: str) -> None:
+    """The others learn meanwhile, with gradients and in float32; and each callback stays in its mode."""
+    import torch
+
+    def modes() -> tuple[bool, ...]:
+        return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
+
+    def act(session: Session) -> None:
+        assert modes() == (True, False, False)
+        with torch.autocast("cpu") if mode == "autocast" else getattr(torch, mode)():
+            inside = modes()
+            if session.step % 3 == session.config.run.seed % 3:
+                session.policy(np.zeros((1, 2), np.float32))
+            assert modes() == inside
+        assert modes() == (True, False, False)
+
+    acting, plain = few(tmp_path / "acting", callbacks=[act]), few(tmp_path / "plain")
+    for one, other in zip(acting, plain, strict=True):
+        assert_same(one, other)
 
 
 class Second(duetto.Callback):
@@ -312,7 +334,6 @@ def test_a_second_ctrl_c_ends_all_at_once(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         few(tmp_path, callbacks=[interrupt], checkpoint_every=20)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("turn")]
     long = Run(tmp_path / "together/td3-Ending-s3", environment=Ending)
     assert checkpoints(long).load_latest().step == 20
     long.resume(steps=25)  # nobody is at it any more
@@ -337,7 +358,6 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.TD3(recurrent="lstm"), {}, "td3 has recurrent networks here"),
         (duetto.PPO(), {"environment": Looking}, "ppo has images here"),
         (duetto.TD3(), {"seed": 3}, "seed goes with one run"),
-        (duetto.TD3(), {"act_behind": True}, "none can act behind it"),
         (duetto.TD3(), {"track": ["wandb"]}, "track"),
         (duetto.TD3(), {"seeds": (1, 1)}, "The seed 1 is given twice"),
         (duetto.TD3(), {"seeds": ()}, "seeds is empty"),

@@ -11,6 +11,9 @@ import gymnasium
 import numpy as np
 import pytest
 from fake_run import same
+from gymnasium.spaces import Box as Numbers
+from gymnasium.spaces import Dict
+from gymnasium.spaces import Discrete as Choices
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from imageio.v2 import imread
 from masked_environments import Shown, Trap, Turnstile, Turnstiles
@@ -85,6 +88,41 @@ def test_a_stopped_run_goes_on_bit_for_bit(case: str, tmp_path: Path) -> None:
         assert same(one[part], other[part]), part
 
 
+class Spelled(Turnstile):
+    """Its observation has parts that are called as masks, and as what Duetto keeps beside observations, may be."""
+
+    observation_space = Dict(
+        {"info": Dict({"action_mask": Numbers(-1, 3, (1,), np.float32)}), "obs": Numbers(-1, 3, (1,), np.float32)}
+        | {"action_mask": Numbers(-1, 3, (2,), np.float32), "next_obs/mask": Choices(4)}
+    )
+
+    def see(self) -> Any:
+        obs, info = super().see()
+        parts = {"obs": obs, "action_mask": np.append(obs, obs), "next_obs/mask": self.at}
+        return parts | {"info": {"action_mask": obs.copy()}}, info
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_parts_of_observations_may_be_called_as_the_mask_is(algorithm: str, tmp_path: Path) -> None:
+    parts = train(tmp_path, small(algorithm), Spelled, steps=60, num_envs=2, evaluate_every=0)
+    duetto.Run(parts.path, Spelled).resume(steps=90)
+    agent, env = parts.agent(), Spelled()
+    obs, info = env.reset(seed=0)
+    assert info["action_mask"][agent.act(obs, action_mask=info["action_mask"])]
+    duetto.export(parts, "torch", tmp_path / "agent.pt2")
+
+
+@pytest.mark.parametrize("name", ["", "/action_mask", "/"])
+def test_names_that_parts_of_observations_cannot_have(name: str) -> None:
+    """A name that begins with / is Duetto's own, and the empty one is that of an observation of one part."""
+
+    class Named(Spelled):
+        observation_space = Dict({name: Numbers(-1, 3, (1,), np.float32), "obs": Numbers(-1, 3, (1,), np.float32)})
+
+    with pytest.raises(UsageError, match="Rename its key"):
+        make(Named)
+
+
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
 
 
@@ -101,7 +139,7 @@ def test_a_mask_belongs_to_its_observation(mode: AutoresetMode | None) -> None:
             (transition.obs, np.zeros(len(transition.env), bool)),
             (transition.next_obs, transition.terminated),
         ):
-            at, mask = masks.parted(obs)
+            at, mask = masks.split_mask(obs)
             places = np.arange(4)
             right = (places == at) | (places == (at + 1) % 4) | over[:, None]
             assert np.array_equal(mask, right)
@@ -112,7 +150,7 @@ def test_a_mask_belongs_to_its_observation(mode: AutoresetMode | None) -> None:
 
 def test_random_actions_are_uniform_among_the_allowed() -> None:
     mask = np.tile(np.array([0, 1, 0, 1, 1], bool), (30_000, 1))
-    counts = np.bincount(masks.drawn(np.random.default_rng(0), mask), minlength=5)
+    counts = np.bincount(masks.sample_allowed(np.random.default_rng(0), mask), minlength=5)
     assert counts[[0, 2]].tolist() == [0, 0]
     np.testing.assert_allclose(counts[[1, 3, 4]] / 30_000, 1 / 3, atol=0.01)
 
@@ -129,7 +167,7 @@ def test_a_target_looks_ahead_to_allowed_actions(double: bool, backend: Any) -> 
     learner.load_parameters(parameters)
     zeros, weight = np.zeros((2, 1), np.float32), np.ones(2, np.float32)
     mask = np.array([[False, True, True], [False, True, False]])
-    batch = Batch(zeros, np.array([1, 1]), weight, 0.5 * weight, masks.beside(zeros, mask), weight)
+    batch = Batch(zeros, np.array([1, 1]), weight, 0.5 * weight, masks.with_mask(zeros, mask), weight)
     metrics = learner.update(batch)
     assert metrics.value("target_max") == pytest.approx(1 + 0.5 * 4)
     assert metrics.value("target_min") == pytest.approx(1 + 0.5 * 2)
@@ -183,7 +221,7 @@ class Wrong(Turnstile):
 @pytest.mark.parametrize(
     ("what", "since", "sentence"),
     [
-        (None, 2, r"info has no action_mask, and that of its first reset had one. Give one in the info of every reset"),
+        (None, 2, r"info has no action_mask, but that of its first reset had one. Give one in the info of every reset"),
         (np.zeros(4), 2, "forbids every action, and the episode did not terminate"),
         (np.ones(3), 0, r"an array of shape \(3,\).* Give 4 truth values in an array\."),
         ([0, 1, 2, 1], 1, "a list of 4. Give 4 truth values"),
@@ -198,7 +236,7 @@ def test_masks_that_are_none(what: Any, since: int, sentence: str, vector: bool)
         _some_steps(stepper)
 
 
-def _some_steps(stepper: environments.Stepper) -> None:
+def _some_steps(stepper: environments.VecEnv) -> None:
     stepper.reset(0)
     for _ in range(5):
         stepper.step(stepper.sample_actions(np.random.default_rng(0)))
@@ -214,7 +252,7 @@ class Later(Turnstile):
 def test_masks_now_and_then() -> None:
     stepper = make(Later)
     stepper.reset(0)
-    with pytest.raises(UsageError, match="info has an action_mask, and that of its first reset had none"):
+    with pytest.raises(UsageError, match="info has an action_mask, but that of its first reset had none"):
         stepper.step(stepper.obs[:, 0].astype(np.int64))
 
 
@@ -237,7 +275,7 @@ def test_numbers_have_no_mask(tmp_path: Path) -> None:
 def test_a_forbidden_action_is_refused() -> None:
     stepper = make(Turnstile)
     stepper.reset(0)
-    _, mask = masks.parted(stepper.obs)
+    _, mask = masks.split_mask(stepper.obs)
     with pytest.raises(UsageError, match=r"the action \d is forbidden by info\['action_mask'\]"):
         stepper.step(np.array([int(mask[0].argmin())]))
 
@@ -259,7 +297,7 @@ def test_agents_want_their_mask(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["dqfd", "r2d3", "bc"])
 def test_demonstrations_know_no_masks_and_nothing_is_written(name: str, tmp_path: Path) -> None:
     algorithm = ALGORITHMS[name](demonstrations=str(tmp_path / "demos"))
-    with pytest.raises(UsageError, match=rf"info\['action_mask'\] .* so {name} would value forbidden ones"):
+    with pytest.raises(UsageError, match=rf"info\['action_mask'\]\), .* so {name} would learn values of forbidden"):
         train(tmp_path / "runs", algorithm, Turnstile)
     assert not list(tmp_path.iterdir())
 

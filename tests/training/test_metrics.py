@@ -16,8 +16,7 @@ import duetto
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
 from duetto.learners.base import Metrics
-from duetto.storage.aside import return_to
-from duetto.storage.records import JsonLines
+from duetto.storage.logs import JsonLines
 from duetto.training.metrics import RECENT, MetricLog
 
 
@@ -113,7 +112,7 @@ def test_its_state_holds_the_window_and_the_recent_episodes(tmp_path: Path):
     first.close()
     second = MetricLog(tmp_path)
     second.load_state_dict(state)
-    assert return_to([(second.lines, state["position"])], step=2) == []
+    assert second.lines.return_to(state["position"], step=2) == ""
     second.add(3, update(critic_loss=5.0))
     second.add_episodes([Episode(0, 8.0, 20)])
     line = second.write(3, {})

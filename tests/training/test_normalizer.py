@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line
-from policy_environments import Cell, Wander
+from policy_environments import Wander
 from small_runs import checkpoints, small, train
 
 from duetto.algorithms import PPO
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
 from duetto.errors import CheckpointError
+from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
-from duetto.networks.windows import Window
-from duetto.training import normalizer as scaling
 from duetto.training.normalizer import Normalizer
 from duetto.training.session import Session
 
@@ -116,7 +115,7 @@ def test_of_sequences_both_observations_count_too():
     normalizer = Normalizer(VECTOR, "sampled_both")
     obs = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
     mask = np.array([[1, 1, 1], [0, 1, 0]], np.float32)
-    normalizer.batch(SequenceBatch(Window(obs, None, None, None, {}, None, None), *[None] * 5, mask))
+    normalizer.batch(SequenceBatch(SequenceInput(obs, None, None, None, {}, None, None), *[None] * 5, mask))
     mean, _, count = moments(normalizer)
     assert count == 9
     both = obs[0, :3].sum(axis=0) + obs[1, 1] + obs[0, 1:].sum(axis=0) + obs[1, 2]
@@ -139,7 +138,7 @@ def test_of_sequences_what_is_learned_from_counts():
     normalizer = Normalizer(VECTOR, "sampled")
     obs = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
     mask = np.array([[1, 1, 1], [0, 1, 0]], np.float32)
-    seen = Window(obs, None, None, None, {}, None, None)
+    seen = SequenceInput(obs, None, None, None, {}, None, None)
     result = normalizer.batch(SequenceBatch(seen, None, None, None, None, None, mask))
     mean, _, count = moments(normalizer)
     assert count == 5
@@ -339,57 +338,6 @@ def test_in_a_run_bytes_are_scaled_learned_from_and_resumed(
     assert moments(longer.agent().normalizer)[2] > count
     without = train(tmp_path, small(name), Bytes, **run_options | {"steps": 100})
     assert longer.agent().fingerprint != without.agent().fingerprint
-
-
-def made_by_an_earlier_version(parent: Path, name: str, options: dict[str, Any]) -> Any:
-    """Of which bytes had no statistics."""
-    now = scaling._scalable
-
-    def earlier(space: Any) -> dict[str, Any]:
-        return {name: part for name, part in now(space).items() if part.dtype != "uint8"}
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scaling, "_scalable", earlier)
-        return train(parent, small(name, **options), Bytes, evaluate_every=0, steps=70)
-
-
-def test_what_an_earlier_version_left_alone_stays_so_and_that_is_said(tmp_path: Path):
-    name, options = BYTE_RUNS[0]
-    run = made_by_an_earlier_version(tmp_path, name, options)
-    assert run.agent().normalizer(np.array([[100, 200]], np.uint8)).tolist() == [[100, 200]]
-    said: list[str] = []
-    longer = run.resume(steps=100, on_start=lambda session: said.extend(session.notices))
-    assert longer.agent().normalizer.moments == {}
-    [notice] = [one for one in said if "statistics" in one]
-    assert "no statistics of all observations, which are bytes: they stay unscaled" in notice
-    said.clear()
-    look: list[Any] = [lambda session: said.extend(session.notices)]
-    tuned = train(tmp_path, small(name, **options), Bytes, from_run=run, callbacks=look)
-    assert tuned.agent().normalizer.moments == {}
-    assert notice in said
-
-
-def test_a_rollout_of_an_earlier_versions_bytes_is_refused(tmp_path: Path):
-    run = made_by_an_earlier_version(tmp_path, *BYTE_RUNS[2])
-    assert run.agent().normalizer.left_alone == [""]
-    with pytest.raises(
-        CheckpointError, match=r"a version of Duetto that did not scale bytes\. Resume with that version"
-    ):
-        run.resume(steps=100)
-
-
-@pytest.mark.parametrize("space", [IMAGE, Discrete(3), Dict((("choice", Discrete(3)), ("image", IMAGE)))])
-def test_nothing_to_scale_is_said(space: Any):
-    assert Normalizer(space, "collected").idle.startswith("normalize_observations has no effect")
-    assert not Normalizer(space, "off").idle
-    assert not Normalizer(PARTS, "collected").idle
-
-
-def test_in_a_run_nothing_to_scale_is_said(tmp_path: Path):
-    said: list[str] = []
-    options: dict[str, Any] = {"steps": 16, "evaluate_every": 0, "callbacks": [lambda run: said.extend(run.notices)]}
-    train(tmp_path, small("ppo", normalize_observations=True), Cell, **options)
-    assert [one for one in said if one.startswith("normalize_observations has no effect")]
 
 
 # ---------------------------------------------------------------------------------------------------- a number

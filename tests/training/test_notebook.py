@@ -14,12 +14,12 @@ from rich.console import Console
 from small_runs import OPTIONS, SMALL, train
 
 import duetto
-from duetto.display import progress
 from duetto.errors import UsageError
 from duetto.runs import api
 from duetto.runs import run as run_module
-from duetto.sweeping import api as sweeping
-from duetto.tuning import api as tuning
+from duetto.tools.sweep import api as sweeping
+from duetto.tools.tune import api as tuning
+from duetto.training import progress
 
 
 class Notebook:

@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from duetto.algorithms.td3 import TD3
-from duetto.display.curves import curves
-from duetto.display.plotting import draw, finish, interquartile, new_figure, plot
-from duetto.display.table import table
 from duetto.errors import DuettoError, UsageError
-from duetto.storage.yaml_files import read_yaml, to_yaml
+from duetto.storage.safe_yaml import read_yaml, to_yaml
+from duetto.tools.plot.curves import curves
+from duetto.tools.plot.plotting import draw, finish, interquartile, new_figure, plot
+from duetto.tools.plot.table import table
 
 Make = Callable[..., Path]
 
@@ -124,12 +124,12 @@ def test_options_of_environments_are_not_those_of_algorithms(make: Make):
     ]
 
 
-def test_what_an_older_version_did_not_write_has_its_default(make: Make):
-    """And what it wrote though nobody reads it is no difference."""
-    old = make("old-s0", [1, 2, 3], name="bc", discount=0.5)
-    new = make("old-s1", [1, 2, 3], name="bc", seed=1, demonstration_share=1.0)
-    assert len(curves([old, new])) == 1
-    assert len(curves([old, make("other", [1, 2, 3], name="bc", seed=2, demonstration_share=0.5)])) == 2
+def test_an_option_that_is_left_out_has_its_default(make: Make):
+    """A key that nobody reads is no difference."""
+    short = make("old-s0", [1, 2, 3], name="bc", discount=0.5)
+    whole = make("old-s1", [1, 2, 3], name="bc", seed=1, demonstration_share=1.0)
+    assert len(curves([short, whole])) == 1
+    assert len(curves([short, make("other", [1, 2, 3], name="bc", seed=2, demonstration_share=0.5)])) == 2
 
 
 def test_names_that_are_alike_are_told_apart_by_where_they_lie(make: Make, tmp_path: Path):
@@ -175,27 +175,27 @@ def began(run: str, **more: Any) -> dict[str, Any]:
 
 def test_runs_that_began_from_another_one_are_seeds_of_those_that_began_from_the_same(make: Make):
     folders = [make(name, [1, 2, 3], seed=seed) for seed, name in enumerate("abcdef")]
-    rewrite(folders[1], **{"from": began("/runs/x-s0", signature="mine")})
-    rewrite(folders[2], **{"from": began("/runs/x-s0", signature="another user's")})
+    rewrite(folders[1], **{"from": began("/runs/x-s0")})
+    rewrite(folders[2], **{"from": began("/runs/x-s0")})
     rewrite(folders[3], **{"from": began("/runs/y-s0", memory=True)})
     assert [(curve.label, len(curve.values)) for curve in curves(folders)] == [
         ("td3, from scratch", 3),
-        ("td3, from x-s0 (last, step 300)", 2),
-        ("td3, from y-s0 (last, step 300, with memory)", 1),
+        ("td3, from /runs/x-s0 (last, step 300)", 2),
+        ("td3, from /runs/y-s0 (last, step 300, with memory)", 1),
     ]
     rewrite(folders[4], **{"from": began("/elsewhere/x-s0")})
     assert [len(curve.values) for curve in curves(folders)] == [2, 2, 1, 1]
 
 
-OWN = {"class": "TD3", "file": "/home/me/own.py", "sha256": "1a2b3c4d" + "0" * 56, "signature": "s"}
+OWN = {"class": "TD3", "file": "/home/me/own.py", "sha256": "1a2b3c4d" + "0" * 56}
 
 
 def test_an_algorithm_of_a_file_is_not_the_one_whose_name_it_has(make: Make):
-    """Nor is what the file held before it was edited; who signed it and where it lay do not count."""
+    """Nor is what the file held before it was edited; its folder does not count."""
     options = {name: list(own) if isinstance(own, tuple) else own for name, own in asdict(TD3()).items()}
     folders = [make(name, [1, 2, 3], seed=seed, **options) for seed, name in enumerate("abcd")]
     rewrite(folders[1], algorithm={"from": OWN})
-    rewrite(folders[2], algorithm={"from": OWN | {"file": "/moved/own.py", "signature": "t"}})
+    rewrite(folders[2], algorithm={"from": OWN | {"file": "/moved/own.py"}})
     rewrite(folders[3], algorithm={"from": OWN | {"sha256": "5" * 64}})
     assert [(curve.label, len(curve.values)) for curve in curves(folders)] == [
         ("td3, from Duetto", 1),
@@ -241,7 +241,7 @@ def test_no_two_curves_have_one_label(make: Make, tmp_path: Path):
     assert (first.label, second.label) == ("A/runs/x-s0", "B/runs/x-s0")
     assert first.notices == ()
     assert second.notices == (
-        f"{folders[1]} has the options of {folders[0]} and a seed that is there already: it is in a curve of its own.",
+        f"{folders[1]} has the options of {folders[0]} and a seed that is there already: it makes its own curve.",
     )
     one = [make(f"x-s{seed}", [1, 2, 3], seed=seed, discount=0.9, **MUCH) for seed in (0, 1)]
     other = [make(f"x-s{seed}", [1, 2, 3], seed=seed, discount=0.5) for seed in (2, 3)]
@@ -404,8 +404,7 @@ def test_a_picture_is_not_written_through_a_link_that_is_there_already(make: Mak
     assert not (folder / "curves.png").is_symlink()
 
 
-def test_seeds_of_two_versions_make_one_curve():
-    """The later ones have options of the run, and a format, that the first three were written without."""
+def test_seeds_whose_configs_leave_out_different_options_make_one_curve():
     learned = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
     [curve] = curves(sorted(learned.glob("ppo-halfcheetah-s*")))
     assert len(curve.values) == 10

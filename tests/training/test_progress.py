@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,14 +15,13 @@ from line_environment import Line
 from rich.console import Console
 from small_runs import OPTIONS, StopAt, small, train
 
-from duetto.display import progress
-from duetto.display.bar import State, lines, row
-from duetto.display.live import say
-from duetto.display.progress import ProgressDisplay
-from duetto.display.showing import shown as shown_on
 from duetto.errors import PartLostError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
+from duetto.training import progress
+from duetto.training.progress import ProgressDisplay
+from duetto.training.progress import shown as shown_on
+from duetto.training.progress_lines import LiveDisplay, say
 from duetto.training.session import Session
 
 
@@ -75,7 +75,7 @@ def test_on_a_terminal_a_bar_with_all_of_it(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A clock that counts 1 s for every step and 1000 s for every evaluation."""
+    """A clock that counts 0.5 s for every step and 20 s for every evaluation."""
     console = Console(record=True, force_terminal=False, width=140, file=io.StringIO())
     display = ProgressDisplay(console)
     now = [0.0]
@@ -84,7 +84,7 @@ def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkey
     evaluations: list[object] = [None]
 
     def tick(session: Session) -> None:
-        now[0] += 1000.0 if session.last_evaluation is not evaluations[0] else 0.5
+        now[0] += 20.0 if session.last_evaluation is not evaluations[0] else 0.5
         evaluations[0] = session.last_evaluation
         display(session)
 
@@ -137,43 +137,68 @@ def test_damage_is_said_also_where_nothing_is_left_to_do(tmp_path: Path):
     assert console.export_text().endswith("state.json is missing.\n")
 
 
-LONG = State("td3 MiniGrid-ObstructedMaze-2Dlhb-v1", 123_456, 1_000_000, 1234.5)
 RESULTS = ["evaluation -1,234.5", "training -1,234.5", "critic loss 0.00123"]
 
 
-def rendered(state: State, width: int) -> list[str]:
-    console = Console(width=width, file=io.StringIO(), force_terminal=True, color_system=None)
-    console.print(lines(state, width))
+class Long(LiveDisplay):
+    """A display of a run with a long name."""
+
+    def __init__(self, width: int, file: io.StringIO | None = None) -> None:
+        super().__init__(Console(width=width, file=file or io.StringIO(), force_terminal=True, color_system=None))
+        self._row("td3 MiniGrid-ObstructedMaze-2Dlhb-v1", 123_456, 1_000_000, note="1,234 steps/s", left="0:11:50")
+
+    def _status(self) -> list[str]:
+        return RESULTS
+
+
+def rendered(display: LiveDisplay) -> list[str]:
+    console = display._console
+    console.print(display)
     return console.file.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [*range(26, 120), 300])
 def test_steps_and_time_left_are_seen_at_every_width_and_no_line_is_broken(width: int):
-    where, learned = rendered(dataclasses.replace(LONG, results=RESULTS), width)
+    where, learned = rendered(Long(width))
     assert max(len(where), len(learned)) <= width
     assert "123,456/1,000,000 " in where
     assert " 0:11:50" in where
-    assert ("━" in where or "╸" in where) == (width >= 32)
-    assert ("1,234 steps/s" in where) == (width >= 46)
-    assert ("ObstructedMaze-2Dlhb-v1" in where) == (width >= 83)
-    assert all(part in ("", *RESULTS) for part in learned.split("  "))
+    assert ("━" in where or "╸" in where) == (width >= 60)
+    assert ("1,234 steps/s" in where) == (width >= 60)
+    assert all(part in ("", *RESULTS) for part in learned.rstrip().split("  "))
     assert learned.startswith("evaluation -1,234.5")
 
 
-@pytest.mark.parametrize(
-    ("width", "seen"),
-    [(20, "ppo ━━━━━━━ 8/8 0:1"), (18, "ppo ━━━━━ 8/8 0:1"), (17, "━━━━━━━━ 8/8 0:1"), (13, "8/8 0:1")],
-)
-def test_of_a_row_what_is_expendable_is_left_out_in_order(width: int, seen: str):
-    console = Console(width=width, file=io.StringIO())
-    console.print(row("ppo", 9, 8, {"count": "8/8", "time": "0:1"}, width, expendable=("name", "bar")))
-    assert console.file.getvalue().rstrip() == seen
+def test_names_are_shown_without_markup_and_control_characters():
+    display = Long(120)
+    display._row("[red]sly[/red]\x1b[2J", 1, 2)
+    [_, line, _] = rendered(display)
+    assert line.startswith("[red]sly[/red]\\x1b[2J ")
 
 
-def test_what_takes_long_stands_in_the_place_of_the_results():
-    state = dataclasses.replace(LONG, results=RESULTS, doing="evaluating: 3 of 10 episodes (7 s)")
-    assert rendered(state, 80)[1] == "evaluating: 3 of 10 episodes (7 s)"
-    assert rendered(State(doing="td3 on Line: making environments (0 s)"), 20) == ["td3 on Line: making…"]
+def test_an_activity_replaces_the_results():
+    display = Long(80)
+    display.doing("evaluating: 3 of 10 episodes")
+    assert rendered(display)[1].rstrip() == "evaluating: 3 of 10 episodes (0 s)"
+    display = LiveDisplay(Console(width=20, file=io.StringIO(), force_terminal=True, color_system=None))
+    display.doing("td3 on Line: making environments")
+    assert rendered(display) == ["td3 on Line: making…"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_the_cursor_comes_back_after_an_error(error: type[BaseException]):
+    written = io.StringIO()
+    with pytest.raises(error), Long(80, written):
+        raise error
+    assert written.getvalue().rindex("\x1b[?25h") > written.getvalue().rindex("\x1b[?25l")
+
+
+def test_the_cursor_comes_back_if_the_block_is_never_left():
+    code = "from rich.console import Console; from duetto.training.progress_lines import LiveDisplay; "
+    code += "LiveDisplay(Console(force_terminal=True)).__enter__(); raise SystemExit(3)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stdout.rindex("\x1b[?25h") > done.stdout.rindex("\x1b[?25l")
 
 
 def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pytest.MonkeyPatch):

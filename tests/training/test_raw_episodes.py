@@ -24,7 +24,7 @@ from raw_episodes import (
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, SequenceSpec
-from duetto.memory import Sample
+from duetto.buffers import Sample
 from duetto.storage.config import Config, RunOptions
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.session import Session
@@ -52,13 +52,19 @@ class Played:
     """A run on `Recording`, and all that was handed over in it."""
 
     def __init__(
-        self, folder: Path, algorithm: Algorithm, steps: int = 240, backend: str = "torch", vector: bool = False
+        self,
+        folder: Path,
+        algorithm: Algorithm,
+        steps: int = 240,
+        backend: str = "torch",
+        vector: bool = False,
+        num_envs: int = 3,
     ) -> None:
         Recording.made.clear()
         make: Any = partial(Recording, choices="Discrete" in algorithm.actions)
         if vector:
-            make = SyncVectorEnv([make] * 3, autoreset_mode=AutoresetMode.NEXT_STEP)
-        options: Any = {"backend": backend, "device": "cpu", "threads": 1, "num_envs": 1 if vector else 3}
+            make = SyncVectorEnv([make] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+        options: Any = {"backend": backend, "device": "cpu", "threads": 1, "num_envs": 1 if vector else num_envs}
         chosen = RunOptions(steps=steps, evaluate_every=0, checkpoint_every=0, **options)
         self.algorithm = algorithm
         self.session = Session(Config(algorithm, "recorded", chosen), folder, make)
@@ -78,7 +84,7 @@ class Played:
         return [env for env in Recording.made if env.episodes]
 
     def _watch(self) -> None:
-        due, update = self.session.memory.due, self.learner.update
+        due, update_each = self.session.memory.due, self.learner.update_each
 
         def watched_due() -> Iterator[Sample]:
             for sample in due():
@@ -87,15 +93,15 @@ class Played:
                 )  # a rollout's arrays are written again
                 yield sample
 
-        def watched_update(batch: Any, progress: float = 0.0) -> Any:
-            self.prepared.append(copy.deepcopy(batch))
-            metrics = update(batch, progress)
-            if isinstance(batch, RolloutBatch):
-                self.divergences.append(metrics.value("approx_kl_k2"))
+        def watched_update_each(batches: Any, progress: Any) -> Any:
+            self.prepared += copy.deepcopy(batches)
+            metrics = update_each(batches, progress)
+            if isinstance(batches[0], RolloutBatch):
+                self.divergences += [one.value("approx_kl_k2") for one in metrics]
             return metrics
 
         self.session.memory.due = watched_due
-        self.learner.update = watched_update
+        self.learner.update_each = watched_update_each
 
     def _note(self, session: Session) -> None:
         """Which places the vector step was of: those that are new in the environments' episodes."""
@@ -205,7 +211,7 @@ def check_sequence(batch: SequenceBatch, row: int, spec: SequenceSpec, record: R
     episode, first = place.episode, place.time
     real = min(length, len(episode) - first)
     assert real == length or episode.over
-    assert window.fresh[row] == (first == 0)
+    assert window.is_first[row] == (first == 0)
     for name, part in minds.carry(place).items():
         if spec.stored_carry:
             np.testing.assert_allclose(window.carry[name][row], part, **CLOSE, err_msg=f"state before step {first}")
@@ -347,6 +353,27 @@ def test_rollouts(tmp_path: Path, options: dict[str, Any], vector: bool):
     assert count == sum(len(places) for _, places in played.turns[: 13 * len(played.samples)])
     assert len(played.divergences) > 4
     np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # of the policy that learns from the one that acted
+
+
+def test_steps_that_only_reset_some_environments_shift_no_row(tmp_path: Path):
+    """Five environments with episodes of different lengths. Values and log-probabilities are the network's own on the
+    batch, with observations as they were scaled for acting and the first hidden states. Statistics count real steps.
+    """
+    options = {"rollout_steps": 13, "epochs": 1, "minibatches": 1, "policy_gain": 3.0, "recurrent": "lstm"}
+    scaling = {"normalize_observations": True, "observation_statistics": "steps"}
+    algorithm = ALGORITHMS["ppo"](**STILL | options | scaling)
+    played = Played(tmp_path, algorithm, steps=400, vector=True, num_envs=5)
+    assert len(played.samples) > 4
+    gaps = []
+    for sample in played.samples:
+        batch: Any = sample.batch
+        real = batch.weight > 0
+        gaps.append(not real[:, 0].all())
+        np.testing.assert_allclose(played.learner.value(batch.obs)[real], batch.value[real], **CLOSE)
+    assert any(gaps)  # a first step that lacks some environments
+    np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # half the mean square of log π(a) - log π_old(a)
+    steps = sum(len(episode) for episode in played.record.episodes())
+    assert played.session.normalizer.state_dict()[""]["count"] == 1 + steps
 
 
 class Values:

@@ -49,9 +49,9 @@ def said(run: Run, *callbacks: Any, **options: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("callback", "options", "sentence"),
     [
-        (StopAtReturn(1.0), {"evaluate_every": 0}, "StopAtReturn goes by evaluations, and evaluate_every is 0"),
-        (StopWithoutImprovement(2), {"evaluate_every": 0}, "StopWithoutImprovement goes by evaluations"),
-        (KeepCheckpoints(2), {"checkpoint_every": 0}, "goes by checkpoint_every, which is 0"),
+        (StopAtReturn(1.0), {"evaluate_every": 0}, "StopAtReturn needs evaluations, and evaluate_every is 0"),
+        (StopWithoutImprovement(2), {"evaluate_every": 0}, "StopWithoutImprovement needs evaluations"),
+        (KeepCheckpoints(2), {"checkpoint_every": 0}, "needs checkpoint_every, which is 0"),
     ],
 )
 def test_what_would_never_be_asked_says_so(
@@ -106,7 +106,7 @@ def test_after_a_kill_its_patience_is_what_it_was(tmp_path: Path, returns: Any, 
         train(tmp_path, name="killed", callbacks=[CrashAt(min(crash, 59)), StopWithoutImprovement(3)], **OFTEN)
     run = Run(tmp_path / "killed")
     assert said(run, StopWithoutImprovement(3)) == [
-        "The run stops at step 60. 3 evaluations, one after another, were no better than the mean return 4 before them."
+        "The run stops at step 60. 3 evaluations in a row were no better than the mean return 4 before."
     ]
     assert_same(whole, run)
 

@@ -13,7 +13,7 @@ from line_environment import Line
 from policy_environments import Wander
 from small_runs import small, train
 
-from duetto.storage.states import decode_tree, encode_tree
+from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.training.normalizer import RewardScaler
 from duetto.training.session import Session
 

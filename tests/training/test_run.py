@@ -20,11 +20,11 @@ from small_runs import BRIEF, OPTIONS, StopAt, assert_same, checkpoints, small, 
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
-from duetto.extras import install
-from duetto.learners import choice
+from duetto.install_hint import install
+from duetto.learners import backends
 from duetto.runs.run import Run
-from duetto.storage import disk
-from duetto.storage.folder_lock import FolderLock
+from duetto.storage import atomic_io
+from duetto.storage.lock import FolderLock
 from duetto.training.session import Session
 
 
@@ -113,17 +113,17 @@ def fails() -> Any:
     [
         ("CartPole-v1", r"needs .* \(Box\); CartPole-v1 has Discrete\(2\)\. Algorithms for it: bc, .* r2d2, r2d3\.$"),
         (Choosing, r"td3 needs a continuous action space \(Box\); Choosing has Discrete\(4\)\."),
-        (Unbounded, r"no finite bounds in dimensions \[0, 1\]. Give the environment's action_space finite"),
-        (Looking, r"td3 takes vectors; Looking observes Box\(3, 8, 8\), an image. Hand over an actor_network"),
+        (Unbounded, r"unbounded in dimensions \[0, 1\]. Give its action_space finite"),
+        (Looking, r"td3 takes vectors; Looking observes Box\(3, 8, 8\), an image. Give a custom actor_network"),
         ("Pendulun-v1", r"no environment Pendulun-v1. Did you mean Pendulum-v1"),
         ("Pendulum-v7", r"no version 7 of Pendulum. Known are: Pendulum-v1"),
         (5, r"5 is no environment. Give an id, an environment, or a factory"),
         ("CartPole", r"CartPole names no version\. Write CartPole-v1; known are: CartPole-v0, CartPole-v1\."),
         (
             type("Old", (), {"step": None})(),
-            r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; where it",
+            r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; replace",
         ),
-        (type("Old", (), {"step": None}), r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; where"),
+        (type("Old", (), {"step": None}), r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; replace"),
         (fails, r"(?s)factory fails failed: KeyError: 'size'\n.*test_run\.py\", line \d+, in fails"),
     ],
 )
@@ -177,14 +177,14 @@ def test_a_missing_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ba
     for name in [name for name in sys.modules if name == f"duetto.learners.{backend}"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr("duetto.learners.choice.installed", lambda _: False)
+    monkeypatch.setattr("duetto.learners.backends.installed", lambda _: False)
     with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*{re.escape(install(backend))}"):
         train(tmp_path, backend=backend)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_framework_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(choice, "installed", lambda _: False)
+    monkeypatch.setattr(backends, "installed", lambda _: False)
     with pytest.raises(UsageError, match=rf"Neither PyTorch nor JAX .*{re.escape(install('jax'))}"):
         train(tmp_path, backend="auto")
 
@@ -315,9 +315,9 @@ def test_resume_with_other_spaces(tmp_path: Path):
         ({"algorithm.hidden": [32]}, r"parameters of actor do not fit"),
         (
             {"algorithm.replay_capacity": 500},
-            r"replay memory has 1 environments of 120 transitions, this run's 1 of",
+            r"replay memory has other sizes \(rows 120, here 500\)",
         ),
-        ({"run.num_envs": 2}, r"replay memory has 1 environments of 120"),
+        ({"run.num_envs": 2}, r"replay memory has other sizes \(environments 1, here 2; rows 120, here 60\)"),
         ({"algorithm.prioritized": True}, r"has no priorities\. Leave prioritized at false, or put it back"),
         ({"algorithm.normalize_observations": "sampled"}, r"Put normalize_observations back to what it was"),
     ],
@@ -344,10 +344,10 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monke
 
     def fill(session: Session) -> None:
         if session.step == 90:
-            monkeypatch.setattr(disk, "os", FullOS())
+            monkeypatch.setattr(atomic_io, "os", FullOS())
 
     sentence = (
-        r"checkpoint at step 120 could not .*No space left on device. It needs 0.\d MB. Free some space, then go on"
+        r"checkpoint at step 120 could not .*No space left on device. It needs 0.\d MB. Free some space, then resume"
     )
     with pytest.raises(CheckpointError, match=sentence):
         train(tmp_path, name="full", callbacks=[fill], environment_options={})

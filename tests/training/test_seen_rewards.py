@@ -22,7 +22,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
     def watched(self, obs, starts):
         made = window(self, obs, starts)
-        rewards.append(made.previous_reward[~made.fresh, 0].copy())
+        rewards.append(made.previous_reward[~made.is_first, 0].copy())
         return made
 
     monkeypatch.setattr(Recurrence, "window", watched)

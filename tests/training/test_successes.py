@@ -14,9 +14,8 @@ from small_runs import CrashAt, CrashError, train
 
 import duetto
 from duetto.environments import make
-from duetto.environments.engines import Vector
-from duetto.environments.stepping import Stepper
-from duetto.storage.records import Csv
+from duetto.environments.engines import GymVectorEngine
+from duetto.environments.vec_env import VecEnv
 
 LENGTHS = (3, 2, 4)  # of successive episodes
 
@@ -45,10 +44,10 @@ class Task(gymnasium.Env):
         return np.zeros(1, np.float32), 1.0, False, over, {} if self.silent else info
 
 
-def stepper(mode: Any, key: str) -> Stepper:
+def stepper(mode: Any, key: str) -> VecEnv:
     factories = [partial(Task, key, first=first) for first in range(2)]
     if isinstance(mode, AutoresetMode):
-        return Stepper(Vector(SyncVectorEnv(factories, autoreset_mode=mode), "Task"))
+        return VecEnv(GymVectorEngine(SyncVectorEnv(factories, autoreset_mode=mode), "Task"))
     return make(partial(Task, key), num_envs=2, vectorization=mode)
 
 
@@ -93,16 +92,3 @@ def test_it_is_in_every_table_and_a_killed_run_has_the_same(tmp_path: Path):
         [row[name] for name in own] for row in whole.evaluations()
     ]
     assert [line["train/success_rate"] for line in killed.metrics()] == lines
-
-
-def test_a_table_of_an_earlier_version_goes_on_without_it(tmp_path: Path):
-    path = tmp_path / "t.csv"
-    path.write_text("step,mean\n0,1\n")
-    with Csv(path, ("step", "mean"), ("rate",)) as table:
-        table.append({"step": 1, "mean": 2, "rate": 0.5})
-    assert path.read_text() == "step,mean\n0,1\n1,2\n"
-    with Csv(tmp_path / "new.csv", ("step", "mean"), ("rate",)) as table:
-        table.append({"step": 1, "mean": 2, "rate": None})
-        with pytest.raises(ValueError, match="the row has"):
-            table.append({"step": 1, "mean": 2})
-    assert (tmp_path / "new.csv").read_text() == "step,mean,rate\n1,2,\n"

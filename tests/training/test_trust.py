@@ -6,16 +6,17 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
 import yaml
 from small_runs import CrashAt, CrashError, outcome, train
 
-from duetto.cli import main
 from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run
-from duetto.storage import trust
+from duetto.storage import signing
+from duetto.tools.cli import main
 from duetto.training.session import Session
 
 MODULE = """
@@ -30,7 +31,7 @@ ID = "brought_along:Brought-v0"
 @pytest.fixture(autouse=True)
 def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "config" / "duetto" / "key"
-    monkeypatch.setenv(trust.KEY_FILE, str(path))
+    monkeypatch.setenv(signing.KEY_FILE, str(path))
     return path
 
 
@@ -69,7 +70,7 @@ def test_a_run_that_cannot_be_signed_goes_back_all_the_same(
     tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The process that goes back is the one that has begun it."""
-    monkeypatch.setenv(trust.KEY_FILE, "/proc/nobody/key")
+    monkeypatch.setenv(signing.KEY_FILE, "/proc/nobody/key")
     lost = [30]
 
     def lose(session: Session) -> None:
@@ -114,7 +115,7 @@ def test_a_run_resumed_with_trust_is_ones_own(mine: Path, mark: Path, key: Path)
 def test_what_was_signed_is_what_is_made(change: dict[str, object], mine: Path, mark: Path):
     path = mine / "config.yaml"
     values = yaml.safe_load(path.read_text("utf-8"))
-    values["environment"] |= change
+    (values if "signature" in change else values["environment"]).update(change)
     path.write_text(yaml.safe_dump(values, sort_keys=False))
     with pytest.raises(UsageError, match="--trust"):
         Run(mine).evaluate(1)
@@ -123,10 +124,27 @@ def test_what_was_signed_is_what_is_made(change: dict[str, object], mine: Path, 
 
 @pytest.mark.parametrize("options", [{"env_id": "a:B-v0"}, {"inner": [{"a": "b:c"}]}, {"a:b": 1}])
 def test_an_option_can_name_a_module_too(options: dict[str, object]):
-    assert trust.needs_trust("CartPole-v1", options)
+    assert signing.needs_trust("CartPole-v1", options)
+    listed = signing.references("CartPole-v1", options)
     with pytest.raises(UsageError, match="--trust"):
-        trust.check("CartPole-v1", options, None, "a folder")
-    trust.check("CartPole-v1", options, trust.signature("CartPole-v1", options), "a folder")
+        signing.check(listed, None, "a folder", "environment")
+    signing.check(listed, signing.sign(listed), "a folder", "environment")
+
+
+@pytest.mark.parametrize("change", [{"algorithm": ("mine.py", "Other")}, {"algorithm": None}, {"folder": "another"}])
+def test_one_signature_covers_all_references(change: dict[str, Any]):
+    named: dict[str, Any] = {"environment": ID, "options": {}, "algorithm": ("mine.py", "Mine"), "folder": "other"}
+    listed = signing.references(**named)
+    assert [kind for kind, _, _ in listed] == ["algorithm", "environment", "from"]
+    assert signing.is_ours(listed, signing.sign(listed))
+    assert not signing.is_ours(signing.references(**named | change), signing.sign(listed))
+
+
+def test_editing_the_steps_by_hand_needs_no_trust(mine: Path, mark: Path):
+    path = mine / "config.yaml"
+    path.write_text(path.read_text("utf-8").replace("steps: 40\n", "steps: 60\n"))
+    assert Run(mine).resume().config.run.steps == 60
+    assert mark.exists()
 
 
 def test_other_ids_need_no_key(tmp_path: Path, key: Path):
@@ -136,7 +154,8 @@ def test_other_ids_need_no_key(tmp_path: Path, key: Path):
 
 
 def test_the_key_is_the_users_alone(key: Path):
-    assert trust.signature(ID, {}) == trust.signature(ID, {})
+    listed = signing.references(ID, {})
+    assert signing.sign(listed) == signing.sign(listed)
     assert len(key.read_bytes()) == 32
     assert [path.name for path in key.parent.iterdir()] == ["key"]
     if sys.platform != "win32":
@@ -157,7 +176,7 @@ def test_without_a_key_the_run_says_so(tmp_path: Path, mark: Path, key: Path):
 def test_an_empty_key_signs_nothing(key: Path):
     key.parent.mkdir(parents=True)
     key.write_bytes(b"")
-    assert trust.signature(ID, {}) is None
+    assert signing.sign(signing.references(ID, {})) is None
 
 
 # ------------------------------------------------------------------------------------------------- other folders
@@ -172,9 +191,7 @@ def begun(tmp_path: Path) -> Path:
 
 def test_what_another_folder_learned_is_copied_into_ones_own_run_alone(begun: Path, key: Path):
     key.unlink()
-    with pytest.raises(
-        UsageError, match=r"begins with what another run has learned, .*other, and copies that.*--trust"
-    ):
+    with pytest.raises(UsageError, match=r"starts from the networks of another run, .*other, and copies them.*--trust"):
         Run(begun).resume()
     assert not list((begun / "checkpoints").glob("step-*"))
     Run(begun, trust=True).resume()
@@ -184,7 +201,7 @@ def test_what_another_folder_learned_is_copied_into_ones_own_run_alone(begun: Pa
 def test_another_folder_named_later_is_not_read(begun: Path):
     config = begun / "config.yaml"
     config.write_text(config.read_text().replace(str(begun.parent / "other"), str(begun.parent / "another")))
-    with pytest.raises(UsageError, match="another, and copies that"):
+    with pytest.raises(UsageError, match="another, and copies them"):
         Run(begun).resume()
 
 
@@ -192,7 +209,7 @@ def test_another_folder_named_later_is_not_read(begun: Path):
 def test_what_it_began_with_is_a_run(begun: Path, began: str):
     config = yaml.safe_load((begun / "config.yaml").read_text())
     (begun / "config.yaml").write_text(yaml.safe_dump(config | {"from": yaml.safe_load(began)}))
-    with pytest.raises(UsageError, match=r"from is .*; it must be what a run began with"):
+    with pytest.raises(UsageError, match=r"from is .*; it must be the start of a run"):
         Run(begun)
 
 
@@ -209,6 +226,19 @@ def test_a_strangers_config_imports_nothing(mine: Path, mark: Path, key: Path, c
     with pytest.raises(SystemExit) as ended:
         main([*call[:3], ID, *call[3:]])  # the user's own word
     assert ended.value.code == 0
+
+
+def test_options_of_a_strangers_config_are_checked_though_the_call_names_the_environment(mine: Path, mark: Path):
+    path = mine / "config.yaml"
+    values = yaml.safe_load(path.read_text("utf-8"))
+    values["environment"] = {"id": "Object", "remakeable": False, "options": {"env_id": ID}}
+    path.write_text(yaml.safe_dump(values))
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--config", str(path), "Pendulum-v1", "--runs-dir", str(mine.parent / "new"), "--dry-run"])
+    assert ended.value.code == 2
+    with pytest.raises(UsageError, match="--trust"):
+        Run(mine).config.check_trust("environment", mine)
+    assert not mark.exists()
 
 
 def test_ones_own_config_is_never_asked_about(mine: Path, mark: Path):

@@ -15,10 +15,10 @@ from line_environment import Line, Parts
 from small_runs import train
 
 from duetto import environments
-from duetto.display.video import record
 from duetto.errors import DuettoError, UsageError
-from duetto.extras import install
+from duetto.install_hint import install
 from duetto.runs.run import Run
+from duetto.training.video import record
 
 pytest.importorskip("imageio")
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
@@ -53,19 +53,20 @@ def test_every_step_is_a_frame_at_the_environments_own_rate(tmp_path: Path):
     assert [path.name for path in path.parent.iterdir()] == ["line.mp4"]
 
 
-def test_pictures_of_a_longer_episode_that_was_there_before_are_removed_and_links_not_followed(tmp_path: Path):
+def test_pictures_that_were_there_before_are_kept_and_links_not_followed(tmp_path: Path):
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years of work")
     (tmp_path / ".line.partial.mp4").symlink_to(thesis)
     pictures = tmp_path / "pictures"
     pictures.mkdir()
-    for name in ("image0k0009.png", "image0k0010.png", "image0k0011.png", "mine.png"):
-        (pictures / name).write_bytes(b"of another episode")
+    (pictures / "mine.png").write_bytes(b"of another episode")
     record(still, environments.make(Line, render_mode="rgb_array"), 0, tmp_path / "line.mp4", pictures)
     names = sorted(path.name for path in pictures.iterdir())
     assert names == [*(f"image0k{i:04}.png" for i in range(10)), "mine.png"]
-    assert (pictures / "image0k0009.png").read_bytes() != b"of another episode"
     assert thesis.read_text() == "years of work"
+    with pytest.raises(UsageError, match=r"pictures has pictures of another episode"):
+        record(still, environments.make(Line, render_mode="rgb_array"), 0, tmp_path / "line.mp4", pictures)
+    assert len(list(pictures.iterdir())) == 11
 
 
 def test_ffmpeg_is_started_without_a_fork_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

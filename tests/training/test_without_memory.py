@@ -54,7 +54,7 @@ class Watch:
         self.written[session.step] = session.memory.written.tolist()
 
 
-CONTENTS = {"written", "cuts", "schedule", "mass", "running", "steps", "made", "gone", "sequences"}
+CONTENTS = {"envs", "items", "schedule"}
 
 
 def nothing_left(state: dict[str, Any], within: bool = False) -> bool:
@@ -105,11 +105,13 @@ def test_the_way_out_is_said_only_where_it_is_the_only_one(tmp_path: Path):
     assert lines[0].endswith("can be used:")
     assert all(f"{name} is damaged" in line for line in lines[1:3])
     assert lines[3] == (
-        "But for its experience the checkpoint at step 160 is whole. To go on from it with an empty memory: "
+        "Only the experience of the checkpoint at step 160 is damaged. To resume from it with an empty memory: "
         f"duetto resume {run.path} --without-memory"
     )
     (run.path / "checkpoints" / "step-000000000160" / "state.json").unlink()
-    with pytest.raises(CheckpointError, match=r"the checkpoint at step 120 is whole.*--without-memory$"):
+    with pytest.raises(
+        CheckpointError, match=r"experience of the checkpoint at step 120 is damaged.*--without-memory$"
+    ):
         run.resume()
     (run.path / "checkpoints" / "step-000000000120" / "manifest.json").unlink()
     with pytest.raises(CheckpointError) as failure:
@@ -155,9 +157,9 @@ def test_it_goes_on_with_an_empty_memory(tmp_path: Path, case: str):
     after = checkpoints(run).load_latest()  # the whole memory, from segments that are new
     assert (after.step, after.problems) == (240, [])
     memory = after.state["memory"]
-    assert min(memory.get("episodes", memory)["written"]) >= 40
-    if "sampled" in before["memory"]:
-        assert after.state["memory"]["sampled"] == before["memory"]["sampled"] + watch.updates[240] - made
+    assert min(memory["envs"]["written"]) >= 40
+    if "sampled" in before["memory"]["sampler"]:
+        assert memory["sampler"]["sampled"] == before["memory"]["sampler"]["sampled"] + watch.updates[240] - made
     assert go_on(run, steps=280).notices == []
 
 
@@ -177,7 +179,7 @@ def test_demonstrations_stay_and_pretraining_is_not_repeated(tmp_path: Path, nam
     assert min(step for step in watch.updates if watch.updates[step] > watch.updates[160]) > 190
     after = checkpoints(run).load_latest().state["memory"]
     assert after["pretrained"] == before["pretrained"] == 6
-    sampled = [part.get("draws", part)["sampled"] for part in (after["agent"], after["experts"])]
+    sampled = [part["sampler"]["sampled"] for part in (after["agent"], after["experts"])]
     assert sampled[0] == sampled[1]  # one importance exponent for both
     assert sampled[0] == watch.updates[240]
 
@@ -195,8 +197,8 @@ def test_too_few_steps_to_learn_anything_more_are_said(tmp_path: Path):
     watch = go_on(run, steps=190, without_memory=True)
     assert "Learning waits for 30 steps, as at the run's start. From here" in watch.notices[0]
     assert watch.notices[1:] == [
-        "From step 160 on, 30 steps are too few: there will be no update, because learning_starts is 30. Give more "
-        "--steps, or set these lower."
+        "From step 160 on, 30 steps are too few: there will be no update, because learning_starts is 30. "
+        "Increase --steps, or lower these options."
     ]
     assert watch.updates[190] == watch.updates[160]
 
@@ -240,7 +242,7 @@ def test_a_save_that_fails_does_not_bring_the_memory_back(two: CheckpointStore, 
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("duetto.storage.checkpoint.disk.publish_file", full)
+        patch.setattr("duetto.storage.checkpoint.atomic_io.write_file", full)
         with pytest.raises(CheckpointError, match="No space left"):
             save(store, memory, 300)
     assert store.covered.tolist() == [0, 0]

@@ -12,7 +12,7 @@ from gymnasium.wrappers.utils import RunningMeanStd
 from line_environment import Line
 from small_runs import small, train
 
-from duetto.environments import statistics
+from duetto.environments import normalizer_check
 from duetto.errors import UsageError
 from duetto.runs import run as run_module
 
@@ -70,4 +70,4 @@ def test_a_run_of_before_goes_on_and_says_it(tmp_path: Path, monkeypatch: pytest
     said: list[str] = []
     run.resume(steps=50, on_start=lambda session: said.extend(session.notices))
     assert any(notice.startswith("wrapped has a NormalizeObservation") for notice in said)
-    assert statistics.running(Line, run.stepper(1)) == "NormalizeObservation"
+    assert normalizer_check.running(Line, run.stepper(1)) == "NormalizeObservation"

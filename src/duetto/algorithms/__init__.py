@@ -1,7 +1,12 @@
-"""The maths: one file per algorithm, no framework, no environment.
+"""The maths: one file per algorithm, without frameworks or environments.
 
-To add an algorithm, write its file and import its class here. All others find it in `ALGORITHMS`: the command line, the
-package (`duetto.SAC`), messages, and tests.
+    base                                    Algorithm, batches, specs of buffers and optimizers
+    off_policy, value_based, actor_critic   options and methods that several algorithms share
+    her, exploration                        hindsight goals; noise, ε-greedy and sampling
+    option_bounds, suggestions              checks of options; "did you mean"
+
+To add an algorithm, write its file and import its class here. The command line, the package (`duetto.SAC`), messages
+and tests find it in `ALGORITHMS`.
 """
 
 from duetto.algorithms.base import Algorithm as Algorithm

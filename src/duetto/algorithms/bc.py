@@ -1,10 +1,9 @@
-"""Behaviour cloning: say what the expert would do. A baseline for R2D3, with the same network and memory.
+"""Behavior cloning: predict the expert's action. A baseline for R2D3, with the same network and buffer.
 
     each update  a batch of demonstrations: one step down    mean -log softmax(f(s))(a_E)
     act          argmax_a f(s, a)
 
-It learns nothing from its own steps. They are made all the same, as many per update as R2D3 makes, so that curves over
-steps can stand side by side.
+It does not learn from its own steps. It takes as many per update as R2D3, so that curves over steps are comparable.
 """
 
 from __future__ import annotations
@@ -13,28 +12,28 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, Fraction, SequenceBatch, Updater
-from duetto.algorithms.choices import SequenceChoices
-from duetto.algorithms.demonstrated import Demonstrated
-from duetto.algorithms.searching import Search
+from duetto.algorithms.off_policy import LearnsFromDemonstrations
+from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.value_based import SequenceValueBased
 from duetto.functional.imitation import cross_entropy
 
 
 @dataclass(frozen=True)
-class BC(SequenceChoices, Demonstrated):
-    """Behaviour cloning (Pomerleau, 1991) with R2D2's network; `--recurrent none` has no memory of the episode."""
+class BC(SequenceValueBased, LearnsFromDemonstrations):
+    """Behavior cloning (Pomerleau, 1991) with R2D2's network; feedforward with `--recurrent none`."""
 
     demonstration_share: Fraction = 1.0
     """ρ: each sequence of a batch is a demonstration with this probability."""
     learning_starts: CountOrZero = 0
-    """Steps before the first update; nothing is learned from them."""
+    """Steps before the first update; they do not affect learning."""
 
-    tuned: ClassVar[dict[str, Search | None]] = {"demonstration_share": None}
+    tuned: ClassVar[Searches] = {"demonstration_share": None}
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
-        """The cross-entropy of the expert's actions, a scalar, and the report."""
+        """Cross-entropy of the expert's actions."""
         losses = batch.of_experts(cross_entropy(nets.q(batch.obs), batch.action))
         return batch.weighted_mean(losses), {PRIORITY: losses}
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:
-        """Make one optimiser step on `loss`."""
+        """Make one optimizer step on `loss`."""
         learner.minimize("q", self.loss, batch)

@@ -1,4 +1,4 @@
-"""CrossQ: soft actor-critic without target networks, with batch normalisation in their place.
+"""CrossQ: soft actor-critic without target networks, with batch normalization in their place.
 
     each update      a', log π(a'|s') ~ π(s')
                      [Q_i(s, a); Q_i(s', a')] = Q_i([s; s'], [a; a'])          both halves are one batch to the norms
@@ -7,13 +7,12 @@
     each d-th        actor:        one step down   mean (α log π(ã|s) - min_i Q_i(s, ã)),   ã ~ π(s) through the noise
                      temperature:  one step down   -log α · mean (log π(ã|s) + H̄)
 
-The facts that make it CrossQ, each with a test of its own: there are no targets; what was done and what would be done
-next go through the critics as one batch, so that the norms see the mixture of both; no gradient goes through y; the
-critics' norms learn from these batches alone, and the actor's loss looks at the critics as they have settled; the next
-action comes from the policy as it acts, whose norms learn from the observations of its own updates; actor and
-temperature wait for d updates of the critics.
+The facts that make it CrossQ, each with a test: there are no targets; (s, a) and (s', a') go through the critics as one
+batch, so that the norms see the mixture of both; no gradient goes through y; only these batches update the critics'
+running statistics, and the actor's loss uses them; the next action comes from the policy in evaluation mode, whose
+statistics are updated in its own updates; actor and temperature are updated after every d updates of the critics.
 
-The norms are renormalised (`networks/batch_norm.py`) after 100,000 updates, as in the authors' code. With recurrent
+The norms are renormalized (`networks/batch_norm.py`) after 100,000 updates, as in the authors' code. With recurrent
 layers every position of a sequence is a row to the norms, those of its burn-in and its padding too.
 """
 
@@ -24,18 +23,16 @@ from typing import Annotated, Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Count, OptimizerSpec, Positive, Updater, Within
-from duetto.algorithms.soft import Noise, SoftActorCritic
-from duetto.functional.checks import same_shape
-from duetto.functional.gradients import stop_gradient
-from duetto.functional.joining import joined
+from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic
+from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
+from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.targets import bootstrap
 from duetto.networks.specs import AllBlocks
 
 
 @dataclass(frozen=True)
 class CrossQ(SoftActorCritic):
-    """CrossQ (Bhatt et al., 2024, arXiv:1902.05605: no target networks, batch normalisation over s and s' together)."""
+    """CrossQ (Bhatt et al., 2024, arXiv:1902.05605: no target networks, batch normalization over s and s' together)."""
 
     actor_learning_rate: Positive = 1e-3
     """Step size of the actor's Adam."""
@@ -43,17 +40,17 @@ class CrossQ(SoftActorCritic):
     """Step size of the critic's Adam."""
     temperature_learning_rate: Positive = 1e-3
     """Step size of the temperature's Adam."""
-    adam_beta1: Annotated[float, Within(0.0, 0.999)] = 0.5
-    """How much of the mean gradient all optimisers keep at a step; 0.9 is usual elsewhere."""
+    adam_beta1: Annotated[float, Bounds(0.0, 0.999)] = 0.5
+    """β1 of all optimizers; the usual value is 0.9."""
     policy_delay: Count = 3
     """Critic updates per update of actor and temperature."""
     network: AllBlocks = "batch_renorm"  # pyright: ignore[reportIncompatibleVariableOverride]  # two more
-    """Hidden layers: with batch normalisation, or batch renormalisation; without either it is SAC without targets."""
+    """Hidden layers: with batch normalization, or batch renormalization; without either it is SAC without targets."""
 
-    # A bias behind which ReLU lets all rows through has no gradient but rounding, of which Adam makes whole steps.
+    # With ReLU some biases have a gradient of rounding errors only, which Adam scales to whole steps.
     small: ClassVar[dict[str, Any]] = {"activation": "tanh"}
     alternatives: ClassVar[dict[str, Any]] = {
-        "network": ("layer_norm", {}),  # renormalisation begins late
+        "network": ("layer_norm", {}),  # renormalization starts late
         "critic_action_layer": (1, {"network": "layer_norm"}),
     }
 
@@ -62,10 +59,10 @@ class CrossQ(SoftActorCritic):
         """Mean squared soft TD errors of one pass over (s, a) and (s', a') (Bhatt et al., 2024, section 3.2)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
-        both = nets.critic(joined(batch.obs, batch.next_obs), joined(batch.action, next_action), train=True)  # (2, 2B)
+        both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)  # (2, 2B)
         q, next_q = both[:, : len(batch.reward)], xp.min(both[:, len(batch.reward) :], axis=0)  # (2, B), (B,)
         target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
-        same_shape(q=q[0], target=target)
+        check_same_shape(q=q[0], target=target)
         error = q - stop_gradient(target)[None]
         return batch.weighted_mean(xp.sum(error**2, axis=0)), {
             "q": q,
@@ -78,10 +75,10 @@ class CrossQ(SoftActorCritic):
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs, train=True).sample_and_log_prob(noise)
         q = xp.min(nets.critic(batch.obs, action), axis=0)
-        same_shape(q=q, log_prob=log_prob)
+        check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
-    def update(self, learner: Updater, batch: Batch, noise: Noise, phase: int) -> None:
+    def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update the critics, and in phase 0 actor and temperature."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
         if phase == 0:
@@ -90,9 +87,9 @@ class CrossQ(SoftActorCritic):
                 learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
 
     def phase(self, update: int) -> int:
-        """0 where it is the actor's turn, every `policy_delay` updates, counted over the whole run."""
+        """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""
         return 0 if update % self.policy_delay == 0 else 1
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:
-        """Adam with a shorter memory of the mean gradient, `adam_beta1`."""
+        """Return Adam with `adam_beta1`."""
         return replace(super().optimizer(learning_rate, weight_decay), beta1=self.adam_beta1)

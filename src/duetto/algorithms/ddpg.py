@@ -22,8 +22,8 @@ from array_api_compat import array_namespace
 from duetto.algorithms.actor_critic import TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
-from duetto.algorithms.searching import Search
-from duetto.functional.checks import same_shape
+from duetto.algorithms.option_bounds import Searches
+from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap
 
 
@@ -38,19 +38,19 @@ class DDPG(TargetedActorCritic):
     exploration_scale: NonNegative = 1.0
     """Factor of the noise at the start of the run."""
     exploration_final_scale: NonNegative = 1.0
-    """Factor of the noise once it has changed."""
+    """Factor of the noise after the change."""
     exploration_scale_steps: CountOrZero = 0
-    """Steps over which the factor changes; 0 takes the whole run."""
+    """Steps over which the factor changes; 0 for the whole run."""
     exploration_stops: bool = False
-    """No noise at all after those steps (as skrl 1.1 does)."""
+    """No noise after those steps (as in skrl 1.1)."""
     ou_theta: NonNegative = 0.15
     """How fast Ornstein-Uhlenbeck noise returns to 0."""
     ou_dt: NonNegative = 0.0
-    """Its time step; 0 is skrl's form, x ← x - ou_theta x + σ N."""
+    """Time step of Ornstein-Uhlenbeck noise; 0 is skrl's form, x ← x - ou_theta x + σ N."""
     ou_reset: bool = True
-    """Start it from 0 at the beginning of each episode."""
+    """Restart Ornstein-Uhlenbeck noise from 0 in each episode."""
 
-    tuned: ClassVar[dict[str, Search | None]] = {
+    tuned: ClassVar[Searches] = {
         **dict.fromkeys(("exploration", "exploration_scale", "exploration_final_scale", "exploration_scale_steps")),
         **dict.fromkeys(("exploration_stops", "ou_theta", "ou_dt", "ou_reset")),
     }
@@ -62,13 +62,13 @@ class DDPG(TargetedActorCritic):
         next_q = nets.target_critic(batch.next_obs, nets.target_actor(batch.next_obs))[0]  # (B,)
         target = bootstrap(self.reward(batch), batch.discount, next_q)
         q = nets.critic(batch.obs, batch.action)[0]
-        same_shape(q=q, target=target)
+        check_same_shape(q=q, target=target)
         error = q - target
         return batch.weighted_mean(error**2), {"q": q, "target": target, PRIORITY: xp.abs(error)}
 
     def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
-        return -batch.mean(nets.critic.first(batch.obs, nets.actor(batch.obs))), {}
+        return -batch.mean(nets.critic.q1(batch.obs, nets.actor(batch.obs))), {}
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
         """Update the critic, then the actor, then both targets."""
@@ -78,15 +78,15 @@ class DDPG(TargetedActorCritic):
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """μ(s), plus noise if any, clipped to the action range [-1, 1]."""
+        """Return μ(s), plus noise if any, clipped to the action range [-1, 1]."""
         action = nets.actor(obs)
         if noise is None:
             return action
-        same_shape(action=action, noise=noise)
-        return (action + noise).clip(-1.0, 1.0)  # the arrays' own: the standard's takes half of acting in NumPy
+        check_same_shape(action=action, noise=noise)
+        return (action + noise).clip(-1.0, 1.0)  # not xp.clip, which takes half of the time of acting in NumPy
 
     def explorer(self) -> ActionNoise:
-        """Exploration by noise on the action."""
+        """Return exploration by noise on the action."""
         return ActionNoise(
             self.exploration,
             self.exploration_noise,

@@ -7,7 +7,7 @@
                  temperature:  one step down   -log α · mean (Σ_a π(a|s) log π(a|s) + H̄)       H̄ = scale · log n(s)
                  critics' targets: Q' ← τ Q + (1 - τ) Q'
 
-The facts that make it discrete SAC, beside those of SAC: every action of a state counts by its probability, the one
+The facts that make it discrete SAC, besides those of SAC: every action of a state counts by its probability, the one
 that was taken in the critics' own prediction alone; the actor's gradient goes through probabilities, not values. Where
 an environment forbids some, n(s) counts the others, and all sums are over these.
 """
@@ -20,17 +20,15 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import TargetedActorCritic
+from duetto.algorithms.actor_critic import SoftActorCritic, TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Updater
-from duetto.algorithms.searching import Range, Search
-from duetto.algorithms.soft import SoftActorCritic
+from duetto.algorithms.option_bounds import Searches
 from duetto.errors import UsageError
-from duetto.functional.checks import same_shape
-from duetto.functional.gradients import stop_gradient
+from duetto.functional.array_ops import check_same_shape, stop_gradient
+from duetto.functional.q_values import value_of_action
 from duetto.functional.targets import bootstrap
-from duetto.functional.values import chosen
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.specs import ActionValues, NetworkSpec, Policy, Torso
+from duetto.networks.specs import ActionValueHead, AnyNetworkSpec, PolicyHead, Torso
 
 
 @dataclass(frozen=True)
@@ -38,16 +36,16 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
     """Soft Actor-Critic for Discrete actions (Christodoulou, 2019, arXiv:1910.07207)."""
 
     target_entropy_scale: NonNegative = 0.98
-    """The target entropy is this share of the greatest one, that of all actions being equally likely."""
+    """The target entropy is this fraction of the maximum, that of equally likely actions."""
 
     actions: ClassVar[str] = "Discrete"
     alternatives: ClassVar[dict[str, Any]] = {"critic_action_layer": None}
-    tuned: ClassVar[dict[str, Search | None]] = {"target_entropy_scale": Range(0.1, 1.0)}
+    tuned: ClassVar[Searches] = {"target_entropy_scale": {"low": 0.1, "high": 1.0}}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.critic_action_layer:
-            raise UsageError("critic_action_layer is for actions that are numbers; these critics value all at once.")
+            raise UsageError("critic_action_layer is for continuous actions. Leave it at 0.")
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
@@ -57,8 +55,8 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         soft_q = xp.min(nets.target_critic(batch.next_obs), axis=0) - xp.exp(nets.log_alpha) * log_probs
         target = bootstrap(self.reward(batch), batch.discount, xp.sum(xp.exp(log_probs) * soft_q, axis=-1))
         every_q = nets.critic(batch.obs)  # (2, B, n)
-        q = xp.stack([chosen(every_q[0], batch.action), chosen(every_q[1], batch.action)])
-        same_shape(q=q[0], target=target)
+        q = xp.stack([value_of_action(every_q[0], batch.action), value_of_action(every_q[1], batch.action)])
+        check_same_shape(q=q[0], target=target)
         error = q - target[None]
         info = {"q": q, "target": target, PRIORITY: xp.mean(xp.abs(error), axis=0)}
         return batch.weighted_mean(xp.sum(error**2, axis=0)), info
@@ -68,10 +66,10 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         xp = array_namespace(batch.reward)
         policy = nets.actor(batch.obs)
         log_probs, q = policy.log_probs, xp.min(nets.critic(batch.obs), axis=0)  # (B, n)
-        same_shape(log_probs=log_probs, q=q)
+        check_same_shape(log_probs=log_probs, q=q)
         terms = xp.exp(log_probs) * log_probs
         losses = xp.sum(xp.exp(nets.log_alpha) * terms - xp.exp(log_probs) * q, axis=-1)
-        return batch.mean(losses), {"negative_entropy": terms, "greatest_entropy": policy.greatest_entropy}
+        return batch.mean(losses), {"negative_entropy": terms, "greatest_entropy": policy.max_entropy}
 
     def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
@@ -93,29 +91,29 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         self.track_targets(learner)
 
     def draw(self, random: np.random.Generator, batch: Batch) -> Any:
-        """An empty tuple: the update needs no random numbers."""
+        """Return an empty tuple: the update needs no noise."""
         return ()
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
-        """Raise UsageError unless the action space is Discrete and observations make a vector."""
+        """Raise UsageError unless the action space is Discrete and observations contain no image."""
         self.check_vectors(observation, environment)
         if not isinstance(action, Discrete):
             raise UsageError(f"{self.name()} needs a Discrete action space; {environment} has {action}.")
         self.check_goals(observation, environment)
 
-    def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """SAC's networks, but the policy gives probabilities, and the critics the values of all actions."""
+    def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
+        """Return SAC's networks with a categorical policy and critics of all actions."""
         torso = Torso(
-            self.seen(observation),
+            self.network_observation(observation),
             hidden=self.hidden,
             activation=self.activation,
             recurrent=self.recurrence(action),
             blocks=self.network,
         )
-        values = ActionValues(action.size, self.critic_hidden or self.hidden, self.activation, blocks=self.network)
+        values = ActionValueHead(action.size, self.critic_hidden or self.hidden, self.activation, blocks=self.network)
         heads: dict[str, dict[str, Any]] = {
-            "actor": {"torso": torso, "head": Policy(action)},
+            "actor": {"torso": torso, "head": PolicyHead(action)},
             "critic": {"head": values},
         }
         return {
@@ -123,5 +121,5 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         }
 
     def targets(self) -> dict[str, str]:
-        """A target for the critics only."""
+        """Return a target for the critics only."""
         return {"target_critic": "critic"}

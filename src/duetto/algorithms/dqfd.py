@@ -1,4 +1,4 @@
-"""Deep Q-learning from Demonstrations: DQN that also learns what an expert did.
+"""Deep Q-learning from Demonstrations: DQN that also learns from an expert's actions.
 
     before the first step, and then as DQN does, each update
         a batch from own experience and from demonstrations, which are never overwritten
@@ -20,16 +20,16 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Prospect, ReplaySpec, SequenceBatch
-from duetto.algorithms.demonstrated import Demonstrated
+from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
 from duetto.algorithms.dqn import DQN
-from duetto.algorithms.searching import Search
+from duetto.algorithms.off_policy import LearnsFromDemonstrations
+from duetto.algorithms.option_bounds import Searches
 from duetto.functional.imitation import large_margin
-from duetto.functional.values import chosen, huber
+from duetto.functional.q_values import huber, value_of_action
 
 
 @dataclass(frozen=True)
-class DQfD(Demonstrated, DQN):
+class DQfD(LearnsFromDemonstrations, DQN):
     """Deep Q-learning from Demonstrations (Hester et al., 2018, arXiv:1704.03732)."""
 
     n_step: Count = 10
@@ -41,7 +41,7 @@ class DQfD(Demonstrated, DQN):
     margin_weight: NonNegative = 1.0
     """λ_E: weight of the large-margin loss."""
     margin: NonNegative = 0.8
-    """How far the expert's action shall be above the others, on the scale that values are learned on."""
+    """Margin of the expert's action over the others, on the scale of the learned values."""
     margin_in_priority: bool = False
     """Add the large-margin loss to the priorities."""
     prioritized: bool = True
@@ -51,13 +51,13 @@ class DQfD(Demonstrated, DQN):
     decoupled_weight_decay: bool = True
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
 
-    tuned: ClassVar[dict[str, Search | None]] = {"margin_in_priority": None}
+    tuned: ClassVar[Searches] = {"margin_in_priority": None}
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
-        """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimiser's weight decay)."""
+        """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimizer's weight decay)."""
         xp = array_namespace(batch.reward)
         values = nets.q(batch.obs)
-        q = chosen(values, batch.action)
+        q = value_of_action(values, batch.action)
         target = self.target(nets, batch.reward, batch.discount, batch.next_obs)
         info = {"q": q, "target": target}
         losses = self.n_step_weight * huber(q - target, self.huber_delta)
@@ -73,11 +73,6 @@ class DQfD(Demonstrated, DQN):
             priority = priority + self.margin_weight * margin if self.margin_in_priority else priority
         return batch.weighted_mean(losses), info | {PRIORITY: priority}
 
-    def initial_error(self, q: Array, prospect: Prospect, one_step: Prospect | None) -> Array:
-        """λₙ |δₙ| + λ₁ |δ₁|: what an agent does itself has no margin."""
-        errors = [super(DQfD, self).initial_error(q, each, None) for each in (prospect, one_step or prospect)]
-        return self.n_step_weight * errors[0] + self.one_step_weight * errors[1]
-
     def memory(self) -> ReplaySpec | Any:
-        """The memory, with single steps beside the n-step sums unless `one_step_weight` is 0."""
+        """Return the buffer's spec, with single steps unless `one_step_weight` is 0."""
         return dataclasses.replace(super().memory(), one_step=self.one_step_weight > 0)

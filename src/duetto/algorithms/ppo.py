@@ -1,15 +1,15 @@
-"""Proximal Policy Optimisation.
+"""Proximal Policy Optimization.
 
     collect      N environments for T steps with π: a ~ π(s), and remember log π(a|s) and V(s)
-    advantages   A_t by generalised advantage estimation, R_t = A_t + V(s_t)            (functional.advantages)
+    advantages   A_t by generalized advantage estimation, R_t = A_t + V(s_t)            (functional.advantages)
     each epoch   shuffle the N·T steps, cut them into minibatches; for each one step down
                      -mean min(ρ A, clip(ρ, 1-ε, 1+ε) A) + c_V ½ mean (V(s) - R)² - c_H mean H(π(s))
-                 with ρ = π(a|s) / π_old(a|s), A normalised over the minibatch, the gradient's norm clipped
+                 with ρ = π(a|s) / π_old(a|s), A normalized over the minibatch, the gradient's norm clipped
                  (these two, and first weights at right angles, are of Huang et al., 2022, "The 37 details")
 
 The facts that make it PPO: what a rollout was collected with (log-probabilities, values, advantages) stays fixed while
 it is learned from; a truncated episode counts on the value of its final observation, a terminated one on nothing; every
-step is seen once in each epoch; policy and value are updated together, by one optimiser. Where an environment forbids
+step is seen once in each epoch; policy and value are updated together, by one optimizer. Where an environment forbids
 actions, π is over the others, when collecting and when learning; of several actions at once, π is the parts' product.
 """
 
@@ -27,6 +27,7 @@ from duetto.algorithms.base import (
     DIVERGENCE,
     Algorithm,
     Array,
+    Bounds,
     Count,
     Fraction,
     NonNegative,
@@ -37,93 +38,92 @@ from duetto.algorithms.base import (
     RolloutSpec,
     Tree,
     Updater,
-    Within,
 )
-from duetto.algorithms.exploration import Sampled
-from duetto.algorithms.searching import DOUBLING, Around, Choices, Range, Search
-from duetto.functional.checks import same_shape
+from duetto.algorithms.exploration import PolicySampling
+from duetto.algorithms.option_bounds import Searches
+from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
-from duetto.functional.schedules import Decay, decayed
-from duetto.networks.encoding import named_parts
-from duetto.networks.masks import choices
+from duetto.functional.schedules import Decay, decay_factor
+from duetto.networks.masks import choice_sizes
+from duetto.networks.preprocessing import named_parts
 from duetto.networks.spaces import Box, Space
 from duetto.networks.specs import (
     Activation,
+    AnyNetworkSpec,
     Blocks,
     CustomNetwork,
     Initializer,
-    Network,
     NetworkSpec,
-    Policy,
-    Recurrent,
-    StateValue,
+    PolicyHead,
+    RecurrentSpec,
+    StateValueHead,
     Torso,
 )
 
 # CartPole, Acrobot and Pendulum, learning rates 3e-4 to 1e6: where it learned, a line's mean divergence was at most 0.4
 # and the entropy at least 0.05; where it learned nothing, the divergence was 20 and more, and the entropy fell to 0.
-MOST_DIVERGENCE = 5.0
-LEAST_ENTROPY = 1e-6
+MAX_DIVERGENCE = 5.0
+MIN_ENTROPY = 1e-6
 
 
 @dataclass(frozen=True)
 class PPO(Algorithm):
-    """Proximal Policy Optimisation (Schulman et al., 2017, arXiv:1707.06347)."""
+    """Proximal Policy Optimization (Schulman et al., 2017, arXiv:1707.06347)."""
 
     discount: Fraction = 0.99
-    """γ: how much a reward one step later counts."""
+    """γ: the weight of a reward one step later."""
     gae_lambda: Fraction = 0.95
-    """λ: 0 trusts the value function after one step, 1 sums all rewards."""
+    """λ: 0 bootstraps after one step, 1 sums all rewards."""
     rollout_steps: Count = 2048
     """Steps of each environment between two phases of learning."""
     epochs: Count = 10
-    """Times that each rollout is learned from."""
+    """Passes over each rollout."""
     minibatches: Count = 32
-    """Parts that a rollout is cut into; each makes one update."""
+    """Number of minibatches per epoch; each makes one update."""
     learning_rate: Positive = 3e-4
     """Step size of Adam."""
     learning_rate_decay: Decay = "constant"
-    """How it changes over the run."""
+    """Schedule of the learning rate over the run."""
     learning_rate_final: Fraction = 0.0
-    """Its factor at the end of the run, unless constant."""
+    """Factor of the learning rate at the end of the run, unless constant."""
     adam_epsilon: Positive = 1e-5
     """Adam's ε."""
     max_grad_norm: NonNegative = 0.5
     """Global L2 norm that the gradient is clipped to; 0 turns clipping off."""
     clip_range: Positive = 0.2
-    """ε: how far the probability ratio counts."""
+    """ε: limit of the probability ratio's distance from 1."""
     clip_range_decay: Decay = "constant"
-    """How it changes over the run, to 0."""
+    """Schedule of the clip range over the run, to 0."""
     clip_value: bool = False
-    """Clip the value's change to the same range (OpenAI Baselines), which expects rewards of about 1."""
+    """Clip the value's change to the same range (OpenAI Baselines); for rewards of about 1."""
     normalize_advantages: bool = True
-    """Standardise the advantages of each minibatch."""
+    """Standardize the advantages of each minibatch."""
     recompute_advantages: bool = False
-    """Compute them anew before each epoch (as Tianshou can)."""
+    """Recompute advantages before each epoch (as Tianshou can)."""
     value_coefficient: NonNegative = 0.5
     """Weight of the value loss, ½ (V - R)²."""
     entropy_coefficient: NonNegative = 0.0
-    """Weight of the policy's entropy, which is kept high."""
+    """Weight of the entropy bonus."""
     target_kl: NonNegative = 0.0
-    """Leave out a rollout's further epochs after one whose mean KL divergence exceeds this; 0 for no limit."""
+    """Skip a rollout's further epochs after one with a larger mean KL divergence; 0 for no limit."""
     learning_rate_kl: NonNegative = 0.0
-    """Adapt the learning rate to keep each epoch's KL divergence near this; 0 leaves it."""
+    """Adapt the learning rate to keep each epoch's KL divergence near this; 0 for no adaptation."""
 
     normalize_observations: bool = False
-    """Scale observations (but images) by their running mean and std."""
+    """Scale observations except images by their running mean and std."""
     observation_statistics: Literal["rollouts", "steps"] = "rollouts"
-    """Take observations in once they were learned from, so the first rollout is not scaled; or each as it is seen."""
-    observation_clip: Annotated[float, Within(0.0, above=True, endless=True)] = 5.0
+    """Update the statistics after each rollout, so that the first one is not scaled, or at each step."""
+    observation_clip: Annotated[float, Bounds(0.0, above=True, endless=True)] = 5.0
     """Scaled observations are clipped to ± this."""
     normalize_rewards: bool = False
     """Divide rewards by the running std of their discounted sums."""
     normalization_prior: Positive = 1.0
-    """Samples that the first mean 0 and variance 1 count for; observations far from 0 need SB3's 0.0001."""
+    """Weight of the initial mean 0 and variance 1, in samples; use SB3's 0.0001 for observations far from 0."""
     stochastic_evaluation: bool = False
-    """Sample the actions of evaluations too, instead of taking the likeliest."""
+    """Sample actions also in evaluations, instead of using the mode."""
 
-    hidden: Annotated[tuple[int, ...], Within(1)] = (64, 64)
+    hidden: Annotated[tuple[int, ...], Bounds(1)] = (64, 64)
     """Units of the hidden layers."""
     activation: Activation = "tanh"
     """Activation of the hidden layers; convolutions have ReLU."""
@@ -132,34 +132,34 @@ class PPO(Algorithm):
     shared_torso: bool = False
     """One torso for policy and value instead of one each."""
     policy_gain: Positive = 0.01
-    """Gain of the policy head's orthogonal initial weights; the other layers have √2, the value head 1."""
+    """Gain of the policy head's orthogonal initial weights; other layers have √2, the value head 1."""
     zero_biases: bool = True
-    """Start biases at 0, or as PyTorch does; those of recurrent layers start at 0."""
-    initial_log_std: Annotated[float, Within(-20.0, 20.0)] = 0.0
-    """Logarithm of a continuous policy's std at the start."""
+    """Initialize biases with 0, or as PyTorch does; recurrent layers always with 0."""
+    initial_log_std: Annotated[float, Bounds(-20.0, 20.0)] = 0.0
+    """Initial log-std of continuous actions."""
     network: Blocks = "mlp"
-    """Hidden layers: plain, with layer normalisation, or SimBa's residual blocks of one size."""
+    """Hidden layers: plain, with layer normalization, or SimBa's residual blocks of equal size."""
     agent_network: CustomNetwork | None = None
-    """A policy with value function of your own (Python only)."""
+    """A custom policy with value function (Python only)."""
     recurrent: Literal["none", "lstm", "gru"] = "none"
-    """Layers with a memory of the episode, for what one observation hides; minibatches are whole environments."""
+    """Recurrent layers, for tasks in which one observation does not show the state; minibatches are environments."""
     recurrent_size: Count = 128
-    """Their units."""
+    """Units of the recurrent layers."""
     recurrent_layers: Count = 1
-    """Their number."""
+    """Number of recurrent layers."""
     previous_reward: SeenReward = "tanh"
     """How recurrent layers see the previous reward."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Discrete, MultiDiscrete, MultiBinary, Box, Dict and Tuple of these"
-    tuned: ClassVar[dict[str, Search | None]] = {
-        "rollout_steps": Around(4, step=DOUBLING),
-        "minibatches": Around(4, step=DOUBLING),
-        "clip_range": Around(4),
-        "entropy_coefficient": Range(1e-5, 0.1, log=True),
-        "learning_rate_decay": Choices(("constant", "linear")),
-        "activation": Choices(("tanh", "relu")),
+    tuned: ClassVar[Searches] = {
+        "rollout_steps": {"factor": 4, "step": "doubling"},
+        "minibatches": {"factor": 4, "step": "doubling"},
+        "clip_range": {"factor": 4},
+        "entropy_coefficient": {"low": 1e-5, "high": 0.1, "log": True},
+        "learning_rate_decay": {"choices": ["constant", "linear"]},
+        "activation": {"choices": ["tanh", "relu"]},
         **dict.fromkeys(("learning_rate_final", "adam_epsilon", "clip_range_decay", "clip_value")),
         **dict.fromkeys(("normalize_advantages", "recompute_advantages", "observation_statistics")),
         **dict.fromkeys(("observation_clip", "normalization_prior", "stochastic_evaluation", "image_features")),
@@ -173,10 +173,10 @@ class PPO(Algorithm):
         xp = array_namespace(batch.advantage)
         policy, value = nets.agent(batch.obs)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
-        same_shape(
+        check_same_shape(
             log_ratio=log_ratio, value=value, advantage=batch.advantage, returns=batch.returns, weight=batch.weight
         )
-        # Rows without weight were not acted in: their ratio could be infinite, and inf * 0 is nan.
+        # The ratio of padding could be infinite, and inf * 0 is nan.
         log_ratio = xp.where(batch.weight > 0, log_ratio, xp.zeros_like(log_ratio))
         ratio = xp.exp(log_ratio)
 
@@ -200,49 +200,50 @@ class PPO(Algorithm):
         }
 
     def update(self, learner: Updater, batch: RolloutBatch, noise: Any, phase: int) -> None:
-        """Make one optimiser step on a minibatch."""
+        """Make one optimizer step on a minibatch."""
         learner.minimize("agent", self.loss, batch, learner.scheduled["clip_range"])
 
     def split(self, random: np.random.Generator, size: int) -> np.ndarray:
-        """A fresh shuffle of all rows, cut into equal parts: (minibatches, B)."""
+        """Shuffle all rows and split them equally: (minibatches, B)."""
         return random.permutation(size).astype(np.int32).reshape(self.minibatches, -1)
 
     def scheduled(self, progress: float) -> dict[str, float]:
-        """The clip range ε of an update."""
-        return {"clip_range": self.clip_range * decayed(self.clip_range_decay, progress, 0.0)}
+        """Return the clip range ε of an update."""
+        return {"clip_range": self.clip_range * decay_factor(self.clip_range_decay, progress, 0.0)}
 
     def symptom(self, means: Mapping[str, float], action: Space) -> str:
-        """A sentence where the policy was thrown far off, or has no choice left to learn from; else ""."""
-        remedy = "Start again with a lower learning_rate, or with a target_kl (0.05)."
-        if (divergence := means.get(DIVERGENCE, 0.0)) > MOST_DIVERGENCE:
+        """Return a sentence if the KL divergence is far too large or the entropy is 0; else ""."""
+        remedy = "Start again with a lower learning_rate, or set target_kl (for example 0.05)."
+        if (divergence := means.get(DIVERGENCE, 0.0)) > MAX_DIVERGENCE:
             return (
-                f"The policy is {divergence:.3g} nats from the one that collected the rollout (usual: 0.001 to 0.1): "
-                f"its updates are far too large, and it will hardly learn. {remedy}"
+                f"learn/approx_kl is {divergence:.3g} (usual: 0.001 to 0.1). Updates are too large for the policy to "
+                f"learn. {remedy}"
             )
         numbers = any(isinstance(part, Box) for _, part in named_parts(action))  # whose entropy may be any number
-        if not numbers and max(choices(action), default=1) > 1 and means.get("entropy", 1.0) < LEAST_ENTROPY:
-            return f"The policy's entropy is 0: it always does the same, and so it can learn nothing more. {remedy}"
+        if not numbers and max(choice_sizes(action), default=1) > 1 and means.get("entropy", 1.0) < MIN_ENTROPY:
+            return f"learn/entropy is 0. The policy always selects the same action and no longer learns. {remedy}"
         return ""
 
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Sampled actions, or without noise the likeliest."""
+        """Return sampled actions, or without noise the mode."""
         policy, _ = nets.agent(obs)
         return policy.mode() if noise is None else policy.sample(noise)
 
     def collect(self, nets: Any, obs: Tree, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Sampled actions with their log-probabilities, and the values of the observations."""
+        """Return sampled actions, their log-probabilities, and the values of the observations."""
         policy, value = nets.agent(obs)
         action = policy.sample(noise)
+        # Not from the noise: the ratio is of densities at the stored action, which is rounded.
         return action, {"log_prob": policy.log_prob(action), "value": value}
 
     def value(self, nets: Any, obs: Tree) -> Array:
         """V(s), (N,)."""
         return nets.agent(obs)[1]
 
-    def explorer(self) -> Sampled:
-        """Exploration by the policy's own randomness."""
-        return Sampled(self.stochastic_evaluation)
+    def explorer(self) -> PolicySampling:
+        """Return exploration by sampling the policy."""
+        return PolicySampling(self.stochastic_evaluation)
 
     def observation_scaling(self) -> ObservationScaling:
         """See `normalize_observations`."""
@@ -257,18 +258,20 @@ class PPO(Algorithm):
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Accept every space."""
 
-    def networks(self, observation: Space, action: Space) -> dict[str, NetworkSpec]:
-        """Spec of one network, "agent", with two heads: policy and value."""
+    def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
+        """Return the spec of one network, "agent", with two heads: policy and value."""
         memory = None
         if self.recurrent != "none":
-            memory = Recurrent(self.recurrent, self.recurrent_size, self.recurrent_layers, action, orthogonal=True)
+            memory = RecurrentSpec(self.recurrent, self.recurrent_size, self.recurrent_layers, action, orthogonal=True)
         torso = Torso(observation, self.image_features, self.hidden, self.activation, memory, self.network)
-        heads = (Policy(action, self.policy_gain, self.initial_log_std), StateValue())
+        heads = (PolicyHead(action, self.policy_gain, self.initial_log_std), StateValueHead())
         init = Initializer("orthogonal", math.sqrt(2), zero_biases=self.zero_biases)  # as in OpenAI Baselines
-        return {"agent": Network(torso, heads, shared=self.shared_torso, initializer=init, custom=self.agent_network)}
+        return {
+            "agent": NetworkSpec(torso, heads, shared=self.shared_torso, initializer=init, custom=self.agent_network)
+        }
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
-        """Adam over policy and value together."""
+        """Return one Adam for policy and value."""
         spec = OptimizerSpec(
             self.learning_rate,
             self.learning_rate_decay,
@@ -282,7 +285,7 @@ class PPO(Algorithm):
         return {"agent": spec}
 
     def memory(self) -> RolloutSpec:
-        """Spec of the rollout."""
+        """Return the spec of the rollout."""
         return RolloutSpec(
             steps=self.rollout_steps,
             epochs=self.epochs,

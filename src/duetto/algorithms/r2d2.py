@@ -1,15 +1,15 @@
-"""Recurrent Replay Distributed DQN: DQN with a memory of the episode, learned from sequences.
+"""Recurrent Replay Distributed DQN: DQN with a recurrent network that learns from sequences.
 
-    act          as DQN; the state (h, c), the previous action and the previous reward go along with each environment
-    sequence     burn_in + unroll steps of one episode, with the state that its first step was taken with
+    act          as DQN; each environment has a state (h, c), a previous action and a previous reward
+    sequence     burn_in + unroll steps of one episode, with the state before its first step
     each update  a batch of sequences by priority; both networks run through each, the first `burn_in` steps only to
-                 bring the state up to date; then DQN's loss at every step, on R2D2's value scale h
-    priority     η max_t |δ_t| + (1 - η) mean_t |δ_t|, of what was learned from
+                 warm the state up; then DQN's loss at every step, on R2D2's value scale h
+    priority     η max_t |δ_t| + (1 - η) mean_t |δ_t|, over the steps in the loss
 
 The facts that make it R2D2: stored states and burn-in, without gradient, for the online and the target network alike;
 the argmax comes from the online network with its own state, the value from the target network with its own; n-step
 targets stop at the episode's end and use shorter windows at a sequence's end, so no step is lost; rewards are not
-clipped, values rescaled instead; each environment explores with its own ε; the end of a life is no end.
+clipped, values rescaled instead; each environment explores with its own ε; the end of a life does not end an episode.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative
-from duetto.algorithms.choices import SequenceChoices
 from duetto.algorithms.dqn import DQN
+from duetto.algorithms.value_based import SequenceValueBased
 
 
 @dataclass(frozen=True)
-class R2D2(SequenceChoices, DQN):
+class R2D2(SequenceValueBased, DQN):
     """Recurrent Replay Distributed DQN (Kapturowski et al., 2019, openreview.net/forum?id=r1lyTjAqYX).
 
     Its maths is DQN's: the network carries a state, and batches are sequences. Only the defaults differ.
     """
 
     discount: Fraction = 0.997
-    """γ: how much a reward one step later counts."""
+    """γ: the weight of a reward one step later."""
     n_step: Count = 5
     """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
     prioritized: bool = True
     """Sample in proportion to the TD error instead of uniformly."""
     priority_exponent: NonNegative = 0.9
-    """α: 0 samples uniformly, 1 in full proportion to the priority."""
+    """α: 0 samples uniformly, 1 in proportion to the priority."""
     importance_exponent: Fraction = 0.6
-    """β: importance weights correct the sampling bias; 0 turns them off."""
+    """β: importance weights correct the sampling bias; 0 for none."""
     importance_anneal_samples: CountOrZero = 0
-    """Sampled batches over which β rises to 1; 0 keeps it constant."""
+    """Sampled batches over which β rises to 1; 0 for a constant β."""
     target_period: Count = 2_500
-    """Updates between two moves of the target network."""
+    """Updates between two updates of the target network."""
     huber_delta: NonNegative = 0.0
-    """Errors beyond this count linearly; 0 squares all."""
+    """Errors above this have a linear loss; 0 for the squared loss."""
     rescale_values: bool = True
     """Learn values on R2D2's scale h, for rewards of any size."""

@@ -8,7 +8,7 @@
 
 The facts that make it R2D3: recurrence, because the tasks show little at once; ρ may be far below 1/B, so that most
 batches hold no demonstration; demonstrations are cut into sequences as the agent's episodes are, and begin from a zero
-state and a burn-in; weights are normalised among the agent's sequences and among the demonstrations.
+state and a burn-in; weights are normalized among the agent's sequences and among the demonstrations.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class R2D3(R2D2, DQfD):
     n_step: Count = 5
     """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
     burn_in: CountOrZero = 2
-    """Steps at the beginning of a sequence that only warm the memory up."""
+    """Steps at the start of a sequence that only warm the hidden state up."""
     unroll: Count = 40
-    """Steps of a sequence that are learned from."""
+    """Steps of a sequence in the loss."""
     overlap: CountOrZero = 2
     """Steps that a sequence shares with the next."""
     weight_decay: NonNegative = 1e-5

@@ -8,9 +8,9 @@
                  temperature:  one step down   -log α · mean (log π(ã|s) + H̄)           H̄ = -scale · (size of a)
                  critics' targets: Q' ← τ Q + (1 - τ) Q'
 
-The facts that make it SAC, each with a test of its own: the next action comes from the *current* policy, which has no
+The facts that make it SAC, each with a test: the next action comes from the *current* policy, which has no
 target; its log-probability, of the number before tanh, counts in the target and stops where the episode does; the
-minimum of both critics stands in the critics' target and in the actor's loss; the actor's gradient goes through the
+minimum of both critics is in the critics' target and in the actor's loss; the actor's gradient goes through the
 sample; the temperature falls where the policy is more random than H̄, and its loss moves nothing else.
 
 With n-step returns the entropies of the steps in between do not count (as in Stable-Baselines3 and others).
@@ -23,10 +23,9 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import TargetedActorCritic
+from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic, TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
-from duetto.algorithms.soft import Noise, SoftActorCritic
-from duetto.functional.checks import same_shape
+from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap
 
 
@@ -41,7 +40,7 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
         target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
-        same_shape(q=q[0], target=target)
+        check_same_shape(q=q[0], target=target)
         error = q - target[None]
         return batch.weighted_mean(xp.sum(error**2, axis=0)), {
             "q": q,
@@ -54,10 +53,10 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs).sample_and_log_prob(noise)
         q = xp.min(nets.critic(batch.obs, action), axis=0)
-        same_shape(q=q, log_prob=log_prob)
+        check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
-    def update(self, learner: Updater, batch: Batch, noise: Noise, phase: int) -> None:
+    def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update critics, actor and temperature, then the critics' targets."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
         actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
@@ -66,5 +65,5 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         self.track_targets(learner)
 
     def targets(self) -> dict[str, str]:
-        """A target for the critics only."""
+        """Return a target for the critics only."""
         return {"target_critic": "critic"}

@@ -6,7 +6,7 @@
     each d-th     actor:  one step down   -mean Q_1(s, μ(s))
                   targets: μ' and both Q' move by τ
 
-The facts that make it TD3, each with a test of its own: the minimum of the twin targets, and one gradient per critic;
+The facts that make it TD3, each with a test: the minimum of the twin targets, and one gradient per critic;
 clipped smoothing noise on the target action; a delayed actor; *both* targets delayed with it; the actor climbs Q_1
 only; truncated episodes bootstrap.
 """
@@ -21,9 +21,9 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
-from duetto.algorithms.searching import Search
+from duetto.algorithms.option_bounds import Searches
 from duetto.errors import UsageError
-from duetto.functional.checks import same_shape
+from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap, smoothed_action
 
 
@@ -34,31 +34,26 @@ class TD3(DDPG):
     policy_delay: Count = 2
     """Critic updates per actor update."""
     target_noise: NonNegative = 0.2
-    """Std of the noise on the target action, in units of the action range [-1, 1]; 0 turns it off."""
+    """Std of the noise on the target action, in units of the action range [-1, 1]; 0 for no noise."""
     target_noise_clip: tuple[float, float] = (-0.5, 0.5)
-    """Range that this noise is clipped to; -inf inf turns the clipping off."""
+    """Range to clip this noise to; -inf inf for no clipping."""
     twin_critic: bool = True
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"
-    """When the targets move: with the actor as in the paper, or at every update as DI-engine's do."""
+    """Update the targets with the actor as in the paper, or at every update as in DI-engine."""
 
-    tuned: ClassVar[dict[str, Search | None]] = {"twin_critic": None, "target_update": None}
+    tuned: ClassVar[Searches] = {"twin_critic": None, "target_update": None}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         clip = self.target_noise_clip
         if not (isinstance(clip, tuple) and len(clip) == 2 and all(type(end) in (int, float) for end in clip)):
             raise UsageError(f"target_noise_clip is {clip!r}; it must be two numbers, as (-0.5, 0.5).")
-        if not clip[0] <= clip[1]:
-            raise UsageError(f"target_noise_clip is {clip[0]} {clip[1]}; give the lower end first.")
         if not clip[0] <= 0 <= clip[1]:
-            raise UsageError(
-                f"target_noise_clip is {clip[0]} {clip[1]}, without 0: all target actions would be moved to one side, "
-                "also those without noise. Give a range around 0."
-            )
+            raise UsageError(f"target_noise_clip is {clip[0]} {clip[1]}; it must be a range around 0, as -0.5 0.5.")
 
     def phase(self, update: int) -> int:
-        """0 where it is the actor's turn, every `policy_delay` updates, counted over the whole run."""
+        """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""
         return 0 if update % self.policy_delay == 0 else 1
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
@@ -70,7 +65,7 @@ class TD3(DDPG):
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
         target = bootstrap(self.reward(batch), batch.discount, next_q)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
-        same_shape(q=q[0], target=target)
+        check_same_shape(q=q[0], target=target)
         error = q - target[None]
         return batch.weighted_mean(xp.sum(error**2, axis=0)), {
             "q": q,
@@ -79,7 +74,7 @@ class TD3(DDPG):
         }
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
-        """Update the critics, in phase 0 the actor, and the targets as `target_update` says."""
+        """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""
         learner.minimize("critic", self.critic_loss, batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)
@@ -87,9 +82,9 @@ class TD3(DDPG):
             self.track_targets(learner)
 
     def draw(self, random: np.random.Generator, batch: Batch) -> np.ndarray:
-        """Standard normal numbers for the target actions, (B, A)."""
+        """Draw standard normal noise for the target actions, (B, A)."""
         return random.standard_normal(batch.action.shape, dtype=np.float32)
 
     def critics(self) -> int:
-        """Number of critics."""
+        """Return the number of critics."""
         return 2 if self.twin_critic else 1

@@ -1,10 +1,10 @@
-"""Experience from actors that choose actions themselves, block by block: what the paces `lockstep` and `free` share.
+"""Experience from actors that choose actions themselves, block by block: what the modes `sync` and `async` share.
 
     actor      | block k ............ |  its rows, and the actor's state after it
     here       | accept: once, in its order | hand out, one vector step after another | ...
 
     with replay shards:
-    actor      | block k ............ |  its outline, and the actor's state; its rows stay there
+    actor      | block k ............ |  its header, and the actor's state; its rows stay there
     here       | accept ............. | hand out, one vector step after another | ...
     shard      |                        get the rows from the actor, and store each vector step when it is handed out
 
@@ -24,54 +24,54 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Algorithm
-from duetto.cluster.crew import INFINITY, Crew, Lost
+from duetto.buffers import BlockGroup, BlockHeader, BlockRef, Experience, RemoteBlock
+from duetto.buffers.experience import concatenated, cut, joined, rows, side_by_side
+from duetto.buffers.storage_fields import named, unnamed
+from duetto.cluster.crew import INFINITY, LOST_BLOCKS, Crew, Lost
 from duetto.cluster.host import Request
 from duetto.cluster.player import Block, Order, Weights
 from duetto.cluster.spread import Spread
-from duetto.environments import Episode, Stepper, trees
-from duetto.environments.faults import Fault
-from duetto.environments.shares import join_saved, take_saved
+from duetto.environments import Episode, VecEnv, obs_tree
+from duetto.environments.errors import EnvironmentFault
+from duetto.environments.sharding import join_saved, take_saved
+from duetto.environments.vec_env import resume_seed
 from duetto.errors import CheckpointError, PartLostError
-from duetto.functional import forms
-from duetto.functional.forms import ANY, ARRAY, INTEGER, Each, Several
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ANY, ARRAY, INTEGER, DictOf, ListOf
 from duetto.learners import Learner
-from duetto.memory import Afar, Experience, Left, Outline, Parcel
-from duetto.memory.fields import named, unnamed
-from duetto.memory.steps import concatenated, cut, joined, rows, side_by_side
 from duetto.training.normalizer import Normalizer, RewardScaler
 
 RECENT = 1000  # vector steps that lags are told of
 _ROWS = ("starts", "returns", "lengths")
-_COUNTS = {"accepted": Several(int), "steps": Several(int)}
+_COUNTS = {"accepted": ListOf(int), "steps": ListOf(int)}
 
 
 class Ready(NamedTuple):
     """A vector step that can be handed out, of one actor or of several side by side."""
 
-    experience: Experience | Afar
+    experience: Experience | RemoteBlock
     episodes: list[Episode]
     broken: np.ndarray  # (N,) bool, the environments whose last episodes broke off before it
     version: int  # it was acted with
     updates: int
 
 
-class Distant(Stepper):
+class Distant(VecEnv):
     """The session's view of environments in which actors act: the session never steps them."""
 
     source: Blocks
     steps: int
     starts: np.ndarray
-    resumed_exactly: bool
     older: bool = True
 
     def state_dict(self) -> dict[str, Any]:
-        """See Stepper."""
+        """See VecEnv."""
         return self.source.stood()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See Stepper."""
+        """See VecEnv."""
         form = {"num_envs": int, "seed": int, "steps": int, "environments": ANY, "obs": ANY}
-        forms.check(state, form | dict.fromkeys(_ROWS, ARRAY), "stepper")
+        state_schema.check(state, form | dict.fromkeys(_ROWS, ARRAY), "stepper")
         if state["num_envs"] != self.num_envs:
             raise CheckpointError(
                 f"{self.name}: the saved state has {state['num_envs']} environments, this run {self.num_envs}. "
@@ -79,11 +79,11 @@ class Distant(Stepper):
             )
         self._seed, self.steps = state["seed"], state["steps"]
         with self._telling():
-            self.resumed_exactly = self.source.stand(state)
+            self.restored: np.ndarray = np.full(self.num_envs, self.source.stand(state))
             if not self.resumed_exactly:
-                self._begin_anew()
+                self._begin(self.engine.reset(resume_seed(self._seed, self.steps)))
                 return
-        self._obs, self._shown = trees.copy(state["obs"]), trees.copy(state["obs"])
+        self._obs, self._shown = obs_tree.copy(state["obs"]), obs_tree.copy(state["obs"])
         self.starts = np.array(state["starts"])
         self.begun = True
 
@@ -96,7 +96,7 @@ class Blocks(ABC):
         leave: Whether blocks' rows stay where they are made, until a shard of the memory gets them.
     """
 
-    pace: str
+    mode: str
     actors: int
     length: int
     leave = False
@@ -121,7 +121,7 @@ class Blocks(ABC):
         self._reference: Any = None
         self._lags: deque[tuple[int, int]] = deque(maxlen=RECENT)
         self._idle = 0.0
-        self._parcels = 0  # so many there were
+        self._groups = 0  # so many there were
         self._saved: dict[str, Any] = {}  # between the two parts of loading a cut
         stepper.source, self._engine.more = self, self.numbers
 
@@ -136,11 +136,11 @@ class Blocks(ABC):
     def _fill(self, step: int, total_steps: int) -> None:
         """Append at least one vector step to `_ready`."""
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
         """See Source."""
         try:
             self._fill(step, total_steps)
-        except Fault as fault:
+        except EnvironmentFault as fault:
             raise fault.told(self._stepper.name, self._stepper.steps) from fault.__cause__
         ready = self._ready.popleft()
         self._lags.append((self._version - ready.version, self._learner.updates - ready.updates))
@@ -148,7 +148,7 @@ class Blocks(ABC):
         self._stepper.lost = ready.broken if ready.broken.any() else None
         return ready.experience, ready.episodes
 
-    def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done in any pace
+    def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done
         """See Source; the actors know."""
 
     # ------------------------------------------------------------------------------------------- blocks
@@ -198,8 +198,8 @@ class Blocks(ABC):
         if self._rewards is not None and block.rewarded is not None:
             self._rewards.learn_of(block.rewarded)
         self._idle += block.idle
-        if isinstance(block.experience, Outline):
-            block = block._replace(experience=Left(block.experience, block.counts, self._shares[index], left))
+        if isinstance(block.experience, BlockHeader):
+            block = block._replace(experience=BlockRef(block.experience, block.counts, self._shares[index], left))
         broken, self._broken[index] = self._broken[index], False  # a later loss concerns a later block
         return block._replace(broken=broken)
 
@@ -218,12 +218,12 @@ class Blocks(ABC):
         parts = zip(self._steps(made), episodes, broken, strict=True)
         return [Ready(*part, version, updates) for part in parts]
 
-    def _steps(self, made: list[Block]) -> Sequence[Experience | Afar]:
+    def _steps(self, made: list[Block]) -> Sequence[Experience | RemoteBlock]:
         """The vector steps of these blocks side by side."""
-        left = [block.experience for block in made if isinstance(block.experience, Left)]
+        left = [block.experience for block in made if isinstance(block.experience, BlockRef)]
         if left:
-            self._parcels += 1
-            return Parcel(self._parcels, left).cut()
+            self._groups += 1
+            return BlockGroup(self._groups, left).cut()
         here = [block.experience for block in made if isinstance(block.experience, Experience)]
         return _together(here, [block.counts for block in made])
 
@@ -262,6 +262,7 @@ class Blocks(ABC):
             "num_envs": self._stepper.num_envs,
             "seed": parts[0]["seed"],
             "steps": self._stepper.steps,
+            "attributes": {},  # each actor sets those of its environments
         } | {name: concatenated([part[name] for part in parts]) for name in ("obs", *_ROWS)}
 
     def state_dict(self) -> dict[str, Any]:
@@ -271,7 +272,7 @@ class Blocks(ABC):
             PartLostError: Rows that belong to it are gone.
         """
         parts = self._parts("collector")
-        ready, gap = self._fetched()
+        ready = self._fetched()
         rewards = {}
         if self._rewards is not None:
             sums = np.concatenate([part["rewards"]["sums"] for part in parts])
@@ -286,54 +287,33 @@ class Blocks(ABC):
                 "accepted": list(self._accepted),
                 "steps": [part["steps"] for part in self._parts("stepper")],
                 "ready": _packed(ready),
-                "gap": gap,
             },
         }
 
-    def _fetched(self) -> tuple[list[Ready], np.ndarray]:
-        """Fetch the vector steps that were accepted but not handed out, with their rows; also return, (N,) bool, the
-        environments whose steps after these are missing.
-
-        Where rows are missing that the pace can do without, episodes break off.
-        """
+    def _fetched(self) -> list[Ready]:
+        """Fetch the vector steps that were accepted but not handed out, with their rows."""
         found: list[Ready] = []
-        gap, parcel, steps = np.zeros(self._stepper.num_envs, bool), None, list[Experience | None]()
+        group, steps = None, list[Experience]()
         for ready in self._ready:
-            step: Experience | Afar | None = ready.experience
-            if isinstance(step, Afar):
-                if step.parcel is not parcel:
-                    parcel = step.parcel
-                    steps = self._here(parcel, gap, step.step)
+            step = ready.experience
+            if isinstance(step, RemoteBlock):
+                if step.group is not group:
+                    group, steps = step.group, self._here(step.group)
                 step = steps[step.step]
-            if step is not None:
-                found.append(ready._replace(experience=step, broken=ready.broken | gap))
-                gap = np.zeros_like(gap)
-        return found, gap
+            found.append(ready._replace(experience=step))
+        return found
 
-    def _here(self, parcel: Parcel, gap: np.ndarray, begin: int) -> Sequence[Experience | None]:
-        """Fetch a parcel's vector steps. Blocks that are gone are left out and noted in `gap`; None each if all are."""
-        blocks, counts = [], []
-        for block in parcel.blocks:
-            answer = self._crew.fetch(block.value)
-            if answer.failure:
-                self._miss(block, begin)
-                gap[block.share.start : block.share.stop] = True
-            else:
-                blocks.append(answer.value)
-                counts.append(block.counts)
-        return _together(blocks, counts) if blocks else [None] * parcel.steps
-
-    def _miss(self, block: Left, begin: int) -> None:
-        """Handle the loss of a block whose steps from vector step `begin` on belong in a cut: raise PartLostError."""
-        raise PartLostError(
-            f"Steps of environments {block.share.start} to {block.share.stop - 1} that waited for the replay memory "
-            "are gone with their machine in the middle of a checkpoint, which is not made."
-        )
+    def _here(self, group: BlockGroup) -> list[Experience]:
+        """Fetch a group's vector steps. PartLostError if one of its blocks is gone."""
+        answers = [self._crew.fetch(block.value) for block in group.blocks]
+        if any(answer.failure for answer in answers):
+            raise PartLostError(LOST_BLOCKS)
+        return _together([answer.value for answer in answers], [block.counts for block in group.blocks])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the actors follow with the stepper's part."""
-        own = {"noise": ARRAY, "random": Each(ANY), "rewards": ANY, "recurrence": ANY}
-        forms.check(state, own | {"blocks": {"version": INTEGER, "ready": ANY} | _COUNTS}, "collector")
+        own = {"noise": ARRAY, "random": DictOf(ANY), "rewards": ANY, "recurrence": ANY}
+        state_schema.check(state, own | {"blocks": {"version": INTEGER, "ready": ANY} | _COUNTS}, "collector")
         self._saved, self._version = state, state["blocks"]["version"]
         if self._rewards is not None:
             self._rewards.load_state_dict(state["rewards"] and state["rewards"] | {"sums": np.zeros(0)})
@@ -354,8 +334,6 @@ class Blocks(ABC):
             self._ready.extend(_unpacked(blocks["ready"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"The checkpoint's steps that were not learned from are none ({error!r}).") from error
-        gap = np.broadcast_to(np.asarray(blocks.get("gap", False), bool), self._stepper.num_envs)
-        self._broken = [bool(gap[share.start : share.stop].any()) for share in self._shares]
         return True
 
     def _same_actors(self, saved: dict[str, Any]) -> bool:
@@ -372,6 +350,7 @@ class Blocks(ABC):
             "num_envs": len(share),
             "seed": stepper["seed"] + share.start,
             "steps": steps[index] if same else max(steps),
+            "attributes": {},
         }
         return {
             "stepper": own | {name: rows(stepper[name], mine) for name in ("obs", *_ROWS)},

@@ -1,12 +1,11 @@
 """A run's actors, kept at work: one that dies is replaced by a new one in the same state.
 
-Each message to an actor has a number, and the next one is sent only after its answer. Since the coordinator decides
-every action, an actor's state follows from what it was asked since that state was last saved: these requests are its
-`past`, and all that a new one needs.
+Each message to an actor has a number, and the next one is sent only after its answer. With each block comes what
+is new in the actor's state behind it: the request to restore that is its `past`, and all that a new one needs.
 
-    asked            reset   1   2  (save)  3   4   5   6
-    past after 6     reset, load what was saved,   3   4   5   6
-    it dies at 7     a new one does the past, is compared with what 6 gave, and then does 7
+    asked            reset   block 0   block 1   block 2
+    past             reset   restore what came with the last block
+    it dies in 3     a new one does the past, and then block 3
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.cluster.host import GREETING, Host, Reply, Request, checksum
+from duetto.cluster.host import GREETING, Host, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments import Tree
-from duetto.environments.faults import Fault
+from duetto.environments.errors import EnvironmentFault
+from duetto.environments.replay import obstacles, seconds_of
+from duetto.environments.sharding import continued
 
 ATTEMPTS = 3  # of one actor without an answer between, before the run stops
 TO_START = 120.0  # seconds until a new actor has found a place, and more for its first answer: packages are imported
@@ -28,9 +29,8 @@ LOOK = 1.0  # seconds between two looks at who has answered, while another one h
 PAUSE = 1.0  # seconds before a place is looked for again
 TO_FETCH = 60.0  # seconds in which comes what was left somewhere
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
-SAVED_EVERY = 1.0  # seconds at least between two savings of an actor's state, which take at most ...
-SAVING_COSTS = 0.01  # ... this part of the time
 INFINITY = float("inf")
+LOST_BLOCKS = "Steps that waited for the replay memory are gone with their machine."
 
 
 class Lost(NamedTuple):
@@ -63,10 +63,7 @@ class Actor:
     deadline: float = INFINITY
     failures: list[Answer] = field(default_factory=list)  # since its last answer
     past: list[Request] | None = field(default_factory=list)  # None: nothing brings another one to where it is
-    last: tuple[str, Any] = ("", None)  # what the past came to
-    saved: list[Request] | None = None  # a shorter past, from the next step on
-    saved_at: float = 0.0
-    saving_took: float = 0.0
+    known: dict[str, Any] = field(default_factory=dict)  # its last state, of which it sends what was added
     lost: bool = False  # what it is asked now is to begin new episodes, instead of something else
 
     def __str__(self) -> str:
@@ -94,7 +91,7 @@ class Crew:
         shares: Sequence[range],
         timeout: float,
         notices: list[str],
-        role: bytes | None = None,
+        role: bytes = b"",
         ends: bool = True,
     ) -> None:
         """Start the actors. `timeout`: seconds without an answer after which an actor is taken for dead; 0: never.
@@ -138,7 +135,7 @@ class Crew:
         """Wait for all of these actors, `enough` of them or `patience` seconds; return the answers that are there.
 
         Raises:
-            Fault, DuettoError: An environment's error, that of the lowest actor first; or an actor has failed three
+            EnvironmentFault, DuettoError: An environment's error, the lowest actor's first; or an actor failed three
                 times without an answer.
         """
         waiting, replies = [self.actors[index] for index in asked], dict[int, Reply]()
@@ -174,11 +171,6 @@ class Crew:
     def transport(self) -> Transport:
         """The transport to the cluster."""
         return self._transport
-
-    def saving_is_due(self, actor: Actor) -> bool:
-        """Whether the actor's past has become so long that its state should be saved instead."""
-        since = self._transport.clock() - actor.saved_at
-        return bool(actor.past) and since >= max(SAVED_EVERY, actor.saving_took / SAVING_COSTS)
 
     def close(self) -> None:
         """Let the environments close themselves, and end all processes."""
@@ -225,7 +217,7 @@ class Crew:
         actor.looked.append(self._transport.clock())
         looked = actor.looked[-1] - actor.looked[0]
         if len(actor.looked) >= ATTEMPTS and looked >= TO_START:
-            raise Fault(
+            raise EnvironmentFault(
                 f"{actor} has found no place for {looked:.0f} s; the last one {answer.failure}. Look at the cluster, "
                 "and go on when it has room.",
                 trace=answer.details,
@@ -252,7 +244,9 @@ class Crew:
         actor.call = self._transport.call(actor.worker, *actor.message, leaves=actor.leaves)
         patience = self._timeout or INFINITY
         if actor.new:
-            patience += TO_START + actor.saving_took / SAVING_COSTS
+            patience += TO_START
+        _, requests, past, *_ = actor.message
+        patience += sum(seconds_of(given) for request in [*requests, *(past or ())] for given in request.arguments)
         actor.deadline = self._transport.clock() + patience
 
     def _reply(self, actor: Actor, answer: Answer | None) -> Reply | None:
@@ -270,9 +264,8 @@ class Crew:
         if reply.number != actor.number:  # an old answer that came twice
             self._repeat(actor)
             return None
-        was_new, actor.new = actor.new, False
-        expected = checksum(*actor.last) if was_new and actor.message[2] else None
-        if reply.error is None and not (reply.exact and reply.checksum == expected):
+        actor.new = False
+        if not reply.exact:
             self._begin_anew(actor)
             return None
         self._tell(actor)
@@ -282,7 +275,7 @@ class Crew:
     def _failed(self, actor: Actor, answer: Answer) -> None:
         actor.failures.append(answer)
         if len(actor.failures) == ATTEMPTS:
-            raise Fault(
+            raise EnvironmentFault(
                 f"{actor} {answer.failure}, for the third time without an answer. Look for the cause {self.advice}.",
                 trace=answer.details,
                 failed=True,
@@ -315,36 +308,25 @@ class Crew:
         self._notices.append(f"{str(actor)[0].upper()}{str(actor)[1:]} {what}: {then}")
 
     def _result(self, actor: Actor, reply: Reply) -> list[Any] | Lost:
-        for request, value in zip(actor.requests, reply.values, strict=True):
-            self._note(actor, request, value)
-        actor.saving_took = reply.saving or actor.saving_took
+        values = [self._noted(actor, *pair) for pair in zip(actor.requests, reply.values, strict=True)]
         if actor.lost:
-            return Lost(reply.values[0])
-        return [*reply.values, reply.left] if actor.leaves else reply.values
+            return Lost(values[0])
+        return [*values, reply.left] if actor.leaves else values
 
-    def _note(self, actor: Actor, request: Request, value: Any) -> None:
-        """Record the request in the actor's past: what would bring another process into the same state."""
+    def _noted(self, actor: Actor, request: Request, value: Any) -> Any:
+        """Keep the request that would bring another process into the same state; return the value, a block's whole."""
         match request.method:
-            case "describe" | "render" | "state":
-                return
             case "block":
-                state = value.state
-                actor.past = None if state["stepper"]["environments"] is None else [Request("restore", (state,))]
-            case "restore":
-                actor.past = [request]
-            case "save":
-                actor.saved = None if value is None or not actor.past else [actor.past[0], Request("load", (value,))]
-                actor.past = actor.past if actor.saved else None
-                return
-            case "reset":
-                actor.past, actor.saved, actor.saved_at = [request], None, self._transport.clock()
-            case _ if actor.saved:  # only now: what comes back is compared with what this came to
-                actor.past, actor.saved, actor.saved_at = [*actor.saved, request], None, self._transport.clock()
-            case _ if actor.past:
-                actor.past.append(request)
-        actor.last = (request.method, value)
+                state = actor.known = continued(value.state, actor.known)
+                environments = state["stepper"]["environments"]
+                lost = environments is None or obstacles(environments)
+                actor.past = None if lost else [Request("restore", (state,))]
+                return value._replace(state=state)
+            case "restore" | "reset":
+                actor.past, actor.known = [request], request.arguments[0] if request.method == "restore" else {}
+        return value
 
     def _renumbered(self, error: Exception, actor: Actor) -> Exception:
-        if isinstance(error, Fault) and error.env is not None:
-            return Fault(error.what, error.env + actor.share.start, error.trace, error.failed)
+        if isinstance(error, EnvironmentFault) and error.env is not None:
+            return EnvironmentFault(error.what, error.env + actor.share.start, error.trace, error.failed)
         return error

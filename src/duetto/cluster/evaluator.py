@@ -17,12 +17,12 @@ from duetto import learners
 from duetto.algorithms.base import Algorithm
 from duetto.cluster.crew import INFINITY, Crew
 from duetto.cluster.host import Request
-from duetto.environments import Stepper
-from duetto.environments.faults import Fault
+from duetto.environments import VecEnv
+from duetto.environments.errors import EnvironmentFault
 from duetto.learners.parameters import Parameters
 from duetto.training.evaluation import Evaluation, evaluating
 from duetto.training.normalizer import Normalizer
-from duetto.training.policy import Policy
+from duetto.training.policy import EvaluationPolicy
 
 PIECE = 1.0  # seconds of an evaluation between two answers
 
@@ -37,7 +37,7 @@ class Judging(NamedTuple):
     episodes: int
     seed: int
 
-    def take(self, stepper: Stepper, share: range) -> Judge:
+    def take(self, stepper: VecEnv, share: range) -> Judge:
         """The judge that evaluates in an actor's environments."""
         return Judge(stepper, self)
 
@@ -45,7 +45,7 @@ class Judging(NamedTuple):
 class Judge:
     """An evaluator at work inside an actor, in the actor's environments."""
 
-    def __init__(self, stepper: Stepper, role: Judging) -> None:
+    def __init__(self, stepper: VecEnv, role: Judging) -> None:
         self._stepper, self._role = stepper, role
         stepper.name += " (evaluation)"
         self._spaces = (stepper.observation_space, stepper.action_space)
@@ -59,7 +59,7 @@ class Judge:
         self._learner.load_parameters(parameters)
         normalizer = Normalizer(observation, *self._role.algorithm.observation_scaling())
         normalizer.load_state_dict(scaling)
-        policy = Policy(self._learner, normalizer, action, self._role.seed)
+        policy = EvaluationPolicy(self._learner, normalizer, action, self._role.seed)
         self._steps = evaluating(policy, self._stepper, self._role.episodes, self._role.seed)
         return self.go_on()
 
@@ -112,7 +112,7 @@ class Beside:
                         self._crew.post(0, [Request("go_on")])
                     case _:  # another actor, which knows of none
                         self._evaluate()
-        except Fault as fault:
+        except EnvironmentFault as fault:
             raise fault.told("The evaluation", 0) from fault.__cause__
 
     def close(self) -> None:

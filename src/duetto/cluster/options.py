@@ -10,75 +10,79 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from duetto.algorithms.base import Algorithm
-from duetto.algorithms.fields import CountOrZero, check_fields
+from duetto.algorithms.option_bounds import CountOrZero, check_fields
 from duetto.errors import UsageError
-from duetto.extras import install
+from duetto.install_hint import install
 
 if TYPE_CHECKING:  # the options alone import neither environments nor Ray
+    from duetto.buffers import Shards
     from duetto.cluster.transport import Transport
-    from duetto.environments import Stepper
-    from duetto.learners import Acting
-    from duetto.learners.ranks import Machines
-    from duetto.memory import Shards
+    from duetto.environments import VecEnv
+    from duetto.learners import Policy
     from duetto.storage.config import Config
     from duetto.training.collector import Source
     from duetto.training.normalizer import Normalizer
     from duetto.training.place import Evaluator
 
-Pace = Literal["exact", "lockstep", "free"]
+Mode = Literal["sync", "async"]
 
 
-KEPT = ("pace", "actors", "block")  # what of a pace with blocks may decide numbers
+KEPT = ("mode", "actors", "block")  # what may decide numbers
 BLOCK_BYTES = 8 * 2**20
 BLOCK = 16  # vector steps, where nothing else is better
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster whose processes, called actors, step a run's environments, and may act in them.
+    """A Ray cluster whose processes, called actors, act in a run's environments.
 
-    With the pace `exact` the run's numbers are those of a run in one process, bit by bit, on any number of actors
-    and whichever of them die. With `lockstep` they are the same for a given number of actors. In a run that is
-    resumed, options that decide its numbers keep their values where None or 0 is given.
+    Actors act with parameters that are a block old, so the numbers are not those of a run in one process. In the mode
+    `sync` they depend on the number of actors and the block length, and on no timing and no process that dies. A
+    resumed run keeps its mode, its block length and, in `sync`, its number of actors. Actors of networks for images,
+    and of custom networks, load the run's framework; all others act in NumPy.
     """
 
     address: str | None = None
     """Ray's, such as "auto" or "HOST:6379"; None is a cluster on this machine, for this run alone."""
     actors: CountOrZero = 0
     """Processes that the environments are spread over; 0 is 2."""
-    pace: Pace | None = None
-    """Who waits for whom; None is "lockstep" for algorithms that learn from rollouts, "exact" for all others."""
+    mode: Mode | None = None
+    """"sync": actors wait for the learner and for each other, and the run is repeatable; "async": they do not. None is
+    "sync"."""
     block: CountOrZero = 0
     """Vector steps that an actor makes by itself; 0 is a rollout, or 16."""
     ahead: CountOrZero = 0
-    """With the pace "free", steps at most that are made before they are learned from; 0 is two blocks of each actor."""
+    """In the mode "async", steps at most that are made before they are learned from; 0 is two blocks of each actor."""
     replay_shards: CountOrZero = 0
     """Processes that the replay memory is spread over, by environments; 0: it is in the run's own. It decides no number
     beyond rounding."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.pace not in (None, *get_args(Pace)):
-            raise UsageError(f"pace is {self.pace!r}; it must be one of {', '.join(get_args(Pace))}.")
+        if self.mode not in (None, *get_args(Mode)):
+            raise UsageError(f"mode is {self.mode!r}; it must be one of {', '.join(get_args(Mode))}.")
         if find_spec("ray") is None:
             raise UsageError(f"A cluster needs Ray, which is not installed. Install: {install('cluster')}")
 
     def beginning(self, algorithm: Algorithm) -> Cluster:
-        """The options of a new run, with the pace chosen and checked. Raises UsageError where they do not fit."""
+        """The options of a new run, with the mode chosen and checked. Raises UsageError where they do not fit."""
         self._check_shards(algorithm)
-        rollouts = algorithm.memory().on_policy
-        if rollouts and self.pace == "free":
+        if algorithm.memory().on_policy and self.mode == "async":
             raise UsageError(
                 f"{algorithm.name()} learns from rollouts, of which each needs the same number of steps of every "
-                "environment. Use the pace lockstep."
+                "environment. Use the mode sync."
             )
-        return self._checked(replace(self, pace=self.pace or ("lockstep" if rollouts else "exact")))
+        return self._checked(replace(self, mode=self.mode or "sync"))
 
     def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
         """The options of a run of `num_envs` environments that goes on, whose config `kept` some. Raises UsageError
         where others were given.
         """
-        kept = kept or {"pace": "exact"}
+        if not kept:
+            raise UsageError(
+                "The run began without a cluster, where its numbers are others. Resume it without one, or start a new "
+                "run."
+            )
         for name in KEPT:
             given = getattr(self, name)
             if name == "actors":  # those without an environment were left out
@@ -93,9 +97,8 @@ class Cluster:
         return self._checked(replace(self, **kept))
 
     def _checked(self, cluster: Cluster) -> Cluster:
-        for name, paces in (("block", ("lockstep", "free")), ("ahead", ("free",))):
-            if getattr(cluster, name) and cluster.pace not in paces:
-                raise UsageError(f"{name} is of the pace {' or '.join(paces)}; this one is {cluster.pace}.")
+        if cluster.ahead and cluster.mode != "async":
+            raise UsageError(f"ahead is of the mode async; this one is {cluster.mode}.")
         return cluster
 
     def _check_shards(self, algorithm: Algorithm) -> None:
@@ -112,7 +115,7 @@ class Cluster:
             )
 
     # ------------------------------------------------------------------------------------------- see Place
-    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> Stepper:
+    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> VecEnv:
         """A stepper of environments in actors; closing it ends the actors, and the cluster if it was started here."""
         from duetto.cluster.placing import place
 
@@ -129,43 +132,34 @@ class Cluster:
                 f"The replay memory of {num_envs} environment{'s' * (num_envs > 1)} is in {num_envs} of the "
                 f"{self.replay_shards} shards: the others would have none. Give more --num-envs."
             )
-        acts = None if self.pace == "exact" else config
-        beside = bool(config.run.evaluate_every) + min(self.replay_shards, num_envs) + _beside(config)
+        beside = bool(config.run.evaluate_every) + min(self.replay_shards, num_envs)
         processes = actors + beside
-        return place(environment, options, lambda: self.connect(processes), actors, notices, acts)
+        return place(environment, options, lambda: self.connect(processes), actors, notices, config)
 
-    def make_source(self, config: Config, stepper: Stepper, learner: Acting, normalizer: Normalizer) -> Source:
-        """The source of experience: this process acts, or the actors do."""
-        from duetto.cluster import pacing
+    def make_source(self, config: Config, stepper: VecEnv, learner: Policy, normalizer: Normalizer) -> Source:
+        """The source of experience: the actors."""
+        from duetto.cluster import modes
 
-        return pacing.source(self, config, stepper, learner, normalizer)
+        return modes.source(self, config, stepper, learner, normalizer)
 
-    def machines(self, config: Config, stepper: Stepper) -> Machines:
-        """The machines of the cluster; if it is this machine only, without Ray."""
-        from duetto.cluster.placing import machines_of
-
-        return machines_of(config, stepper)
-
-    def make_evaluator(self, config: Config, environment: Any, stepper: Stepper) -> Evaluator | None:
+    def make_evaluator(self, config: Config, environment: Any, stepper: VecEnv) -> Evaluator | None:
         """An evaluator in an actor of its own; None if the run does not evaluate."""
         from duetto.cluster.placing import place_evaluator
 
         return place_evaluator(config, environment, stepper)
 
-    def make_shards(self, config: Config, stepper: Stepper) -> Shards | None:
-        """Memory shards in processes beside the actors, or None. At the pace `free` a lost one is begun again; else
-        the run goes back to its last checkpoint.
-        """
+    def make_shards(self, config: Config, stepper: VecEnv) -> Shards | None:
+        """Memory shards in processes beside the actors, or None."""
         from duetto.cluster.placing import place_shards
 
         count = min(self.replay_shards, stepper.num_envs)
-        return place_shards(config, stepper, count, self.pace == "free") if count else None
+        return place_shards(config, stepper, count) if count else None
 
-    def decided(self, stepper: Stepper) -> dict[str, Any]:
+    def decided(self, stepper: VecEnv) -> dict[str, Any]:
         """See Place."""
-        from duetto.cluster import pacing
+        from duetto.cluster import modes
 
-        return pacing.decided(stepper)
+        return modes.decided(stepper)
 
     def connect(self, actors: int) -> Transport:
         """Connect to the cluster; `actors` is the number of all processes. UsageError if it has no room for them."""
@@ -173,14 +167,6 @@ class Cluster:
         from duetto.cluster.ray import RayTransport
 
         return RayTransport(self.address, actors, batches=self.replay_shards > 0)
-
-
-def _beside(config: Config) -> int:
-    """Number of learners in processes of the cluster. With PyTorch the run's own process is the first learner; with JAX
-    and several learners it is none.
-    """
-    run = config.run
-    return run.learners - 1 if run.backend == "torch" or run.learners == 1 else run.learners
 
 
 def show_token(address: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Makers of a stepper, an evaluator, memory shards and learners that live in processes of a cluster."""
+"""Makers of a stepper, an evaluator and memory shards that live in processes of a cluster."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from duetto.cluster.blocks import Distant
 from duetto.cluster.crew import Crew
 from duetto.cluster.evaluator import Beside, Judging
 from duetto.cluster.player import Role
-from duetto.cluster.ranked import Ranked
 from duetto.cluster.shards import Keepers
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Transport
-from duetto.environments import Stepper, is_instance, recipes
-from duetto.environments.faults import Fault, summary
-from duetto.environments.shares import shares
+from duetto.environments import VecEnv, is_instance, pickling
+from duetto.environments.errors import EnvironmentFault, summary
+from duetto.environments.sharding import shares
 from duetto.errors import UsageError
-from duetto.learners.ranks import Machines, ThisMachine
 from duetto.storage.config import Config
 from duetto.training.evaluation import PARALLEL
 
@@ -30,9 +28,9 @@ def place(
     connect: Callable[[], Transport],
     actors: int,
     notices: list[str],
-    acts: Config | None = None,
-) -> Stepper:
-    """See `Cluster.make_stepper`. With the config `acts` the actors choose actions as it says; else they only step.
+    config: Config,
+) -> Distant:
+    """See `Cluster.make_stepper`. Actors choose actions as the config says.
 
     Raises:
         UsageError: The environment is an instance, cannot be sent to another process, or does not fit.
@@ -43,22 +41,21 @@ def place(
             "makes a new one at each call."
         )
     recipe = _packed(environment, {name: value for name, value in options.items() if name != "num_envs"})
-    num_envs, role = options["num_envs"], None
-    if acts is not None:
-        _let_travel(acts)
-        role = cloudpickle.dumps(Role(acts.algorithm, acts.run.backend, acts.run.precision, acts.run.threads, num_envs))
+    num_envs, run = options["num_envs"], config.run
+    _let_travel(config)
+    role = cloudpickle.dumps(Role(config.algorithm, run.backend, run.precision, run.threads, num_envs))
     crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices, role)
     try:
         engine = Spread(crew)
     except BaseException as error:
         crew.close()
-        if isinstance(error, Fault):
+        if isinstance(error, EnvironmentFault):
             raise error.told("The environments", 0) from error
         raise
-    return Stepper(engine, engine.name) if role is None else Distant(engine, engine.name)
+    return Distant(engine, engine.name)
 
 
-def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Beside | None:
+def place_evaluator(config: Config, environment: Any, stepper: VecEnv) -> Beside | None:
     """An evaluator in one more actor beside those of `stepper`; None if the run does not evaluate."""
     run = config.run
     if not run.evaluate_every:
@@ -72,29 +69,17 @@ def place_evaluator(config: Config, environment: Any, stepper: Stepper) -> Besid
     return Beside(engine.crew.another(recipe, share, cloudpickle.dumps(Judging(config.algorithm, *how))))
 
 
-def place_shards(config: Config, stepper: Stepper, count: int, rebuilds: bool) -> Keepers:
-    """Replay memory shards in processes beside the actors of `stepper`. `rebuilds`: one that dies is begun again."""
+def place_shards(config: Config, stepper: VecEnv, count: int) -> Keepers:
+    """Replay memory shards in processes beside the actors of `stepper`."""
     engine = stepper.engine
     assert isinstance(engine, Spread)
     _let_travel(config)
-    return Keepers(engine.crew, shares(stepper.num_envs, count), rebuilds)
-
-
-def machines_of(config: Config, stepper: Stepper) -> Machines:
-    """The machines for the learners outside the run's own process. UsageError if they could not reach that process."""
-    engine = stepper.engine
-    assert isinstance(engine, Spread)
-    transport = engine.crew.transport
-    host = transport.address()
-    _let_travel(config)
-    if not host:
-        return ThisMachine()
-    return Ranked(transport, host, gpus=int(config.run.device == "cuda"))
+    return Keepers(engine.crew, shares(stepper.num_envs, count))
 
 
 def _packed(environment: Any, options: dict[str, Any]) -> bytes:
     try:
-        return recipes.pack(environment, options)
+        return pickling.pack(environment, options)
     except Exception as error:  # whatever a user's objects raise
         raise UsageError(
             f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "

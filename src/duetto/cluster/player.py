@@ -13,13 +13,14 @@ import time
 from typing import Any, NamedTuple
 
 from duetto.algorithms.base import Algorithm
-from duetto.environments import Episode, Stepper
-from duetto.environments.trees import Tree
-from duetto.functional.scaling import Moments
-from duetto.learners import acting
+from duetto.buffers import BlockHeader, BlockRef, Experience
+from duetto.buffers.experience import joined
+from duetto.environments import Episode, VecEnv
+from duetto.environments.obs_tree import Tree
+from duetto.environments.sharding import tails
+from duetto.functional.running_stats import Moments
+from duetto.learners import policy
 from duetto.learners.parameters import Parameters
-from duetto.memory import Experience, Left, Outline
-from duetto.memory.steps import joined
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
 
@@ -33,9 +34,9 @@ class Role(NamedTuple):
     threads: int
     num_envs: int  # of the run
 
-    def take(self, stepper: Stepper, share: range) -> Player:
+    def take(self, stepper: VecEnv, share: range) -> BlockActor:
         """The player that acts in an actor's environments."""
-        return Player(stepper, share, self)
+        return BlockActor(stepper, share, self)
 
 
 class Weights(NamedTuple):
@@ -51,7 +52,7 @@ class Weights(NamedTuple):
 class Order(NamedTuple):
     """An order for a block.
 
-    Schedules of exploration and `random_steps` go by its steps. At the pace `free` these are an estimate, as if blocks
+    Schedules of exploration and `random_steps` go by its steps. In the mode `async` these are an estimate, as if blocks
     were handed out one after the other: where several are handed out side by side, their steps come up to as many
     blocks earlier or later.
     """
@@ -69,31 +70,32 @@ class Block(NamedTuple):
     number: int
     version: int
     updates: int  # of the weights
-    experience: Experience | Outline | Left  # one after the other; environments have their numbers in the run
+    experience: Experience | BlockHeader | BlockRef  # one after the other; environments have their numbers in the run
     counts: list[int]  # rows of each
     episodes: list[list[Episode]]  # that ended with each
     observed: dict[str, Moments]  # statistics of what was observed in it
     rewarded: Moments | None
-    state: dict[str, Any]  # where the actor stands behind it
+    state: dict[str, Any]  # where the actor stands behind it, as `tails` of the state before it
     idle: float  # seconds between the last block and this one
     broken: bool = False  # the episodes before it broke off with an actor: whoever accepts it knows
 
     def parted(self) -> tuple[Block, Experience]:
-        """The block with an outline instead of its steps, and the steps."""
+        """The block with a header instead of its steps, and the steps."""
         assert isinstance(self.experience, Experience)
-        return self._replace(experience=Outline.of(self.experience, self.counts)), self.experience
+        return self._replace(experience=BlockHeader.of(self.experience, self.counts)), self.experience
 
 
-class Player:
+class BlockActor:
     """The part of an actor that chooses actions in its share of the run's environments."""
 
-    def __init__(self, stepper: Stepper, share: range, role: Role) -> None:
+    def __init__(self, stepper: VecEnv, share: range, role: Role) -> None:
         self._stepper, self._role, self._first = stepper, role, share.start
         stepper.first = share.start
         spaces = (stepper.observation_space, stepper.action_space)
         how: dict[str, Any] = {"backend": role.backend, "precision": role.precision, "threads": role.threads}
-        self._acting = acting.build(role.algorithm, *spaces, **how)
+        self._acting = policy.build(role.algorithm, *spaces, **how)
         self._version, self._since = -1, 0.0
+        self._known: dict[str, Any] = {}  # the state that was sent last, or given
         self._begin(0)
 
     def _begin(self, seed: int) -> None:
@@ -105,6 +107,7 @@ class Player:
     def reset(self, seed: int) -> Tree:
         """Begin new episodes and exploration with this actor's seed; returns the first observations."""
         self._begin(seed)
+        self._known = {}
         self._stepper.reset(seed)
         return self._stepper.obs
 
@@ -121,13 +124,15 @@ class Player:
         news = (self._normalizer.news, rewards and rewards.news)
         self._since = time.perf_counter()
         what = (joined(steps), [len(step.env) for step in steps], episodes)
-        return Block(order.number, weights.version, weights.updates, *what, *news, self.state(), idle)
+        known, self._known = self._known, self.state()
+        state = tails(self._known, known)
+        return Block(order.number, weights.version, weights.updates, *what, *news, state, idle)
 
     def _load(self, weights: Weights) -> None:
         if weights.version < self._version:
             raise RuntimeError(f"weights of version {weights.version} are older than those here, {self._version}")
         if weights.version > self._version:
-            self._acting.load(weights.parameters)
+            self._acting.load_parameters(weights.parameters)
             self._version = weights.version
         self._normalizer.follow(weights.observed)
         if self._collector.rewards is not None and weights.rewarded is not None:
@@ -139,7 +144,7 @@ class Player:
 
     def restore(self, state: dict[str, Any]) -> bool:
         """Undo `state`; False if new episodes had to begin. Without random numbers in it, exploration begins anew."""
-        stepper, collector = state["stepper"], state["collector"]
+        stepper, collector, self._known = state["stepper"], state["collector"], state
         self._begin(stepper["seed"] + stepper["steps"])
         if collector["random"] is None:
             collector = collector | {"random": self._collector.state_dict()["random"]}

@@ -18,19 +18,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
+import grpc
 import ray
 from ray import exceptions
 
 from duetto.cluster.options import BLOCK_BYTES
 from duetto.cluster.transport import Answer
-from duetto.environments import subprocesses
-from duetto.environments.faults import summary
+from duetto.environments import subproc
+from duetto.environments.errors import summary
 from duetto.errors import UsageError
 
 TO_CONNECT = 10.0  # seconds
 # Bytes of the object store of a cluster of our own, which only what lies there takes: weights and steps, and of each
 OBJECT_STORE = 128 * 2**20
 IN_FLIGHT = 2 * BLOCK_BYTES  # ... actor a block that has come and is handed out, and the next one.
+NOT_RAYS = [grpc.StatusCode[n] for n in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "UNKNOWN", "INTERNAL")]
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 DIED = "died (its process was killed or ended, or its machine is gone)"
 
@@ -69,7 +71,7 @@ class RayTransport:
                 ray.init(address, **quiet)
                 return
             self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
-            with subprocesses.deaf_to_hangups():
+            with subproc.deaf_to_hangups():
                 # For batches Ray's own measure: up to 30 % of what is free. One of R2D2's on Atari has 146 MB.
                 store = None if batches else OBJECT_STORE + actors * IN_FLIGHT
                 own: dict[str, Any] = {"object_store_memory": store, "_temp_dir": self._folder}
@@ -83,12 +85,12 @@ class RayTransport:
         if actors > cores:
             raise UsageError(
                 f"The cluster has {cores} CPUs, and {actors} processes take one each: actors, that of the evaluations "
-                "included, replay shards, and learners but the run's own. Use fewer --actors."
+                "included, and replay shards. Use fewer --actors."
             )
 
-    def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
+    def start(self, kind: Callable[..., Any], *arguments: Any) -> Any:
         """See Transport."""
-        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+        options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
         return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
 
     def call(self, worker: Any, *message: Any, leaves: bool = False) -> Any:
@@ -119,18 +121,6 @@ class RayTransport:
         """See Transport."""
         with suppress(exceptions.RayError):
             ray.kill(worker)
-
-    def address(self) -> str:
-        """See Transport."""
-        if self._folder is not None:
-            return ""
-        util: Any = ray.util
-        if util.client.ray.is_connected():
-            raise UsageError(
-                "Several learners find each other by the machine of the process that starts the run, which a ray:// "
-                "address does not let others reach. Start it on a machine of the cluster, with --cluster auto."
-            )
-        return util.get_node_ip_address()
 
     def clock(self) -> float:
         """See Transport."""
@@ -198,10 +188,22 @@ def _answer(call: Any) -> Answer:
 
 
 def _look_for(address: str) -> None:
-    """Raise OSError if nobody listens at the address: Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host, int(port)), TO_CONNECT).close()
+    """Raise OSError if Ray does not answer at the address: Ray itself would try for minutes, deaf to Ctrl-C."""
+    address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
+    scheme, _, target = address.rpartition("://")
+    host, _, port = target.rpartition(":")
+    if not (host and port.isdigit()):
+        return
+    socket.create_connection((host, int(port)), TO_CONNECT).close()
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return  # which needs certificates
+    method = "RayletDriver/ClusterInfo" if scheme == "ray" else "NodeInfoGcsService/CheckAlive"
+    with grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0)]) as channel:
+        try:
+            channel.unary_unary(f"/ray.rpc.{method}")(b"", timeout=TO_CONNECT)
+        except grpc.RpcError as error:
+            if error.code() in NOT_RAYS:  # others, of what is missing in the request, are its own
+                raise OSError(f"port {port} does not answer as Ray does") from error
 
 
 def _first_line(error: Exception) -> str:

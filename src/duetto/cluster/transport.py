@@ -36,8 +36,8 @@ class Answer(NamedTuple):
 class Transport(Protocol):
     """See above; none of its methods raises because of what happens to a process: `wait` reports it."""
 
-    def start(self, kind: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Worker:
-        """Start a process with so many GPUs, at the latest at its first call; `arguments` may come from `put`."""
+    def start(self, kind: Callable[..., Any], *arguments: Any) -> Worker:
+        """Start a process, at the latest at its first call; `arguments` may come from `put`."""
         ...
 
     def call(self, worker: Worker, *message: Any, leaves: bool = False) -> Call:
@@ -59,13 +59,6 @@ class Transport(Protocol):
 
     def kill(self, worker: Worker) -> None:
         """Kill the worker's process at once."""
-        ...
-
-    def address(self) -> str:
-        """The address by which the cluster's machines reach this one; "" if there is no other machine.
-
-        Raises UsageError if they cannot reach it.
-        """
         ...
 
     def clock(self) -> float:

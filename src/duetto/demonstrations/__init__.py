@@ -1,34 +1,37 @@
-"""Recorded demonstrations: made by an expert, kept as Minari datasets, handed to whoever learns from them.
+"""Demonstrations: recorded from an expert, stored on disk with checksums, loaded to learn from.
 
-A dataset is a folder that Minari itself reads (`minari.MinariDataset(path)`); what Duetto needs to know stands in
-Minari's own metadata, and `manifest.json` has the checksums of both files. Observations, actions and rewards are those
-that a training run's `Stepper` gives and takes.
+Observations, actions and rewards are those of a training run's `VecEnv`.
+
+    types.py              a demonstration, its metadata, and whether it fits an environment
+    recording.py          record an expert
+    dataset.py            write and load demonstrations
+    minari_datasets.py    convert from and to Minari datasets
+    episode_player.py     replay a demonstration
 """
 
-from duetto.demonstrations.episodes import Demonstration, Demonstrations, Description
-from duetto.demonstrations.fitting import check_fits, spell
-from duetto.demonstrations.importing import as_learned, open_source
-from duetto.demonstrations.reading import load
-from duetto.demonstrations.recording import Expert, Game, record
-from duetto.demonstrations.replaying import Replay
-from duetto.demonstrations.writing import Writer, check_free, save, seal, writer
+from duetto.demonstrations.dataset import Writer, check_free, is_stored, load, save, writer
+from duetto.demonstrations.episode_player import EpisodePlayer
+from duetto.demonstrations.minari_datasets import export_minari, import_minari
+from duetto.demonstrations.recording import Expert, RecordedGame, RecordingEndedError, record
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_fits, spell
 
 __all__ = [
     "Demonstration",
     "Demonstrations",
-    "Description",
+    "EpisodePlayer",
     "Expert",
-    "Game",
-    "Replay",
+    "Metadata",
+    "RecordedGame",
+    "RecordingEndedError",
     "Writer",
-    "as_learned",
     "check_fits",
     "check_free",
+    "export_minari",
+    "import_minari",
+    "is_stored",
     "load",
-    "open_source",
     "record",
     "save",
-    "seal",
     "spell",
     "writer",
 ]

@@ -1,4 +1,4 @@
-"""Let an expert act, and keep whole episodes."""
+"""Record whole episodes of an expert."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from duetto.demonstrations.episodes import Demonstration
-from duetto.demonstrations.form import limits
-from duetto.environments import Stepper, Transition, Tree
+from duetto.demonstrations.types import Demonstration, limits
+from duetto.environments import Transition, Tree, VecEnv
 from duetto.errors import UsageError
-from duetto.functional.trees import mapped, merged
+from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.networks import masks
 from duetto.networks.spaces import Space
 
-MOST_TRIES = 20  # episodes for each one that is kept: whoever needs more is no expert
+MOST_TRIES = 20  # episodes for each one that is kept
 
 
 class Expert(Protocol):
-    """The interface to whoever knows what to do."""
+    """The interface of an expert: an agent, a script or a person."""
 
     def __call__(self, obs: Tree, starts: np.ndarray) -> np.ndarray:
-        """Return actions (N, ...) for observations (N, ...); `starts` (N,) is True where an episode begins."""
+        """Return actions (N, ...) for observations (N, ...); `starts` (N,) is True where an episode starts."""
         ...
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """Note the rewards (K,) that its last actions brought in the environments `env` (K,)."""
+        """Receive the rewards (K,) of the last actions in the environments `env` (K,)."""
 
 
-class Game(NamedTuple):
-    """A whole episode of the environment: what it was reset with, its real score, its demonstrations in order."""
+class RecordingEndedError(Exception):
+    """Raised by an expert to end the recording; whole episodes are kept."""
+
+
+class RecordedGame(NamedTuple):
+    """A whole episode of the environment: its seed, its undiscounted return, its demonstrations in order."""
 
     seed: int
     score: float
@@ -39,19 +42,19 @@ class Game(NamedTuple):
 
 
 def record(
-    expert: Expert, stepper: Stepper, episodes: int, seed: int, keep: Callable[[float], bool] = lambda score: True
-) -> Iterator[Game]:
-    """Yield `episodes` whole episodes, begun with seed, seed + 1, ... and in that order.
+    expert: Expert, stepper: VecEnv, episodes: int, seed: int, keep: Callable[[float], bool] = lambda score: True
+) -> Iterator[RecordedGame]:
+    """Yield `episodes` whole episodes in the order of their seeds: seed, seed + 1, ...
 
-    Those whose score is not one to `keep` are left out, and later seeds take their place. So what comes out does not
-    depend on how many environments run side by side.
+    Episodes whose score `keep` rejects are left out, and later seeds take their place. The result does not depend on
+    the number of environments.
 
     Raises:
-        UsageError: Nearly all of them are left out.
+        UsageError: Nearly all episodes are left out.
     """
     if episodes < 1:
         raise UsageError(f"episodes is {episodes}; it must be at least 1.")
-    played: dict[int, Game | None] = {}  # by seed, those that wait for one with a lower seed; None: left out
+    played: dict[int, RecordedGame | None] = {}  # by seed, those that wait for one with a lower seed; None: left out
     kept, tried, upcoming = 0, 0, seed
 
     def more(running: int) -> bool:
@@ -64,7 +67,7 @@ def record(
         if tried >= MOST_TRIES * (kept + 1):
             raise UsageError(
                 f"Only {kept} of {tried} episodes were good enough to be kept. Ask for less (--minimum-return, "
-                "--only-successes), or take a better expert."
+                "--only-successes), or use a better expert."
             )
         while upcoming in played:
             ready = played.pop(upcoming)
@@ -73,8 +76,8 @@ def record(
                 yield ready
 
 
-def _play(expert: Expert, stepper: Stepper, seed: int, more: Callable[[int], bool]) -> Iterator[Game]:
-    """Yield games as they end; another one begins while `more(number of games that run)`."""
+def _play(expert: Expert, stepper: VecEnv, seed: int, more: Callable[[int], bool]) -> Iterator[RecordedGame]:
+    """Yield games as they end; start another one while `more(number of running games)`."""
     stepper.reset(seed)
     upcoming = seed
     running: dict[int, _Tape] = {}
@@ -92,7 +95,7 @@ def _play(expert: Expert, stepper: Stepper, seed: int, more: Callable[[int], boo
             if episode.env not in running:
                 continue
             tape = running.pop(episode.env)
-            yield Game(tape.seed, episode.total_reward, tape.demonstrations)
+            yield RecordedGame(tape.seed, episode.total_reward, tape.demonstrations)
             if more(len(running)):
                 stepper.reset_env(episode.env, upcoming)
                 running[episode.env] = _Tape(upcoming, stepper.action_space)
@@ -100,7 +103,7 @@ def _play(expert: Expert, stepper: Stepper, seed: int, more: Callable[[int], boo
 
 
 class _Tape:
-    """A record of one environment since a game began in it."""
+    """A record of one environment since the start of its game."""
 
     def __init__(self, seed: int, action: Space) -> None:
         self.seed, self._limits = seed, limits(action)
@@ -108,7 +111,7 @@ class _Tape:
         self._rows: list[tuple[Transition, int]] = []
 
     def add(self, transition: Transition, row: int) -> None:
-        """Take a row of a transition; where a game goes on after a lost life, the next demonstration begins."""
+        """Add a row of a transition. After a lost life, the next demonstration of the game starts."""
         self._rows.append((transition, row))
         if transition.terminated[row] or transition.truncated[row]:
             self.demonstrations.append(_cut(self._rows, *self._limits))
@@ -116,12 +119,10 @@ class _Tape:
 
 
 def _cut(rows: list[tuple[Transition, int]], low: np.ndarray, high: np.ndarray) -> Demonstration:
-    """Make a demonstration of rows; actions beyond a bound, as a Gaussian policy gives them, are clipped to it, as the
-    environment did.
-    """
+    """Return a demonstration of rows. Actions beyond a bound are clipped to it, as the environment does."""
     last, row = rows[-1]
     trees = [(step.obs, i) for step, i in rows] + [(last.next_obs, row)]
-    obs: Tree = merged(np.stack, [mapped(itemgetter(i), masks.parted(tree)[0]) for tree, i in trees])
+    obs: Tree = tree_map_many(np.stack, [tree_map(itemgetter(i), masks.split_mask(tree)[0]) for tree, i in trees])
     action = np.stack([step.action[i] for step, i in rows])
     return Demonstration(
         obs,

@@ -1,29 +1,23 @@
-"""Environments as a batch with one behaviour, whatever made them.
+"""Environments: `make` turns an id, an instance or a factory into a `VecEnv`, which yields real transitions only.
 
-`make` turns an id, an instance or a factory into a `Stepper`, which yields real transitions only. Gymnasium is imported
-here and nowhere else.
+Only this package imports Gymnasium.
 """
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
 from duetto.environments.copying import wrappers_of as vector_wrappers
-from duetto.environments.experts import make_bot
-from duetto.environments.families import FAMILIES, Family
-from duetto.environments.generators import are_drawn_from as draw_globally
-from duetto.environments.goals import Goals
-from duetto.environments.keyboard import PlayEndedError, make_player
-from duetto.environments.making import is_instance, make, separate
+from duetto.environments.env_registry import FAMILIES, Family
+from duetto.environments.goal_env import GoalEnv
+from duetto.environments.learner_view import learned_reward
+from duetto.environments.make_env import complete_options, is_instance, make, make_eval
 from duetto.environments.minigrid import MiniGridOptions
-from duetto.environments.options import complete_options
-from duetto.environments.own import modules_of
-from duetto.environments.practice import learned_reward
-from duetto.environments.recipes import register, registration
-from duetto.environments.rehearsal import Rehearsal
-from duetto.environments.spaces import Layout, flatten_observation, from_gymnasium, to_gymnasium
-from duetto.environments.statistics import running as running_statistics
-from duetto.environments.stepping import Episode, Stepper, Transition
-from duetto.environments.subprocesses import leave_if_begun_again
-from duetto.environments.trees import Tree
+from duetto.environments.normalizer_check import running as running_statistics
+from duetto.environments.obs_tree import Tree
+from duetto.environments.pickling import register, registration
+from duetto.environments.replay import draw_globally, obstacles
+from duetto.environments.spaces import Layout, from_gymnasium, to_gymnasium
+from duetto.environments.subproc import leave_if_begun_again
+from duetto.environments.vec_env import Episode, Transition, VecEnv
 
 __all__ = [
     "FAMILIES",
@@ -31,30 +25,25 @@ __all__ = [
     "AtariOptions",
     "Episode",
     "Family",
-    "Goals",
+    "GoalEnv",
     "Layout",
     "MiniGridOptions",
-    "PlayEndedError",
-    "Rehearsal",
-    "Stepper",
     "Structure",
     "Transition",
     "Tree",
+    "VecEnv",
     "complete_options",
     "draw_globally",
-    "flatten_observation",
     "from_gymnasium",
     "is_instance",
     "learned_reward",
     "leave_if_begun_again",
     "make",
-    "make_bot",
-    "make_player",
-    "modules_of",
+    "make_eval",
+    "obstacles",
     "register",
     "registration",
     "running_statistics",
-    "separate",
     "structure",
     "to_gymnasium",
     "vector_wrappers",

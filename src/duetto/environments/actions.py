@@ -1,4 +1,4 @@
-"""Map the actions that algorithms give, in [-1, 1] or counted from 0, to the environment's own, and back."""
+"""Convert actions of algorithms, in [-1, 1] or counted from 0, to those of the environment, and back."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from duetto.environments.obs_tree import array
 from duetto.environments.spaces import Layout, from_gymnasium
 from duetto.errors import UsageError
-from duetto.functional.distributions import cuts
+from duetto.functional.distributions import split_bounds
 from duetto.networks import masks
-from duetto.networks.spaces import Box, Dict, Discrete, Space, columns
+from duetto.networks.spaces import Box, Dict, Discrete, Space, num_columns
 
 
 class ActionMap:
-    """The one map between an algorithm's actions and an environment's.
+    """Converter between an algorithm's actions and an environment's.
 
-    Box: float32 (N, A) in [-1, 1], A the number of elements; a_env = low + (a + 1) / 2 * (high - low). An element with
-    an infinite bound is any number, and left as it is; see `Box.units`.
+    Box: float32 (N, A) in [-1, 1], with A elements; a_env = low + (a + 1) / 2 * (high - low). An element with an
+    infinite bound is not scaled (`Box.units`).
     Discrete: int64 (N,) from 0. MultiDiscrete and MultiBinary: int64 (N, A) from 0.
-    Dict and Tuple: float32 (N, A), those of the parts side by side; the environment's own are rows, too, which a
-    `Structure` makes into what it takes.
+    Dict and Tuple: float32 (N, A), the parts concatenated; `Structure` makes the environment's dicts and tuples from
+    its rows.
 
     Raises:
         UsageError: The action space is of an unsupported kind.
@@ -39,21 +40,22 @@ class ActionMap:
         self._parts: list[ActionMap] = []
         if isinstance(self.space, Dict):
             self._parts = [ActionMap(leaf.find(space)) for leaf in Layout(space).leaves]
-            self._ends = cuts([columns(part.space) for part in self._parts])
-            self.continuous, self.row_shape, self.dtype = False, (columns(self.space),), np.dtype(np.float32)
+            self._ends = split_bounds([num_columns(part.space) for part in self._parts])
+            self.continuous, self.row_shape, self.dtype = False, (num_columns(self.space),), np.dtype(np.float32)
             return
         self.continuous = isinstance(self.space, Box)
         self.row_shape = () if isinstance(self.space, Discrete) else (self._size(),)
         self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
         if isinstance(self.space, Box):
-            # Centre and half-width instead of low and width: [-1, 1] stays exactly itself, also close to zero.
+            # Center and half-width instead of low and width: [-1, 1] stays exact, also close to zero.
             (self._low, self._high), (self._centre, self._half) = self.space.bounds, self.space.units()
         else:
             self._count = np.array(self.space.n if isinstance(self.space, Discrete) else self.space.nvec)
-            self._start = np.reshape(getattr(space, "start", np.zeros(self.row_shape, np.int64)), self.row_shape)
+            start = getattr(space, "start", np.zeros(self.row_shape))
+            self._start = np.reshape(start, self.row_shape).astype(np.int64)
 
     def _split(self, action: np.ndarray) -> list[tuple[ActionMap, np.ndarray]]:
-        """Return each part with its own actions of (N, A); choices with fractions stay floats, to be refused."""
+        """Return each part with its columns of (N, A); fractional choices stay floats, for `check` to refuse."""
         found = []
         for part, (low, high) in zip(self._parts, self._ends, strict=True):
             own = action[:, low:high].reshape(len(action), *part.row_shape)
@@ -67,8 +69,8 @@ class ActionMap:
     def to_environment(self, action: np.ndarray) -> np.ndarray:
         """Convert actions (N, ...) to the environment's shape and dtype, in a new array.
 
-        Actions of Dict and Tuple spaces are rows (N, A) float64. Values outside [-1, 1] (a Gaussian policy's, for
-        example) end at the bounds, where there are any.
+        Actions of Dict and Tuple spaces are rows (N, A) float64. Values outside [-1, 1], such as those of a Gaussian
+        policy, are clipped to the bounds.
         """
         if self._parts:
             each = [part.to_environment(own) for part, own in self._split(action)]
@@ -80,7 +82,7 @@ class ActionMap:
             own += self._centre
             np.maximum(own, self._low, out=own)
             np.minimum(own, self._high, out=own)
-            if self._own_dtype.kind in "biu":  # numbers that are whole, or true and false
+            if self._own_dtype.kind in "biu":  # integers or booleans
                 np.rint(own, out=own)
         return own.astype(self._own_dtype).reshape(len(action), *self._own_shape)
 
@@ -93,17 +95,20 @@ class ActionMap:
         return ((rows - self._centre) / half).astype(self.dtype)
 
     def sample(self, random: np.random.Generator, n: int, mask: np.ndarray | None = None) -> np.ndarray:
-        """Draw n independent uniform actions, every dimension on its own; without bounds, uniform in [-1, 1].
+        """Draw n uniform actions, each dimension independently; unbounded ones in [-1, 1].
 
-        Choices are drawn among those that `mask` (n, ...) allows.
+        Discrete actions are drawn from those that `mask` (n, ...) allows.
         """
         if mask is not None and self._parts:
-            ends = cuts([sum(masks.choices(part.space)) for part in self._parts])
+            ends = split_bounds([sum(masks.choice_sizes(part.space)) for part in self._parts])
             own = [mask[:, low:high] if high > low else None for low, high in ends]
             each = [part.sample(random, n, one).reshape(n, -1) for part, one in zip(self._parts, own, strict=True)]
             return np.concatenate(each, axis=1, dtype=np.float32)
         if mask is not None:
-            each = [masks.drawn(random, mask[:, low:high]) for low, high in cuts(masks.choices(self.space))]
+            each = [
+                masks.sample_allowed(random, mask[:, low:high])
+                for low, high in split_bounds(masks.choice_sizes(self.space))
+            ]
             return np.stack(each, axis=1).reshape(n, *self.row_shape)
         if self._parts:
             each = [part.sample(random, n).reshape(n, -1) for part in self._parts]
@@ -113,11 +118,11 @@ class ActionMap:
         return random.integers(0, self._count, (n, *self.row_shape))
 
     def forbidden(self, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return which of the actions (N, ...) their `mask` (N, n) does not allow, as (N,) bool."""
+        """Return whether `mask` (N, n) forbids the actions (N, ...), as (N,) bool."""
         if self._parts:
             chosen = [own.reshape(len(own), -1) for part, own in self._split(action) if not part.continuous]
             action = np.concatenate(chosen, axis=1)
-        starts = np.array([low for low, _ in cuts(masks.choices(self.space))])
+        starts = np.array([low for low, _ in split_bounds(masks.choice_sizes(self.space))])
         chosen = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
         return np.asarray(~chosen.all(axis=1))
 
@@ -125,9 +130,9 @@ class ActionMap:
         """Check the actions for n environments, and return them copied to our dtype.
 
         Raises:
-            UsageError: Another shape, fractions where choices are wanted, or a choice that does not exist.
+            UsageError: The shape is wrong, or a discrete action is fractional or out of range.
         """
-        given = np.asarray(action)
+        given = array(action)
         if given.shape != (n, *self.row_shape):
             raise UsageError(
                 f"The action has shape {given.shape}; {n} environment(s) with the action space {self.space} need "
@@ -147,7 +152,7 @@ class ActionMap:
 
 
 def structure(space: gymnasium.Space[Any]) -> list[Any]:
-    """Describe how a Dict or Tuple space is made, in lists that a checkpoint can hold; [] for any other space.
+    """Describe the nesting of a Dict or Tuple space as lists, for checkpoints; [] for any other space.
 
     ["dict", key, part, key, part ...], ["tuple", part, part ...], ["array", name, shape, dtype].
     """
@@ -166,12 +171,12 @@ def _structure(space: gymnasium.Space[Any], path: tuple[str, ...]) -> list[Any]:
 
 
 class Structure:
-    """The form of an environment's actions, made from rows (N, A) with the parts side by side; see `structure`."""
+    """Builder of nested actions from rows (N, A), described by `structure`."""
 
     def __init__(self, made: list[Any]) -> None:
         self._made = made
         arrays = sorted(_arrays(made), key=lambda array: array[1])
-        ends = cuts([int(np.prod(array[2], dtype=int)) for array in arrays])
+        ends = split_bounds([int(np.prod(array[2], dtype=int)) for array in arrays])
         self._ends = {array[1]: end for array, end in zip(arrays, ends, strict=True)}
 
     @property
@@ -181,19 +186,19 @@ class Structure:
 
     @property
     def dtypes(self) -> dict[str, np.dtype]:
-        """The dtype of each part, by name; {} where the action is one array."""
+        """The dtype of each part, by name; {} if the action is one array."""
         return {name: np.dtype(dtype) for _, name, _, dtype in _arrays(self._made)}
 
     def named(self, called: Callable[[str], str]) -> Any:
-        """Return the names in the structure, each as `called` has it: {"aim": "aim", "move": ("move/0", "move/1")}."""
+        """Return the structure with the part's name, after `called`, in place of each array."""
         return _filled(self._made, lambda name, shape, dtype: called(name))
 
     def many(self, rows: np.ndarray) -> Any:
-        """Return the actions of N environments as a vector environment takes them: (N, ...) in every part."""
+        """Return the actions of N environments for a vector environment, (N, ...) in each part."""
         return self._of(rows) if self._made else rows
 
     def one(self, row: Any) -> Any:
-        """Return the action of one environment, made from its row (A,)."""
+        """Return the action of one environment from its row (A,)."""
         return self._of(row) if self._made else single(row)
 
     def _of(self, rows: np.ndarray) -> Any:
@@ -205,9 +210,9 @@ class Structure:
 
 
 def single(own: Any) -> Any:
-    """Return an action, or parts of one, with each NumPy float of a Box as an array without axes.
+    """Return an action whose NumPy floats are arrays without axes, as Gymnasium's Box has them.
 
-    Choices stay NumPy's integers, as Gymnasium has them.
+    Discrete actions stay NumPy integers, as Gymnasium's Discrete has them.
     """
     if isinstance(own, dict):
         return {key: single(part) for key, part in own.items()}
@@ -217,7 +222,7 @@ def single(own: Any) -> Any:
 
 
 def _filled(made: list[Any], fill: Callable[[str, list[int], str], Any]) -> Any:
-    """Rebuild the dicts and tuples, with what `fill` makes of each array's name, shape and dtype."""
+    """Rebuild the dicts and tuples, with `fill(name, shape, dtype)` for each array."""
     match made:
         case ["dict", *pairs]:
             return {key: _filled(part, fill) for key, part in zip(pairs[::2], pairs[1::2], strict=True)}

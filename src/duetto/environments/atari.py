@@ -1,8 +1,7 @@
-"""Atari games by their ids, and how their frames become observations.
+"""Atari ids and options: how frames become observations.
 
-Two kinds of id are taken. `ALE/<Game>-v5` repeats the last action instead of the new one with probability 0.25 at each
-frame ("sticky actions"); `<Game>NoFrameskip-v4` never does. Frames are skipped here, once, whatever Gymnasium's own
-environment of that id would do.
+Two kinds of id are supported. `ALE/<Game>-v5` repeats the last action instead of the new one with probability 0.25 at
+each frame ("sticky actions"); `<Game>NoFrameskip-v4` never does. For both, only `frame_skip` skips frames.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Literal
 
 from gymnasium.envs.registration import registry
 
-from duetto.environments import families, naming, quiet
+from duetto.environments import env_registry, silence, suggestions
 from duetto.errors import UsageError
 
 FRAMES_PER_SECOND = 60  # of the console
@@ -27,40 +26,39 @@ _ANY_ID = re.compile(r"(\w+?)(-ram)?(Deterministic|NoFrameskip)?-v\d+")
 
 @dataclass(frozen=True)
 class AtariOptions:
-    """How a game is played and seen. One step of the agent is `frame_skip` frames of the game.
+    """Options of a game. One step of the agent is `frame_skip` frames.
 
     Raises:
-        UsageError: A value is of another type, or out of its range.
+        UsageError: A value has the wrong type or is out of range.
     """
 
     frame_skip: int = 4
-    """Frames for which each action is held; the rewards of these frames are added up."""
-    max_pool: bool = True
-    """See the maximum of a step's last two frames, pixel by pixel: some games draw objects in every other frame."""
+    """Frames for which each action is held. Rewards are their sum, observations the pixelwise maximum of the last two,
+    since some games draw objects in every other frame."""
     noop_max: int = 30
-    """A game begins with a random number of frames without action, below this (from 1 to this with "gymnasium")."""
+    """A game starts with a random number of no-op frames, below this (1 to this with "gymnasium")."""
     fire_reset: bool | Literal["lives"] = True
-    """Press FIRE in a game's first frame, where the game has that button: some begin only then. With "lives", as OpenAI
-    Baselines does: after the frames without action, and after each lost life (`Practice`); needs `episodic_life`."""
+    """Press FIRE in a game's first frame, if the game has that button: some wait for it. "lives", as in OpenAI
+    Baselines: after the no-op frames and after each lost life (`LearnerView`); needs `episodic_life`."""
     grayscale: bool = True
-    """One channel for each frame; otherwise three, red, green and blue."""
+    """One channel for each frame; else three (RGB)."""
     size: int = 84
-    """Height and width in pixels to which the frames, 210 x 160, are reduced by averaging areas."""
+    """Height and width in pixels; frames of 210 x 160 are resized by area averaging."""
     stack: int = 4
-    """How many steps' frames make an observation, (stack, size, size), or (stack * 3, size, size) in colour: the oldest
-    first, black before a game began."""
+    """Frames of this many steps make an observation, (stack, size, size), or (stack * 3, size, size) in color: the
+    oldest first, black before the game's start."""
     sticky_actions: float | None = None
-    """Probability, at each frame, to repeat the action of the frame before; None takes the id's own."""
+    """Probability, at each frame, to repeat the previous frame's action; None: the id's own."""
     full_action_space: bool = False
-    """All 18 actions in every game, instead of those that do something in this one."""
+    """All 18 actions, instead of those that have an effect in this game."""
     max_frames: int = 108_000
     """A game is truncated after this many frames (30 minutes), counted from the first observation."""
     episodic_life: bool = False
-    """A lost life ends the learner's episode, while the game goes on. Evaluations play whole games."""
+    """A lost life ends the learner's episode, while the game continues. Evaluations play whole games."""
     clip_rewards: bool = False
-    """The learner gets only the sign of each reward. Scores, also those of evaluations, stay the game's own."""
+    """Learn from the sign of each reward. Scores, also those of evaluations, stay the game's."""
     log_rewards: bool = False
-    """The learner gets sign(r) log(1 + |r|) instead of each reward r, as in DQfD. Scores stay the game's own."""
+    """Learn from sign(r) log(1 + |r|) instead of a reward r, as in DQfD. Scores stay the game's."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -74,8 +72,8 @@ class AtariOptions:
             )
         if self.fire_reset == "lives" and not self.episodic_life:
             raise UsageError(
-                "Atari's fire_reset is 'lives': FIRE is pressed between the learner's episodes, which end with a life "
-                "only with episodic_life. Set that to true, or fire_reset to true."
+                "Atari's fire_reset is 'lives', which needs episodic_life: FIRE is pressed between the learner's "
+                "episodes. Set episodic_life to true, or fire_reset to true."
             )
         if self.clip_rewards and self.log_rewards:
             raise UsageError("Atari's clip_rewards and log_rewards are both on. Leave one of them off.")
@@ -92,18 +90,18 @@ class AtariOptions:
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> AtariOptions:
-        """Make options from names and values; UsageError with the nearest name for one that does not exist."""
+        """Make options from names and values; raise UsageError with the nearest name for an unknown one."""
         known = [field.name for field in dataclasses.fields(cls)]
         for name in kwargs:
             if name not in known:
                 raise UsageError(
-                    f"Atari has no option {name!r}.{naming.nearest(name, known)} It has {', '.join(known)}."
+                    f"Atari has no option {name!r}.{suggestions.nearest(name, known)} It has {', '.join(known)}."
                 )
         return cls(**kwargs)
 
     @property
     def max_steps(self) -> int:
-        """Number of the agent's steps after which a game is truncated."""
+        """Number of steps after which a game is truncated."""
         return -(-self.max_frames // self.frame_skip)
 
     @property
@@ -113,49 +111,49 @@ class AtariOptions:
 
 
 @dataclass(frozen=True)
-class Game:
-    """An Atari game, as its id describes it."""
+class AtariGame:
+    """An Atari game, as described by its id."""
 
     id: str  # ALE/Breakout-v5, for example
     rom: str  # breakout
     sticky_actions: float  # the id's own
 
 
-def find(environment: str) -> Game | None:
-    """Find the Atari game of an id; None for an id of something else, and for an unknown one.
+def find(environment: str) -> AtariGame | None:
+    """Return the Atari game of an id; None for other and unknown ids.
 
     Raises:
-        UsageError: It is another kind of Atari id, or ale-py is missing.
+        UsageError: It is an unsupported kind of Atari id, or ale-py is missing.
     """
     wanted = environment.removeprefix("ale_py:")
-    families.register(wanted)
+    env_registry.register(wanted)
     named = _ANY_ID.fullmatch(wanted)
     if wanted not in registry and named and importlib.util.find_spec("ale_py"):
-        importlib.import_module("ale_py")  # knows more ids than one can tell from their form
+        importlib.import_module("ale_py")  # some ids cannot be recognized by their form
     spec = registry.get(wanted)
-    if spec is not None and families.of_entry_point(spec.entry_point) is not families.ATARI:
+    if spec is not None and env_registry.of_entry_point(spec.entry_point) is not env_registry.ATARI:
         return None
     if spec is not None and (wanted.startswith("ALE/") or wanted.endswith("NoFrameskip-v4")):
-        return Game(wanted, spec.kwargs["game"], float(spec.kwargs["repeat_action_probability"]))
+        return AtariGame(wanted, spec.kwargs["game"], float(spec.kwargs["repeat_action_probability"]))
     if named and f"{named[1]}NoFrameskip-v4" in registry:
         raise UsageError(
-            f"{environment} is an Atari id with its own frame-skip, observations or sticky actions, which are options "
-            f"here. Use ALE/{named[1]}-v5 (sticky_actions 0.25) or {named[1]}NoFrameskip-v4 (0)."
+            f"{environment} is an Atari id with fixed frame skip, observations or sticky actions, which are options in "
+            f"Duetto. Use ALE/{named[1]}-v5 (sticky_actions 0.25) or {named[1]}NoFrameskip-v4 (0)."
         )
     return None
 
 
-def sticky_actions(game: Game, options: AtariOptions) -> float:
-    """Return the probability to repeat an action: the option's, or else the id's own."""
+def sticky_actions(game: AtariGame, options: AtariOptions) -> float:
+    """Return the probability to repeat an action: the option's, or the id's."""
     return game.sticky_actions if options.sticky_actions is None else float(options.sticky_actions)
 
 
-def fires_at_lives(game: Game, options: AtariOptions) -> bool:
-    """Whether FIRE is pressed after each lost life: where it is asked for, and the game has that button."""
+def fires_at_lives(game: AtariGame, options: AtariOptions) -> bool:
+    """Whether FIRE is pressed after each lost life: as an option, if the game has that button."""
     if options.fire_reset != "lives":
         return False
-    ale: Any = families.import_family(families.ATARI, "ale_py", game.id)
-    with quiet.output():  # ALE introduces itself
+    ale: Any = env_registry.import_family(env_registry.ATARI, "ale_py", game.id)
+    with silence.output():  # ALE introduces itself
         emulator = ale.ALEInterface()
         emulator.loadROM(ale.roms.get_rom_path(game.rom))
     actions = emulator.getLegalActionSet() if options.full_action_space else emulator.getMinimalActionSet()

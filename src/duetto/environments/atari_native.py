@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from duetto.environments import families
-from duetto.environments.atari import FRAMES_PER_SECOND, AtariOptions, Game, sticky_actions
-from duetto.environments.engines import Engine, Outcome
+from duetto.cpu import cores
+from duetto.environments import env_registry
+from duetto.environments.atari import FRAMES_PER_SECOND, AtariGame, AtariOptions, sticky_actions
+from duetto.environments.engines import Engine, StepResult
+from duetto.environments.obs_tree import Tree
+from duetto.environments.replay import ELSEWHERE
 from duetto.environments.spaces import Layout
 from duetto.environments.tapes import LEAVE, SEED, Tape, timetable
-from duetto.processor import cores
 
 UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-py would leave out its last frames
 
@@ -30,8 +31,8 @@ class NativeAtari(Engine):
     label: str
     single_action_space: gymnasium.Space[Any]
 
-    def __init__(self, game: Game, options: AtariOptions, num_envs: int) -> None:
-        ale: Any = families.import_family(families.ATARI, "ale_py", game.id)
+    def __init__(self, game: AtariGame, options: AtariOptions, num_envs: int) -> None:
+        ale: Any = env_registry.import_family(env_registry.ATARI, "ale_py", game.id)
         self._vector = ale.AtariVectorEnv(
             game.rom,
             num_envs,
@@ -45,7 +46,7 @@ class NativeAtari(Engine):
             grayscale=options.grayscale,
             stack_num=options.stack,
             frameskip=options.frame_skip,
-            maxpool=options.max_pool,
+            maxpool=True,
             noop_max=options.noop_max,
             use_fire_reset=options.fire_reset is True,
             reward_clipping=False,
@@ -67,7 +68,7 @@ class NativeAtari(Engine):
         self._steps[:] = 0
         return self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])
 
-    def step(self, actions: np.ndarray) -> Outcome:
+    def step(self, actions: np.ndarray) -> StepResult:
         """See Engine."""
         raw, reward, terminated, _, infos = self._vector.step(actions)
         for tape, action in zip(self._tapes, actions.tolist(), strict=True):
@@ -81,7 +82,7 @@ class NativeAtari(Engine):
             seeds = [self._tapes[env].next_game() for env in np.flatnonzero(done)]
             self._steps[done] = 0
             obs[done] = self._begin(done, seeds)[done]
-        return Outcome(
+        return StepResult(
             next_obs, reward.astype(np.float64), terminated, truncated, obs, done, None, lives=infos["lives"]
         )
 
@@ -95,11 +96,10 @@ class NativeAtari(Engine):
 
     def save(self) -> dict[str, Any]:
         """See Engine."""
-        tapes = {str(env): tape.state_dict() for env, tape in enumerate(self._tapes)}
-        return tapes | {"digest": self._digests()}
+        return {str(env): tape.state_dict() for env, tape in enumerate(self._tapes)}
 
-    def load(self, saved: dict[str, Any]) -> bool:
-        """See Engine. Return False where the observations differ, with another ale-py for example."""
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
+        """See Engine. The observations may differ with another ale-py, for example."""
         self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, begin = timetable(self._tapes)
@@ -107,10 +107,12 @@ class NativeAtari(Engine):
             self._begin_again(now)
             self._vector.step(action)
         self._begin_again(begin[-1])
-        digests = self._digests()
-        if isinstance(saved["digest"], str):  # of all together, as checkpoints before this one have it
-            return hashlib.sha256(self._seen().tobytes()).hexdigest() == saved["digest"]
-        return digests == saved["digest"]
+        found = self._seen()
+        assert isinstance(obs, np.ndarray)
+        why = ["" if np.array_equal(one, other) else ELSEWHERE for one, other in zip(found, obs, strict=True)]
+        for env in np.flatnonzero(why):
+            found[env] = self.reset_env(int(env), seed + int(env))[env]
+        return found, why
 
     def close(self) -> None:
         """See Engine."""
@@ -126,9 +128,6 @@ class NativeAtari(Engine):
         envs = np.flatnonzero(what != LEAVE)
         if envs.size:
             self._begin(what != LEAVE, [self._tapes[env].seed if what[env] == SEED else None for env in envs])
-
-    def _digests(self) -> list[str]:
-        return [hashlib.sha256(image.tobytes()).hexdigest() for image in self._seen()]
 
     def _seen(self) -> np.ndarray:
         return self._begin(np.zeros(self.num_envs, bool), [])  # a reset of none of them only shows what is seen now

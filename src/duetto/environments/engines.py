@@ -1,6 +1,6 @@
 """Engines that step the environments: our own loop, or a Gymnasium vector environment in any autoreset mode.
 
-Both give the same `Outcome`, so that nobody else needs to know that autoreset modes exist (SPEC 1.1).
+Both give the same `StepResult`, so that nobody else needs to know that autoreset modes exist (SPEC 1.1).
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from duetto.environments import calls, successes, trees
-from duetto.environments import state as states
+from duetto.environments import obs_tree, replay, rng_state, success_info, validation
+from duetto.environments.action_masks import KEY, ActionMasks, finally_in_vector, in_vector
 from duetto.environments.actions import Structure, structure
-from duetto.environments.allowing import KEY, Allowing, finally_in_vector, in_vector
-from duetto.environments.faults import Fault, kind, raised
+from duetto.environments.errors import EnvironmentFault, kind, raised
+from duetto.environments.obs_tree import Tree
+from duetto.environments.replay import EpisodeRecorder, recorder
 from duetto.environments.spaces import Layout
-from duetto.environments.trees import Tree
-from duetto.environments.workers import Workers
 from duetto.errors import DuettoError, UsageError
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """The outcome of one vector step; all arrays have N rows and are nobody else's."""
 
     next_obs: Tree  # what the actions really produced, the final observation where an episode ended
@@ -37,7 +36,6 @@ class Outcome(NamedTuple):
     score: np.ndarray | None = None  # float64, what counts for the episode; None: the reward
     ended: np.ndarray | None = None  # True where the episode is over; None: where it is terminated or truncated
     lives: np.ndarray | None = None  # left after this step; None: the environment does not say
-    lost: np.ndarray | None = None  # True where the episode broke off without an end, and `obs` begins another one
     success: np.ndarray | None = None  # float64, 1 where the episode ended and its task was done, else 0, NaN: unknown
 
 
@@ -49,8 +47,7 @@ class Engine(ABC):
     single_action_space: gymnasium.Space[Any]
     metadata: dict[str, Any]  # the environment's own
     label: str
-    allowing: Allowing | None = None  # whose masks are beside observations, where there are any
-    even: bool = True  # whether each environment makes a step that is learned from at every step
+    allowing: ActionMasks | None = None  # whose masks are beside observations, where there are any
     stacked: int = 1  # frames that an image observation is a stack of, each step's with all but one of the last step's
 
     @abstractmethod
@@ -58,7 +55,7 @@ class Engine(ABC):
         """Begin an episode everywhere, environment i with seed + i; return the first observations."""
 
     @abstractmethod
-    def step(self, actions: np.ndarray) -> Outcome:
+    def step(self, actions: np.ndarray) -> StepResult:
         """Step every environment, with actions (N, ...) of the environment's own kind."""
 
     @abstractmethod
@@ -74,14 +71,20 @@ class Engine(ABC):
         """Return every environment's state; None where one of them cannot be saved."""
 
     @abstractmethod
-    def load(self, saved: dict[str, Any]) -> bool:
-        """Restore what `save` gave; return False where that is not possible, or not exactly."""
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
+        """Restore what `save` gave, when the observations were `obs` (N, ...).
+
+        An environment that does not come back begins a new episode, environment i with seed + i.
+
+        Returns:
+            The observations, and for each environment why it did not come back ("" if it did).
+        """
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment to a copy of `value`.
 
         Raises:
-            Fault: One has no such attribute, or does not take the value.
+            EnvironmentFault: One has no such attribute, or does not take the value.
             UsageError: They cannot be reached one by one.
         """
         raise UsageError(
@@ -98,70 +101,69 @@ class Engine(ABC):
         return {}
 
 
-class Loop(Engine):
+class SyncEngine(Engine):
     """Environments stepped one after the other in this process, without Gymnasium's vector machinery (10 µs a step)."""
 
-    envs: list[gymnasium.Env]
+    envs: list[EpisodeRecorder]
     num_envs: int
     single_action_space: gymnasium.Space[Any]
     metadata: dict[str, Any]
 
     def __init__(self, envs: list[gymnasium.Env]) -> None:
-        self.envs, self.num_envs = envs, len(envs)
+        self.num_envs = len(envs)
         first = envs[0]
         self.label: str = label_of(first)
-        calls.check_spaces(first, self.label)
+        validation.check_spaces(first, self.label)
         self.layout: Layout = Layout(first.observation_space)
         self.single_action_space, self.metadata = first.action_space, first.metadata
-        self._allowing = Allowing(first.action_space)
-        self.allowing: Allowing | None = self._allowing
+        self._allowing = ActionMasks(first.action_space)
+        self.allowing: ActionMasks | None = self._allowing
         self._structure = Structure(structure(first.action_space))
-        for env in envs:
-            states.remember(env)
         for env in envs[1:]:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
                 raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
+        self.envs = [recorder(env) for env in envs]
 
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""
         obs = self.layout.empty(self.num_envs)
-        for env in self.envs:
-            states.begin(env)
         found = []
         for i, env in enumerate(self.envs):
-            first, info = calls.reset(env, i, seed=None if seed is None else seed + i)
+            first, info = validation.reset(env, i, seed=None if seed is None else seed + i)
             self.layout.write(obs, i, first)
             found.append(info.get(KEY))
             self._allowing.heed(info)
         return self._allowing.beside(obs, found)
 
-    def step(self, actions: np.ndarray) -> Outcome:
+    def step(self, actions: np.ndarray) -> StepResult:
         """See Engine."""
         n, write = self.num_envs, self.layout.write
         next_obs = self.layout.empty(n)
         reward, terminated, truncated, infos = np.empty(n), np.empty(n, bool), np.empty(n, bool), []
         for i, env in enumerate(self.envs):
-            one_obs, reward[i], terminated[i], truncated[i], info = calls.step(env, i, self._structure.one(actions[i]))
+            one_obs, reward[i], terminated[i], truncated[i], info = validation.step(
+                env, i, self._structure.one(actions[i])
+            )
             write(next_obs, i, one_obs)
             infos.append(info)
         done = terminated | truncated
         next_obs = self._allowing.beside(next_obs, [info.get(KEY) for info in infos], terminated)
-        obs = trees.copy(next_obs)
+        obs = obs_tree.copy(next_obs)
         if np.count_nonzero(done):
             for i in np.flatnonzero(done).tolist():
-                first, info = calls.reset(self.envs[i], i)
+                first, info = validation.reset(self.envs[i], i)
                 write(obs, i, first)
                 self._allowing.write(obs, i, info.get(KEY))
         lives = None
         if "lives" in infos[0] and all(kind(info.get("lives")) in "biuf" for info in infos):
             lives = np.array([info["lives"] for info in infos])
-        success = successes.of(infos, done) if np.count_nonzero(done) else None
-        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, lives=lives, success=success)
+        success = success_info.of(infos, done) if np.count_nonzero(done) else None
+        return StepResult(next_obs, reward, terminated, truncated, obs, done, None, lives=lives, success=success)
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
         obs = self.layout.empty(self.num_envs)
-        first, info = calls.reset(self.envs[env], env, seed=seed)
+        first, info = validation.reset(self.envs[env], env, seed=seed)
         self.layout.write(obs, env, first)
         others = np.arange(self.num_envs) != env
         return self._allowing.beside(obs, [None if other else info.get(KEY) for other in others], others)
@@ -172,24 +174,24 @@ class Loop(Engine):
 
     def save(self) -> dict[str, Any] | None:
         """See Engine."""
-        return _numbered([states.save(env) for env in self.envs])
+        return {str(i): env.save() for i, env in enumerate(self.envs)}
 
-    def load(self, saved: dict[str, Any]) -> bool:
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         """See Engine."""
-        return all(states.load(env, saved[str(i)]) for i, env in enumerate(self.envs))
+        return _load(self.envs, saved, obs, seed, self.layout, self._allowing)
 
     def set_attr(self, name: str, value: Any) -> None:
         """See Engine."""
         for i, env in enumerate(self.envs):
-            calls.set_attr(env, i, name, value)
+            validation.set_attr(env, i, name, value)
 
     def close(self) -> None:
         """See Engine."""
         for env in self.envs:
-            calls.close(env)
+            validation.close(env)
 
 
-class Vector(Engine):
+class GymVectorEngine(Engine):
     """A Gymnasium vector environment, in whichever autoreset mode it is.
 
     `remake` makes it anew from a seed, for native vector environments (EnvPool) that take their seed only when made.
@@ -202,26 +204,32 @@ class Vector(Engine):
     metadata: dict[str, Any]
 
     def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
+        validation.check_spaces(vector, label, "single_")
         self.vector, self.num_envs, self.label = vector, vector.num_envs, label
-        self.mode: AutoresetMode = AutoresetMode(vector.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
-        self.even: bool = self.mode is not AutoresetMode.NEXT_STEP
+        known = AutoresetMode.NEXT_STEP if remake else None  # EnvPool's, which need not declare it
+        declared = (vector.metadata or {}).get("autoreset_mode", known)
+        modes = [mode for mode in AutoresetMode if declared in (mode, mode.name, mode.value)]
+        if not modes:
+            raise UsageError(f"{label} declares {declared or 'nothing'} as its autoreset mode. {DECLARE}")
+        self.mode: AutoresetMode = modes[0]
         self.single_action_space, self.metadata = vector.single_action_space, vector.metadata
-        calls.check_spaces(vector, label, "single_")
         self.layout: Layout = Layout(vector.single_observation_space)
-        self._allowing = Allowing(vector.single_action_space)
-        self.allowing: Allowing | None = self._allowing
+        self._allowing = ActionMasks(vector.single_action_space)
+        self.allowing: ActionMasks | None = self._allowing
         self._structure = Structure(structure(vector.single_action_space))
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)  # ended at the last step (NEXT_STEP)
         self._remake = remake
-        if type(vector) is SyncVectorEnv:
-            for env in vector.envs:
-                states.remember(env)
+        self._envs: list[EpisodeRecorder] = []  # those that can be reached
+        if type(vector) is SyncVectorEnv and remake is None:
+            self._envs = [recorder(env) for env in vector.envs]
+            vector.envs[:] = self._envs
 
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""
         self.pending[:] = False
-        for env in self.vector.envs if type(self.vector) is SyncVectorEnv else ():
-            states.begin(env)
+        if seed is not None:
+            for i, env in enumerate(self._envs):
+                rng_state.seed(env, seed + i)
         if self._remake and seed is not None:
             self.vector.close()
             self.vector, seed = self._remake(seed), None
@@ -234,11 +242,11 @@ class Vector(Engine):
             others, arguments = ~begun, arguments | {"options": {"reset_mask": begun.copy()}}
         try:
             given = self.vector.reset(**arguments)
-        except (DuettoError, Fault):
+        except (DuettoError, EnvironmentFault):
             raise
         except (Exception, SystemExit) as error:  # of which environment, nobody knows
             raise raised("reset", error, None) from error
-        obs, infos = calls.reset_vector(given)
+        obs, infos = validation.reset_vector(given)
         self._allowing.heed(infos)
         return self._allowing.beside(self._batch(obs), in_vector(infos, self.num_envs), others)
 
@@ -246,51 +254,55 @@ class Vector(Engine):
         self.layout.check(obs, (self.num_envs,))
         return self.layout.batch(obs)
 
-    def step(self, actions: np.ndarray) -> Outcome:
+    def step(self, actions: np.ndarray) -> StepResult:
         """See Engine."""
         try:
             given = self.vector.step(self._structure.many(actions))
-        except (DuettoError, Fault):
+        except (DuettoError, EnvironmentFault):
             raise
         except (Exception, SystemExit) as error:
             raise raised("step", error, None) from error
-        raw_obs, reward, terminated, truncated, infos = calls.step_vector(given, self.num_envs)
+        raw_obs, reward, terminated, truncated, infos = validation.step_vector(given, self.num_envs)
         next_obs = self._batch(raw_obs)
         done, lives = terminated | truncated, infos.get("lives")
         if not (isinstance(lives, np.ndarray) and lives.dtype.kind in "biuf" and lives.ndim == 1):
             lives = None  # what an environment calls so may be something else
+        final = done & _final(infos, done)[1] & (self.mode is not AutoresetMode.SAME_STEP)
+        if (wrong := final | (self.pending & (done | (reward != 0)))).any():
+            found = "an episode ended with final_obs" if final.any() else "a step that resets gave a reward or an end"
+            raise EnvironmentFault(f"{found}, but it is declared as {self.mode.name}. {DECLARE}", int(wrong.argmax()))
         found = in_vector(infos, self.num_envs)
-        optional = {"lives": lives, "success": successes.in_vector(infos, done) if done.any() else None}
+        optional = {"lives": lives, "success": success_info.in_vector(infos, done) if done.any() else None}
         if self.mode is AutoresetMode.SAME_STEP and done.any():
-            obs = self._allowing.beside(trees.copy(next_obs), found)
+            obs = self._allowing.beside(obs_tree.copy(next_obs), found)
             self._write_final(next_obs, infos, done)
             final = finally_in_vector(infos, self.num_envs)
             found = [last if ended else now for last, now, ended in zip(final, found, done, strict=True)]
             next_obs = self._allowing.beside(next_obs, found, terminated)
-            return Outcome(next_obs, reward, terminated, truncated, obs, done, None, **optional)
+            return StepResult(next_obs, reward, terminated, truncated, obs, done, None, **optional)
         next_obs = self._allowing.beside(next_obs, found, terminated)
-        obs = trees.copy(next_obs)
+        obs = obs_tree.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
             bogus, self.pending = self.pending, done
             only_reset = bogus if bogus.any() else None
-            return Outcome(next_obs, reward, terminated, truncated, obs, bogus, only_reset, **optional)
+            return StepResult(next_obs, reward, terminated, truncated, obs, bogus, only_reset, **optional)
         if done.any() and self.mode is AutoresetMode.DISABLED:
-            trees.assign(obs, self._first(done), done)
-        return Outcome(next_obs, reward, terminated, truncated, obs, done, None, **optional)
+            obs_tree.assign(obs, self._first(done), done)
+        return StepResult(next_obs, reward, terminated, truncated, obs, done, None, **optional)
 
     def _write_final(self, next_obs: Tree, infos: dict[str, Any], done: np.ndarray) -> None:
         """Put the final observations where SAME_STEP returned the next episode's first ones."""
-        # "final_observation" is Gymnasium 0.26-0.29's name. An entry counts only where its mask says so (C2).
-        key = "final_obs" if "final_obs" in infos else "final_observation"
-        mask = infos.get(f"_{key}", np.zeros(self.num_envs, bool))
+        found, given = _final(infos, done)
         for i in np.flatnonzero(done).tolist():
-            if not mask[i]:
+            parts = isinstance(found, dict)
+            final = None if not given[i] else {key: part[i] for key, part in found.items()} if parts else found[i]
+            if final is None:
                 raise UsageError(
-                    f"{self.label}, environment {i}: an episode ended and infos has no final observation for it. "
-                    'Correct the vector environment, or use autoreset mode "NextStep".'
+                    f"{self.label}, environment {i}: an episode ended and infos has no final observation for it, but "
+                    f"its autoreset mode is declared as SAME_STEP. {DECLARE}"
                 )
-            self._check_kept(infos[key][i], i)
-            self.layout.write(next_obs, i, infos[key][i])
+            self._check_kept(final, i)
+            self.layout.write(next_obs, i, final)
 
     def _check_kept(self, final: Any, env: int) -> None:
         """Raise UsageError where an environment's final observation lies in memory that the reset has overwritten."""
@@ -309,6 +321,8 @@ class Vector(Engine):
             return self.reset(seed)
         if self.mode is not AutoresetMode.DISABLED:
             raise UsageError(f"{self.label}: one environment alone can be reset only in autoreset mode DISABLED.")
+        if self._envs:
+            rng_state.seed(self._envs[env], seed)
         # Gymnasium's vector environments take a list; the base class is annotated for one number only.
         seeds: Any = [seed if i == env else None for i in range(self.num_envs)]
         return self._first(np.arange(self.num_envs) == env, seed=seeds)
@@ -320,45 +334,44 @@ class Vector(Engine):
 
     def save(self) -> dict[str, Any] | None:
         """See Engine."""
-        if type(self.vector) is SyncVectorEnv:
-            saved = _numbered([states.save(env) for env in self.vector.envs])
-        elif isinstance(self.vector, Workers):
-            saved = _numbered(list(self.vector.call("saved_state")))
-        else:
+        if not self._envs:
             return None
-        return saved and saved | {"pending": self.pending.copy()}
+        return {str(i): env.save() for i, env in enumerate(self._envs)} | {"pending": self.pending.copy()}
 
-    def load(self, saved: dict[str, Any]) -> bool:
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         """See Engine."""
-        per_env = [saved[str(i)] for i in range(self.num_envs)]
-        if type(self.vector) is SyncVectorEnv:
-            exact = all(states.load(env, one) for env, one in zip(self.vector.envs, per_env, strict=True))
-        elif isinstance(self.vector, Workers):
-            self.vector.set_attr("saved_state", per_env)
-            exact = all(self.vector.call("restored"))
-        else:
-            return False
-        self.pending = np.array(saved.get("pending", np.zeros(self.num_envs, bool)))
-        if type(self.vector) is SyncVectorEnv and self.mode is AutoresetMode.NEXT_STEP:
-            self.vector._autoreset_envs = self.pending.copy()
-        return exact
+        if not self._envs:
+            return self.reset(seed), [
+                f"{self.label} is a vector environment whose environments cannot be reached"
+            ] * self.num_envs
+        obs, why = _load(self._envs, saved, obs, seed, self.layout, self._allowing)
+        self.pending = np.array(saved["pending"]) & [not one for one in why]
+        if self.mode is AutoresetMode.NEXT_STEP:
+            self.vector._autoreset_envs = self.pending.copy()  # type: ignore[attr-defined]
+        return obs, why
 
     def set_attr(self, name: str, value: Any) -> None:
         """See Engine."""
-        if type(self.vector) is SyncVectorEnv:
-            for i, env in enumerate(self.vector.envs):
-                calls.set_attr(env, i, name, value)
-        elif isinstance(self.vector, Workers):
-            for env, fault in enumerate(self.vector.call("set_inside", name, value)):
-                if fault is not None:
-                    fault.env = env
-                    raise fault
-        else:
+        if not self._envs:
             super().set_attr(name, value)
+        for i, env in enumerate(self._envs):
+            validation.set_attr(env, i, name, value)
 
     def close(self) -> None:
         """See Engine."""
         self.vector.close()
+
+
+DECLARE = (
+    'Set its metadata["autoreset_mode"] to NEXT_STEP if it resets in the step after an episode\'s end, to SAME_STEP if '
+    'it resets in the same step and gives infos["final_obs"], or to DISABLED if Duetto must reset it.'
+)
+
+
+def _final(infos: dict[str, Any], done: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return the final observations, and (N,) bool which rows are given: without a mask, those that are `done`."""
+    given = "final_obs" in infos  # an entry counts only where its mask says so (C2)
+    return infos.get("final_obs"), np.asarray(infos.get("_final_obs", done), bool) & given
 
 
 def label_of(env: gymnasium.Env | VectorEnv) -> str:
@@ -366,8 +379,30 @@ def label_of(env: gymnasium.Env | VectorEnv) -> str:
     return getattr(getattr(env, "spec", None), "id", None) or type(env.unwrapped).__name__
 
 
-def _numbered(saved: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    return None if any(one is None for one in saved) else {str(i): one for i, one in enumerate(saved)}
+def _load(
+    envs: list[EpisodeRecorder], saved: dict[str, Any], obs: Tree, seed: int, layout: Layout, allowing: ActionMasks
+) -> tuple[Tree, list[str]]:
+    """See `Engine.load`."""
+    loaded = list(replay.load_all(envs, [saved[str(i)] for i in range(len(envs))]))
+    found, reasons, masks = layout.empty(len(envs)), [], []
+    for i, (env, (why, first, info)) in enumerate(zip(envs, loaded, strict=True)):
+        if not why:
+            layout.write(found, i, first)
+            why = "" if "own" in saved[str(i)] or _same_row(found, obs, i) else replay.ELSEWHERE
+        if why:
+            first, info = validation.reset(env, i, seed=seed + i)
+            layout.write(found, i, first)
+        reasons.append(why)
+        masks.append(info.get(KEY))
+    found = allowing.beside(found, masks, np.ones(len(envs), bool))
+    if [name for name, _ in obs_tree.parts(found)] == [name for name, _ in obs_tree.parts(obs)]:
+        obs_tree.assign(found, obs, np.array([not why for why in reasons]))
+    return found, reasons
+
+
+def _same_row(found: Tree, obs: Tree, env: int) -> bool:
+    saved = dict(obs_tree.parts(obs))
+    return all(part[env].tobytes() == saved[name][env].tobytes() for name, part in obs_tree.parts(found))
 
 
 def _arrays(obs: Any) -> list[np.ndarray]:

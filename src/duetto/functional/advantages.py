@@ -1,4 +1,4 @@
-"""How much better an action was than expected."""
+"""Generalized advantage estimation, and the explained variance of values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def generalized_advantages(
     discount: float,
     trace: float,
 ) -> np.ndarray:
-    """Generalised advantage estimation (Schulman et al., 2016, arXiv:1506.02438, equation 16)::
+    """Generalized advantage estimation (Schulman et al., 2016, arXiv:1506.02438, equation 16)::
 
         δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t),     A_t = δ_t + γ λ (1 - done_t) A_{t+1}
 

@@ -1,19 +1,20 @@
 """Distributions over actions, written once over arrays of either framework or NumPy.
 
-`sample` turns random numbers into an action; they are drawn on the host (`networks.policies.noise`). All are tuples of
-arrays, so both frameworks' tracers pass through them. Leading axes are written (...).
+`sample` turns noise into an action; `action_distributions.sampling_noise` draws it on the host. Distributions are
+tuples of arrays, so both frameworks can trace them. Leading axes are written (...).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace, device
 
-from duetto.functional.checks import same_shape
-from duetto.functional.values import FORBIDDEN, allowed
+from duetto.functional.array_ops import check_same_shape
+from duetto.functional.q_values import FORBIDDEN, mask_actions
 
 Array = Any
 
@@ -25,34 +26,29 @@ class Categorical(NamedTuple):
 
     @property
     def log_probs(self) -> Array:
-        """Logarithms of the probabilities, (..., n); no logit overflows."""
+        """Logarithms of the probabilities, (..., n), without overflow."""
         xp = array_namespace(self.logits)
         shifted = self.logits - xp.max(self.logits, axis=-1, keepdims=True)
         return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
 
-    def among(self, mask: Array) -> Categorical:
-        """The distribution over allowed choices alone, True in `mask` (..., n): the others' probability is 0."""
-        return Categorical(allowed(self.logits, mask))
+    def with_mask(self, mask: Array) -> Categorical:
+        """Return the distribution over allowed choices, True in `mask` (..., n); the others have probability 0."""
+        return Categorical(mask_actions(self.logits, mask))
 
     @property
-    def greatest_entropy(self) -> Array:
-        """Logarithm of the number of allowed choices, (...), which is the entropy if all were alike likely."""
+    def max_entropy(self) -> Array:
+        """Logarithm of the number of allowed choices, (...): the entropy of the uniform distribution."""
         xp = array_namespace(self.logits)
         return xp.log(xp.sum(xp.astype(self.logits > 0.5 * FORBIDDEN, self.logits.dtype), axis=-1))
 
     def mode(self) -> Array:
-        """The likeliest choice, (...)."""
+        """The most probable choice, (...)."""
         return array_namespace(self.logits).argmax(self.logits, axis=-1)
 
     def sample(self, noise: Array) -> Array:
-        """A choice (...), from standard Gumbel numbers (..., n): argmax(logits + noise) (Gumbel, 1954)."""
-        same_shape(logits=self.logits, noise=noise)
+        """A choice (...), from standard Gumbel noise (..., n): argmax(logits + noise) (Gumbel, 1954)."""
+        check_same_shape(logits=self.logits, noise=noise)
         return array_namespace(self.logits).argmax(self.logits + noise, axis=-1)
-
-    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
-        """A choice and its log π(a), (...) each."""
-        action = self.sample(noise)
-        return action, self.log_prob(action)
 
     def kl(self, other: Categorical) -> Array:
         """KL divergence from self to other, Σ π (log π - log π'), (...)."""
@@ -74,33 +70,24 @@ class Categorical(NamedTuple):
 
 
 class MultiCategorical(NamedTuple):
-    """Distribution of several independent choices, a MultiDiscrete action; `parts` has a `Categorical` for each."""
+    """Distribution of several independent choices, a MultiDiscrete action, with a `Categorical` for each."""
 
     parts: tuple[Categorical, ...]
 
-    def among(self, mask: Array) -> MultiCategorical:
-        """See `Categorical.among`; `mask` (..., Σ n) has those of the parts side by side."""
-        ends = cuts([part.logits.shape[-1] for part in self.parts])
-        return MultiCategorical(
-            tuple(part.among(mask[..., low:high]) for part, (low, high) in zip(self.parts, ends, strict=True))
-        )
+    def with_mask(self, mask: Array) -> MultiCategorical:
+        """See `Categorical.with_mask`; `mask` (..., Σ n) concatenates those of the parts."""
+        return MultiCategorical(tuple(part.with_mask(rows) for part, rows in self._split(mask)))
 
     def mode(self) -> Array:
-        """The likeliest choices, (..., parts)."""
-        xp = array_namespace(self.parts[0].logits)
-        return xp.stack([part.mode() for part in self.parts], axis=-1)
+        """The most probable choices, (..., parts)."""
+        return array_namespace(self.parts[0].logits).stack([part.mode() for part in self.parts], axis=-1)
 
     def sample(self, noise: Array) -> Array:
-        """Choices (..., parts) from standard Gumbel numbers (..., Σ n), those of the parts side by side."""
-        xp = array_namespace(noise)
-        ends = cuts([part.logits.shape[-1] for part in self.parts])
-        drawn = [part.sample(noise[..., low:high]) for part, (low, high) in zip(self.parts, ends, strict=True)]
-        return xp.stack(drawn, axis=-1)
+        """Choices (..., parts) from standard Gumbel noise (..., Σ n), concatenated over the parts."""
+        return array_namespace(noise).stack([part.sample(rows) for part, rows in self._split(noise)], axis=-1)
 
-    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
-        """Choices (..., parts) and their log π(a), (...)."""
-        action = self.sample(noise)
-        return action, self.log_prob(action)
+    def _split(self, rows: Array) -> list[tuple[Categorical, Array]]:
+        return list(zip(self.parts, _split(rows, map(_noise_size, self.parts)), strict=True))
 
     def kl(self, other: MultiCategorical) -> Array:
         """Sum of the parts' KL divergences, (...)."""
@@ -126,14 +113,13 @@ class DiagonalGaussian(NamedTuple):
         return self.mean
 
     def sample(self, noise: Array) -> Array:
-        """mean + std · noise (..., A); `noise` (..., A) holds standard normal numbers."""
-        same_shape(mean=self.mean, noise=noise)
+        """mean + std · noise (..., A), for standard normal noise (..., A)."""
+        check_same_shape(mean=self.mean, noise=noise)
         return self.mean + array_namespace(self.mean).exp(self.log_std) * noise
 
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
-        """Actions (..., A) and their log-densities (...)."""
-        action = self.sample(noise)
-        return action, self.log_prob(action)
+        """Actions (..., A) and their log-densities (...), computed from the noise: exact also for a small std."""
+        return self.sample(noise), self._log_density(noise)
 
     def kl(self, other: DiagonalGaussian) -> Array:
         """KL divergence from self to other, (...)."""
@@ -144,10 +130,11 @@ class DiagonalGaussian(NamedTuple):
 
     def log_prob(self, action: Array) -> Array:
         """Log-density, (...), of actions (..., A)."""
-        same_shape(mean=self.mean, action=action)
-        xp = array_namespace(self.mean)
-        standard = (action - self.mean) * xp.exp(-self.log_std)
-        return xp.sum(-0.5 * standard**2 - self.log_std - 0.5 * math.log(2 * math.pi), axis=-1)
+        check_same_shape(mean=self.mean, action=action)
+        return self._log_density((action - self.mean) * array_namespace(self.mean).exp(-self.log_std))
+
+    def _log_density(self, noise: Array) -> Array:
+        return array_namespace(noise).sum(-0.5 * noise**2 - self.log_std - 0.5 * math.log(2 * math.pi), axis=-1)
 
     def entropy(self) -> Array:
         """Differential entropy, (...)."""
@@ -157,35 +144,25 @@ class DiagonalGaussian(NamedTuple):
 class Joint(NamedTuple):
     """Distribution of a Dict or Tuple action with independent `parts`: log π, entropy and KL are sums over them.
 
-    An action is (..., columns) float32, the parts' numbers and choices side by side; a choice has one column.
+    An action is (..., columns) float32, the concatenated numbers and choices of the parts; a choice has one column.
     """
 
     parts: tuple[Categorical | MultiCategorical | DiagonalGaussian, ...]
 
-    def among(self, mask: Array) -> Joint:
-        """See `Categorical.among`; `mask` has those of the parts with choices side by side."""
-        ends = cuts([0 if isinstance(part, DiagonalGaussian) else _inputs(part) for part in self.parts])
-        return Joint(
-            tuple(
-                part if isinstance(part, DiagonalGaussian) else part.among(mask[..., low:high])
-                for part, (low, high) in zip(self.parts, ends, strict=True)
-            )
-        )
+    def with_mask(self, mask: Array) -> Joint:
+        """See `Categorical.with_mask`; `mask` concatenates those of the discrete parts."""
+        sizes = [0 if isinstance(part, DiagonalGaussian) else _noise_size(part) for part in self.parts]
+        masked = zip(self.parts, _split(mask, sizes), strict=True)
+        return Joint(tuple(p if isinstance(p, DiagonalGaussian) else p.with_mask(rows) for p, rows in masked))
 
     def mode(self) -> Array:
         """Each part's mode, (..., columns)."""
-        return _beside([part.mode() for part in self.parts], self.parts)
+        return self._concat([part.mode() for part in self.parts])
 
     def sample(self, noise: Array) -> Array:
-        """A sample of each part, (..., columns), from their random numbers side by side."""
-        ends = cuts(map(_inputs, self.parts))
-        drawn = [part.sample(noise[..., low:high]) for part, (low, high) in zip(self.parts, ends, strict=True)]
-        return _beside(drawn, self.parts)
-
-    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
-        """An action (..., columns) and its log π(a), (...)."""
-        action = self.sample(noise)
-        return action, self.log_prob(action)
+        """A sample of each part, (..., columns), from their concatenated noise."""
+        each = zip(self.parts, _split(noise, map(_noise_size, self.parts)), strict=True)
+        return self._concat([part.sample(rows) for part, rows in each])
 
     def kl(self, other: Joint) -> Array:
         """Sum of the parts' KL divergences, (...)."""
@@ -193,28 +170,32 @@ class Joint(NamedTuple):
 
     def log_prob(self, action: Array) -> Array:
         """log π(a), (...), of actions (..., columns): the sum over the parts."""
-        ends = cuts(map(_columns, self.parts))
-        return sum(
-            part.log_prob(_own(action[..., low:high], part)) for part, (low, high) in zip(self.parts, ends, strict=True)
-        )
+        each = zip(self.parts, _split(action, map(_num_columns, self.parts)), strict=True)
+        return sum(part.log_prob(_action_of(columns, part)) for part, columns in each)
 
     def entropy(self) -> Array:
         """Sum of the parts' entropies, (...)."""
         return sum(part.entropy() for part in self.parts)
 
+    def _concat(self, actions: list[Array]) -> Array:
+        xp = array_namespace(actions[0])
+        each = zip(actions, self.parts, strict=True)
+        columns = [action[..., None] if isinstance(part, Categorical) else action for action, part in each]
+        return xp.concat([xp.astype(part, xp.float32) for part in columns], axis=-1)
 
-def _inputs(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """Number of random numbers that a sample takes."""
+
+def _noise_size(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
+    """Return the size of the noise of a sample."""
     match part:
         case Categorical():
             return part.logits.shape[-1]
         case MultiCategorical():
-            return sum(map(_inputs, part.parts))
+            return sum(map(_noise_size, part.parts))
     return part.mean.shape[-1]
 
 
-def _columns(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """Number of columns that a part has in an action."""
+def _num_columns(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
+    """Return the number of columns of a part in an action."""
     match part:
         case Categorical():
             return 1
@@ -223,17 +204,8 @@ def _columns(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
     return part.mean.shape[-1]
 
 
-def _beside(actions: list[Array], parts: Any) -> Array:
-    xp = array_namespace(actions[0])
-    rows = [
-        action[..., None] if isinstance(part, Categorical) else action
-        for action, part in zip(actions, parts, strict=True)
-    ]
-    return xp.concat([xp.astype(row, xp.float32) for row in rows], axis=-1)
-
-
-def _own(columns: Array, part: Any) -> Array:
-    """A part's columns of an action in the form that the part takes: choices as int32, a single one (...)."""
+def _action_of(columns: Array, part: Any) -> Array:
+    """Return a part's action from its columns: choices as int32, a single one as (...)."""
     if isinstance(part, DiagonalGaussian):
         return columns
     xp = array_namespace(columns)
@@ -241,8 +213,9 @@ def _own(columns: Array, part: Any) -> Array:
 
 
 class SquashedGaussian(NamedTuple):
-    """Distribution of independent normal numbers, each through tanh: actions in (-1, 1) (Haarnoja et al., 2018,
-    arXiv:1801.01290, appendix C). `mean` and `log_std` (..., A) are those before tanh.
+    """Distribution of the tanh of independent normal numbers: actions in (-1, 1).
+
+    Haarnoja et al., 2018, arXiv:1801.01290, appendix C.
     """
 
     mean: Array  # (..., A), before tanh
@@ -258,44 +231,42 @@ class SquashedGaussian(NamedTuple):
         return array_namespace(self.mean).tanh(self.mean)
 
     def sample(self, noise: Array) -> Array:
-        """tanh(mean + std · noise) (..., A); `noise` (..., A) holds standard normal numbers."""
+        """tanh(mean + std · noise) (..., A), for standard normal noise (..., A)."""
         return array_namespace(self.mean).tanh(self.unsquashed.sample(noise))
 
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
-        """Actions (..., A) and their log-densities (...), from the numbers before tanh: nothing is lost near ±1."""
-        before = self.unsquashed.sample(noise)
-        return array_namespace(before).tanh(before), self._log_prob(before)
+        """Actions (..., A) and their log-densities (...), computed before tanh: exact also near ±1."""
+        before, log_prob = self.unsquashed.sample_and_log_prob(noise)
+        return array_namespace(before).tanh(before), log_prob - _log_slope(before)
 
     def log_prob(self, action: Array) -> Array:
-        """Log-density, (...), of actions (..., A) in (-1, 1). Near ±1 the number before tanh is lost to rounding."""
+        """Log-density, (...), of actions (..., A) in (-1, 1); inexact near ±1, where tanh rounds."""
         xp = array_namespace(action)
         limit = 1.0 - 1e-6
-        return self._log_prob(xp.atanh(xp.clip(action, -limit, limit)))
-
-    def entropy(self) -> Array:
-        """Raise TypeError: there is no closed form; -mean log π(a) of samples estimates it.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError("A squashed Gaussian's entropy has no closed form. Take -log_prob of samples as an estimate.")
+        before = xp.atanh(xp.clip(action, -limit, limit))
+        return self.unsquashed.log_prob(before) - _log_slope(before)
 
     def kl(self, other: SquashedGaussian) -> Array:
         """KL divergence from self to other, (...): that of the Gaussians, since tanh is one-to-one."""
         return self.unsquashed.kl(other.unsquashed)
 
-    def _log_prob(self, before: Array) -> Array:
-        """log N(u) - Σ log(1 - tanh² u), with log(1 - tanh² u) = 2 (log 2 - u - softplus(-2 u))."""
-        xp = array_namespace(before)
-        softplus = xp.log1p(xp.exp(-2.0 * xp.abs(before))) + xp.where(before < 0, -2.0 * before, 0.0 * before)
-        squashing = xp.sum(2.0 * (math.log(2.0) - before - softplus), axis=-1)
-        return self.unsquashed.log_prob(before) - squashing
+
+def _log_slope(before: Array) -> Array:
+    """Σ log(1 - tanh² u), (...), of u (..., A), as 2 (log 2 - u - softplus(-2 u)), which stays finite."""
+    xp = array_namespace(before)
+    softplus = xp.logaddexp(xp.zeros_like(before), -2.0 * before)
+    return xp.sum(2.0 * (math.log(2.0) - before - softplus), axis=-1)
 
 
 Distribution = Categorical | MultiCategorical | DiagonalGaussian | SquashedGaussian | Joint
 
 
-def cuts(sizes: Any) -> list[tuple[int, int]]:
-    """(start, end) of each part of a vector: [2, 3] -> [(0, 2), (2, 5)]."""
+def split_bounds(sizes: Iterable[int]) -> list[tuple[int, int]]:
+    """Return (start, end) of each part of a vector: [2, 3] -> [(0, 2), (2, 5)]."""
     ends = list(accumulate(sizes))
     return list(zip([0, *ends], ends, strict=False))
+
+
+def _split(rows: Array, sizes: Iterable[int]) -> list[Array]:
+    """Split (..., Σ sizes) into (..., size) each."""
+    return [rows[..., low:high] for low, high in split_bounds(sizes)]

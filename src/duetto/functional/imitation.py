@@ -1,4 +1,4 @@
-"""Learning from what an expert did."""
+"""Losses for an expert's actions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from array_api_compat import array_namespace, device
 
 from duetto.functional.distributions import Categorical
-from duetto.functional.values import chosen
+from duetto.functional.q_values import value_of_action
 
 
 def large_margin(q: Any, expert_action: Any, margin: float) -> Any:
@@ -18,9 +18,9 @@ def large_margin(q: Any, expert_action: Any, margin: float) -> Any:
     xp = array_namespace(q)
     choices = xp.reshape(xp.arange(q.shape[-1], device=device(q)), (*(1,) * expert_action.ndim, -1))
     raised = xp.where(choices == expert_action[..., None], q, q + margin)
-    return xp.max(raised, axis=-1) - chosen(q, expert_action)
+    return xp.max(raised, axis=-1) - value_of_action(q, expert_action)
 
 
 def cross_entropy(preferences: Any, expert_action: Any) -> Any:
-    """-log softmax(preferences)(a_E) (...), of preferences (..., n) and choices (...): behaviour cloning's loss."""
+    """-log softmax(preferences)(a_E) (...), of preferences (..., n) and choices (...): behavior cloning's loss."""
     return -Categorical(preferences).log_prob(expert_action)

@@ -1,7 +1,4 @@
-"""Pieces of policy-gradient losses, as pure functions of arrays (B,) of either framework or NumPy.
-
-`weight` is 1 for what counts and 0 for what does not, so that a batch can hold padding.
-"""
+"""Terms of policy-gradient losses. `weight` is 1 for samples and 0 for padding."""
 
 from __future__ import annotations
 
@@ -9,19 +6,14 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from duetto.functional import shares
-from duetto.functional.checks import same_shape
+from duetto.functional.array_ops import check_same_shape
 
 
 def weighted_mean(x: Any, weight: Any) -> Any:
-    """Σ w x / Σ w of x and w (...) over all axes, a scalar; 0 where nothing counts.
-
-    For a share of a batch (`shares`), Σ w is the mean over all shares, so the mean of their results is the whole
-    batch's.
-    """
-    same_shape(x=x, weight=weight)
+    """Return Σ w x / Σ w of x and w (...) over all axes, a scalar; 0 if all weights are 0."""
+    check_same_shape(x=x, weight=weight)
     xp = array_namespace(x)
-    return xp.sum(weight * x) / xp.clip(shares.mean(xp.sum(weight)), 1e-8, None)
+    return xp.sum(weight * x) / xp.clip(xp.sum(weight), 1e-8, None)
 
 
 def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
@@ -30,18 +22,18 @@ def normalized(advantage: Any, weight: Any, epsilon: float = 1e-8) -> Any:
     The standard deviation is the sample's unbiased one, as in PyTorch. Samples of weight 0 do not count.
     """
     xp = array_namespace(advantage)
-    centred = advantage - shares.mean(weighted_mean(advantage, weight))
-    squares, samples = shares.total(xp.sum(weight * centred**2)), shares.total(xp.sum(weight))
+    centered = advantage - weighted_mean(advantage, weight)
+    squares, samples = xp.sum(weight * centered**2), xp.sum(weight)
     variance = squares / xp.clip(samples - 1.0, 1e-8, None)
-    return centred / (xp.sqrt(variance) + epsilon)
+    return centered / (xp.sqrt(variance) + epsilon)
 
 
 def clipped_surrogate(ratio: Any, advantage: Any, clip: Any) -> Any:
     """min(ρ A, clip(ρ, 1-ε, 1+ε) A) of each sample (Schulman et al., 2017, arXiv:1707.06347, equation 7).
 
-    `ratio`, `advantage` and what comes back are (...); `clip` is ε, a scalar.
+    `ratio`, `advantage` and the result are (...); `clip` is ε, a scalar.
     """
-    same_shape(ratio=ratio, advantage=advantage)
+    check_same_shape(ratio=ratio, advantage=advantage)
     xp = array_namespace(ratio)
     return xp.minimum(ratio * advantage, xp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
@@ -49,9 +41,9 @@ def clipped_surrogate(ratio: Any, advantage: Any, clip: Any) -> Any:
 def clipped_value_error(value: Any, old_value: Any, returns: Any, clip: Any) -> Any:
     """The larger of (V - R)² and (V_old + clip(V - V_old, ±ε) - R)² of each sample, as in OpenAI Baselines' PPO2.
 
-    `value`, `old_value`, `returns` and what comes back are (...); `clip` is ε, a scalar.
+    `value`, `old_value`, `returns` and the result are (...); `clip` is ε, a scalar.
     """
-    same_shape(value=value, old_value=old_value, returns=returns)
+    check_same_shape(value=value, old_value=old_value, returns=returns)
     xp = array_namespace(value)
     near = old_value + xp.clip(value - old_value, -clip, clip)
     return xp.maximum((value - returns) ** 2, (near - returns) ** 2)

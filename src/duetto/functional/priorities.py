@@ -1,6 +1,6 @@
-"""Proportional prioritised replay (Schaul et al., 2016, arXiv:1511.05952, section 3.3 and 3.4).
+"""Proportional prioritized replay (Schaul et al., 2016, arXiv:1511.05952, section 3.3 and 3.4).
 
-A memory keeps the *mass* p^α of every item; the probability of an item is its mass over the sum of all masses.
+A buffer stores the *mass* p^α of every item; an item's probability is its mass over the sum of all masses.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ import numpy as np
 
 
 def mass(priority: np.ndarray, exponent: float) -> np.ndarray:
-    """p^α of priorities (...), same shape: what P(i) = p_i^α / Σ_k p_k^α is proportional to (equation 1).
-
-    With the exponent α = 0 all items are alike.
-    """
+    """Return p^α of priorities (...), to which P(i) = p_i^α / Σ_k p_k^α is proportional (equation 1)."""
     return priority**exponent
 
 
@@ -21,7 +18,7 @@ def importance_weights(mass: np.ndarray, smallest: np.ndarray | float, exponent:
 
     Args:
         mass: (B,), p^α > 0 of the sampled items, or their probabilities.
-        smallest: the least mass of all stored items (or of the batch), in the same unit: it has the largest weight, 1.
+        smallest: the smallest mass of all stored items (or of the batch), whose weight is 1.
         exponent: β; 0 makes all weights 1.
 
     Returns:
@@ -45,15 +42,15 @@ def sequence_priority(error: np.ndarray, mask: np.ndarray, mix: float) -> np.nda
     """`η max_t |δ_t| + (1-η) mean_t |δ_t|` over the steps learned from (Kapturowski et al., 2019, R2D2, section 2.3).
 
     Args:
-        error: (B, L), `|δ|`; where the mask is 0 it may be anything, also NaN.
-        mask: (B, L), 1 for the steps that count; a row without any has the priority 0.
+        error: (B, L), `|δ|`; anything, also NaN, where the mask is 0.
+        mask: (B, L), 1 for the steps in the loss; a row without any has the priority 0.
         mix: η.
 
     Returns:
         (B,) float64.
 
     Raises:
-        ValueError: shapes that do not fit each other.
+        ValueError: The shapes differ.
     """
     if error.ndim != 2 or error.shape != mask.shape:
         raise ValueError(f"error and mask have shapes {error.shape} and {mask.shape}, not one (B, L)")

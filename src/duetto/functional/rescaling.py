@@ -1,4 +1,4 @@
-"""Values and rewards on another scale, so that any size suits one network."""
+"""Rescaling of values and rewards, so that networks see similar sizes in all tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SeenReward = Literal["raw", "tanh", "sign"]
 
 
 def seen_reward(kind: SeenReward, reward: Any) -> Any:
-    """The previous reward (...) as an input of a network, (...): as it is, between -1 and 1, or its sign."""
+    """Return the previous reward (...) as an input of a network: unchanged, its tanh, or its sign."""
     xp = array_namespace(reward)
     return {"raw": lambda x: x, "tanh": xp.tanh, "sign": xp.sign}[kind](reward)
 

@@ -1,4 +1,4 @@
-"""Returns: the rewards of the next steps summed, and the discount of what comes after them."""
+"""N-step returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def n_step_return(
     `available`. A truncated window looks ahead from the final observation of its episode, so it keeps its discount.
 
     Args:
-        reward: (B, n), r_k of n transitions in time order; what lies behind the window's end may be anything, also NaN.
+        reward: (B, n), r_k of n transitions in time order; anything, also NaN, after the window's end.
         terminated: (B, n) bool, the task ended with this transition: no future counts.
         truncated: (B, n) bool, the episode was cut from outside after this transition.
         available: (B,) int in 1 .. n or more, how many of the n transitions exist.
@@ -28,7 +28,7 @@ def n_step_return(
         R (B,) float64, discount (B,) float64 and n' (B,) int.
 
     Raises:
-        ValueError: shapes that do not fit each other.
+        ValueError: The shapes do not match.
     """
     if not (reward.shape == terminated.shape == truncated.shape and available.shape == reward.shape[:1]):
         shapes = reward.shape, terminated.shape, truncated.shape, available.shape
@@ -37,7 +37,7 @@ def n_step_return(
     done = terminated | truncated
     to_end = np.where(done.any(axis=1), done.argmax(axis=1) + 1, len(steps))
     length = np.minimum(to_end, available)
-    # `where` and not a product with the mask: what lies behind the window may be NaN, and NaN * 0 is NaN.
+    # `where` instead of a product with the mask, as NaN * 0 is NaN.
     summed = np.where(steps < length[:, None], reward * discount**steps, 0.0).sum(axis=1)
     ends = terminated[np.arange(len(length)), length - 1]
     return summed, np.where(ends, 0.0, discount**length), length

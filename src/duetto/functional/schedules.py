@@ -1,4 +1,4 @@
-"""Numbers that change while a run goes on. Each is a pure function of where the run is."""
+"""Schedules of learning rates, ε and noise, as pure functions of the run's progress."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ Decay = Literal["constant", "linear", "cosine"]
 
 
 def linear(step: int, steps: int, initial: float, final: float) -> float:
-    """Value at `step` on a line from `initial` at step 0 to `final` at `steps`, then `final` (skrl's exploration
-    scale).
-    """
+    """Return the value at `step` on a line from `initial` at step 0 to `final` at `steps`, then `final`."""
     if step >= steps:
         return final
     return (1.0 - step / steps) * (initial - final) + final
 
 
-def decayed(kind: Decay, progress: float, final: float) -> float:
-    """Factor of the learning rate at `progress` in [0, 1]: 1 at the start, `final` at the end unless constant."""
+def decay_factor(kind: Decay, progress: float, final: float) -> float:
+    """Return the learning rate's factor at `progress` in [0, 1]: 1 at the start, `final` at the end unless constant."""
     progress = min(max(progress, 0.0), 1.0)
     if kind == "constant":
         return 1.0
@@ -28,16 +26,19 @@ def decayed(kind: Decay, progress: float, final: float) -> float:
     return final + (1.0 - final) * falling
 
 
-def falling(kind: Literal["linear", "exponential"], step: int, steps: int, initial: float, final: float) -> float:
-    """Value at `step` of `linear`, or of (initial - final) exp(-step / steps) + final (DI-engine's ε schedules)."""
+def epsilon_schedule(
+    kind: Literal["linear", "exponential"], step: int, steps: int, initial: float, final: float
+) -> float:
+    """Return `linear` at `step`, or (initial - final) exp(-step / steps) + final (DI-engine's ε schedules)."""
     if kind == "linear":
         return linear(step, steps, initial, final)
     return (initial - final) * math.exp(-step / steps) + final
 
 
 def exploration_ladder(count: int, base: float, exponent: float) -> np.ndarray:
-    """ε_i = base^(1 + α i / (N-1)) of N actors (Horgan et al., 2018, Ape-X, arXiv:1803.00933): some explore much, some
-    hardly; one alone has `base`.
+    """Return ε_i = base^(1 + α i / (N-1)) of N actors (Horgan et al., 2018, Ape-X, arXiv:1803.00933).
+
+    A single actor has `base`.
     """
     return base ** (1.0 + exponent * np.arange(count) / max(count - 1, 1))
 
@@ -51,7 +52,7 @@ def kl_adaptive(
     lowest: float = 1e-6,
     highest: float = 1e-2,
 ) -> float:
-    """The next learning rate that keeps a policy's step near a KL divergence (skrl's KLAdaptiveRL); None: no change."""
+    """Return the next learning rate for a KL divergence near `threshold` (skrl's KLAdaptiveRL); for None the same."""
     if kl is None:
         return rate
     if kl > threshold * kl_factor:

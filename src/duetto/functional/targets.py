@@ -1,4 +1,4 @@
-"""Targets that a value function is trained towards."""
+"""Targets of value functions."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from duetto.functional import shares
-from duetto.functional.checks import same_shape
+from duetto.functional.array_ops import check_same_shape
 
 
 def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
     """y = r + γ V(s'), all of one shape, (B,) or (B, L) (Sutton & Barto, 2018, the target of equation 6.2).
 
-    `discount` is γ, and 0 where the episode terminated. ValueError where shapes differ.
+    `discount` is γ, 0 where the episode terminated. Raises ValueError if shapes differ.
     """
-    same_shape(reward=reward, discount=discount, next_value=next_value)
+    check_same_shape(reward=reward, discount=discount, next_value=next_value)
     return reward + discount * next_value
 
 
 def standardize(x: Any, mean: Callable[[Any], Any], epsilon: float = 1e-8) -> Any:
     """(x - mean) / (std + ε) of x (...), with the population's standard deviation; same shape as x.
 
-    `mean` returns the mean of an array like x over the elements that count, a scalar. Where x is a share of a batch
-    (`shares`), both moments are the whole batch's.
+    `mean` returns the scalar mean of an array like x over the unmasked elements.
     """
-    centred = x - shares.mean(mean(x))
-    return centred / (array_namespace(x).sqrt(shares.mean(mean(centred**2))) + epsilon)
+    centered = x - mean(x)
+    return centered / (array_namespace(x).sqrt(mean(centered**2)) + epsilon)
 
 
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:
@@ -35,9 +33,8 @@ def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float
 
     The outer clip is the authors' code's, not the equation's.
 
-    `action` and `noise` are (B, A), and so is what comes back; `noise` is standard normal, one number for each sample
-    and each dimension. ValueError where their shapes differ.
+    `action`, the standard normal `noise` and the result are (B, A). Raises ValueError if shapes differ.
     """
-    same_shape(action=action, noise=noise)
+    check_same_shape(action=action, noise=noise)
     xp = array_namespace(action)
     return xp.clip(action + xp.clip(std * noise, low, high), -1.0, 1.0)

@@ -1,4 +1,13 @@
-"""Learners run an algorithm's update on a framework. `build` imports the one framework that is asked for, no other."""
+"""Learners run an algorithm's updates in PyTorch or JAX; `build` imports only the framework that it needs.
+
+base              Learner: counters, schedules, random numbers, state      policy     acting, also without a framework
+torch, torch_adam, cuda_graphs, torch_deterministic                        the learner in PyTorch
+jax, jax_update, jax_cache                                                 the learner in JAX
+torch_vmap, jax_vmap, multi_seed                                           several seeds in one program
+recurrent_unroll  recurrent networks in losses                             parameters     checks of saved parameters
+transfer_buffer   one copy to a GPU for all inputs                         backends       "auto"
+runtime           threads, the start of JAX, freed memory
+"""
 
 from __future__ import annotations
 
@@ -6,16 +15,14 @@ from collections.abc import Sequence
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
-from duetto.extras import install
-from duetto.learners.acting import Acting
+from duetto.install_hint import install
+from duetto.learners.backends import BACKENDS, EXTRA, Backend, choose
 from duetto.learners.base import Learner, Metrics, Precision
-from duetto.learners.choice import BACKENDS, EXTRA, Backend, choose
 from duetto.learners.parameters import check_parameters, check_room
-from duetto.learners.rank import Making
-from duetto.learners.ranks import Machines
+from duetto.learners.policy import Policy
 from duetto.networks.spaces import Space
 
-__all__ = ["BACKENDS", "Acting", "Backend", "Learner", "Metrics", "Precision", "build", "check_parameters", "choose"]
+__all__ = ["BACKENDS", "Backend", "Learner", "Metrics", "Policy", "Precision", "build", "check_parameters", "choose"]
 
 
 def build(
@@ -28,50 +35,32 @@ def build(
     device: str = "cpu",
     precision: Precision = "float32",
     threads: int = 0,
-    ranks: int = 1,
-    machines: Machines | None = None,
 ) -> Learner:
     """Build a learner with fresh parameters.
 
-    `threads` are the framework's on a CPU; 0: see `learners.threads`. JAX has those that it began with in this process
-    (`jax_begin`); a learner's own `threads` says how many.
+    `threads` is the framework's number of CPU threads; 0: see `learners.runtime`. JAX keeps the number with which it
+    started in this process (`runtime.start_jax`); see `Learner.threads`.
 
-    For several seeds it is what `voices.Choir` computes with. Several `ranks` (see `learners.ranks`) have a share of
-    every batch each, which `dealing.check` has found to come out even. Ranks are processes on `machines`; where that is
-    None, PyTorch's are processes on this machine, and JAX's are devices of this process.
+    For several seeds, it builds the learner with which `multi_seed.SeedGroup` computes.
 
     Raises:
-        UsageError: The framework is not installed, or this machine has no memory for such networks.
-        DuettoError: One of the ranks cannot begin.
+        UsageError: The framework is not installed, or this machine has too little memory for the networks.
     """
     check_room(algorithm, observation, action)
     try:
         own = (algorithm, observation, action)
         if backend == "torch":
             if not isinstance(seed, int):
-                from duetto.learners.torch_many import TorchMany
+                from duetto.learners.torch_vmap import TorchVmapLearner
 
-                return TorchMany(*own, seed, device, precision, threads)
-            if ranks > 1:
-                from duetto.learners.torch_ranks import TorchRanks
-
-                return TorchRanks(Making(*own, seed, device, precision, threads), ranks, machines)
+                return TorchVmapLearner(*own, seed, device, precision, threads)
             from duetto.learners.torch import TorchLearner
 
             return TorchLearner(*own, seed, device, precision, threads)
         if not isinstance(seed, int):
-            from duetto.learners.jax_many import JaxMany
+            from duetto.learners.jax_vmap import JaxVmapLearner
 
-            return JaxMany(*own, seed, device, precision, threads)
-        if ranks > 1:
-            making = Making(*own, seed, device, precision, threads)
-            if machines is not None:
-                from duetto.learners.remote import RemoteLearner
-
-                return RemoteLearner(making, ranks, machines)
-            from duetto.learners.jax_ranks import JaxRanks
-
-            return JaxRanks(making, ranks)
+            return JaxVmapLearner(*own, seed, device, precision, threads)
         from duetto.learners.jax import JaxLearner
 
         return JaxLearner(*own, seed, device, precision, threads)

@@ -1,13 +1,19 @@
-"""What every learner promises, and what both frameworks share: names, counters, schedules, random numbers, state.
+"""The base class of learners: names, counters, schedules, random numbers and state.
 
-A learner owns everything that learning changes. Its state uses only arrays and JSON values under names that are equal
-in both frameworks, so that what one wrote the other loads: parameters, optimiser moments, counters, random state.
+A learner owns everything that learning changes: parameters, optimizer moments, counters, random state. Its state
+consists of arrays and JSON values under the same names in both frameworks, so each loads the other's.
+
+    update_each(batches)   count the updates, draw their noise and minibatches -> groups of `Update`s of one kind
+    update_alike(updates)  PyTorch: one after the other; JAX: one compiled program; a seed of several: `multi_seed`
 """
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -15,94 +21,84 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, OptimizerSpec, Tree
-from duetto.algorithms.nearest import did_you_mean
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
-from duetto.functional import forms
-from duetto.functional.forms import ANY, ARRAY, Each
+from duetto.functional import state_schema
 from duetto.functional.policy_gradient import weighted_mean
-from duetto.functional.randomness import generator, restore, state_of
-from duetto.functional.schedules import decayed, kl_adaptive
-from duetto.learners.acting import Acting, HostActing, Method, called, carried
-from duetto.learners.dealing import together
-from duetto.learners.packing import kind
+from duetto.functional.rng import generator, restore_rng, rng_state
+from duetto.functional.schedules import decay_factor, kl_adaptive
+from duetto.functional.state_schema import ANY, ARRAY, DictOf
 from duetto.learners.parameters import Parameters
-from duetto.learners.twins import Twins
+from duetto.learners.policy import Method, NumpyPolicy, Policy, as_called, carried
+from duetto.learners.transfer_buffer import signature
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
 
 Precision = Literal["float32", "bf16"]
 
 
-class Metrics(NamedTuple):
-    """The report of one update. `values` stays on the device until somebody looks at it."""
+class LazyArray:
+    """An array on a device, or a part of it; the whole array is copied to the host when NumPy first reads a part."""
 
-    names: tuple[str, ...]
-    values: Array  # (len(names),) float32
-    priority: Array | None  # (B,), the new priority of each transition, where the algorithm has one
+    def __init__(self, array: Array) -> None:
+        self._source = [array]  # the same list in all parts
+        self._index: tuple[int, ...] = ()
 
-    def value(self, name: str) -> float:
-        """The value of this name, after waiting for its device."""
-        return float(on_host(self.values)[self.names.index(name)])
-
-
-class Rates(NamedTuple):
-    """The numbers that change over a run, as they are at one update."""
-
-    learning: dict[str, float]  # the optimisers' step sizes
-    scheduled: dict[str, float]  # the algorithm's own, see `Algorithm.scheduled`
-
-
-def on_host(array: Array) -> np.ndarray:
-    """An array of either framework as NumPy's, after waiting for its device."""
-    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
-
-
-class Whole:
-    """An array (N, ...) on the device, which nobody waits for until one of its rows is looked at."""
-
-    def __init__(self, array: Any) -> None:
-        self._array, self._copy = array, None
-
-    def __getitem__(self, number: int) -> Row:
-        return Row(self, number)
-
-    def on_host(self) -> np.ndarray:
-        """The whole array as NumPy's, after waiting for its device."""
-        if self._copy is None:
-            self._copy, self._array = on_host(self._array), None
-        return self._copy
-
-
-class Row:
-    """A row of a `Whole`: a seed's, or an update's. NumPy can make it an array."""
-
-    def __init__(self, whole: Whole, number: int) -> None:
-        self._whole, self._number = whole, number
+    def __getitem__(self, number: int) -> LazyArray:
+        part = copy.copy(self)
+        part._index = (*self._index, number)
+        return part
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self._whole.on_host()[self._number], dtype)
+        self._source[0] = on_host(self._source[0])
+        return np.asarray(self._source[0][self._index], dtype)
 
 
-class Prepared(NamedTuple):
+class Metrics(NamedTuple):
+    """The report of one update. Nobody waits for the device until NumPy reads `values` or `priority`."""
+
+    names: tuple[str, ...]
+    values: LazyArray  # (len(names),) float32
+    priority: LazyArray | None  # (B,), the new priority of each transition, if the algorithm has priorities
+
+    def value(self, name: str) -> float:
+        """Return the value of this name, after waiting for the device."""
+        return float(np.asarray(self.values)[self.names.index(name)])
+
+    def row(self, number: int) -> Metrics:
+        """Return one update's or one seed's metrics, of those with a first axis of several."""
+        return Metrics(self.names, self.values[number], None if self.priority is None else self.priority[number])
+
+
+class Update(NamedTuple):
     """The inputs of one update."""
 
     phase: int
     batch: Any
-    rows: np.ndarray | None  # (M, B), the parts of the batch; None takes it whole
+    rows: Any  # (M, B) int32, the minibatches of the batch; None: the whole batch
     noise: Any
-    rates: Rates
+    learning_rates: dict[str, Any]  # of the optimizers
+    scheduled: dict[str, Any]  # see `Algorithm.scheduled`
 
 
-class Learner(Acting):
-    """Parameters, targets, optimisers, counters and random state, and the update that changes them."""
+def on_host(array: Array) -> np.ndarray:
+    """Return an array of either framework as NumPy's, after waiting for its device."""
+    return array.cpu().numpy() if hasattr(array, "cpu") else np.asarray(array)
+
+
+class Learner(Policy):
+    """Parameters, target networks, optimizers, counters and random state, and the updates that change them.
+
+    Attributes:
+        threads: Number of CPU threads, on which the last bits of results may depend; 0 on a GPU.
+        at_once: Maximum number of updates that `update_each` makes in one program.
+        seeds: Number of seeds that are computed side by side, see `multi_seed`.
+    """
 
     backend: Literal["torch", "jax"]
-    threads = 0  # whose results these are, where they may depend on it (on a CPU)
-    at_once = 1  # updates that `update_each` makes at once, at most
-    seeds = 1  # that are computed side by side, see `voices`
-    ranks = 1  # that a batch is dealt to, see `ranks`
-    remote = False  # whether they are all elsewhere, see `remote`
-    twins: Twins | None = None  # the images of memories that it keeps; None: it keeps none
+    threads = 0
+    at_once = 1
+    seeds = 1
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seed: int, precision: Precision):
         super().__init__(algorithm, algorithm.networks(observation, action))
@@ -123,106 +119,90 @@ class Learner(Acting):
         self.updates: int = 0
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
-        # Parameters that change with every step are better left where they are (but see `JaxLearner._acting`). And what
-        # a rollout is collected with is compared while learning: then both are in the same precision.
+        # Copying parameters that change with every step costs more than NumPy saves (but see `JaxLearner._acting`). The
+        # policy of a rollout is compared with the learned one, so both have the same precision.
         self.on_policy: bool = algorithm.memory().on_policy
         collects = self.on_policy and precision == "float32"
-        self._acts_on_host = collects and all(host.worth_it(self.specs[name]) for name in algorithm.acting_networks)
-        self._host: HostActing | None = None  # with the parameters as they are now
+        self._acts_in_numpy = collects and all(host.is_faster(self.specs[name]) for name in algorithm.acting_networks)
+        self._numpy_policy: NumpyPolicy | None = None  # with the current parameters
 
     def update(self, batch: Any, progress: float = 0.0) -> Metrics:
         """Learn from one batch of NumPy arrays. `progress` in [0, 1] is how far the run is, for schedules.
 
-        Where the algorithm splits it (`Algorithm.split`), one update is made for each part, and the metrics are means.
+        If the algorithm splits the batch (`Algorithm.split`), each minibatch has an update, and the metrics are means.
         """
-        _, batch, rows, noise, rates = self._prepared(batch, progress)
-        metrics = self._update(batch, rows, noise, rates)
-        self._host = None
-        if self._adapted:
-            divergence = metrics.value(DIVERGENCE)
-            for name, rate in self._adapted.items():
-                self._adapted[name] = kl_adaptive(rate, divergence, self.optimizer_specs[name].kl)
-        return metrics
+        return self.update_each([batch], [progress])[0]
 
+    @abstractmethod
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        """Call `update` with each batch in turn, `at_once` at most; no batch depends on the update before it.
+        """Call `update` with each batch in turn, `at_once` at most in one program.
 
-        The epochs of a rollout are of one batch, the same object each time.
+        No batch may depend on the update before it. The epochs of a rollout have the same object as their batch.
         """
-        one = self.on_policy and all(batch is batches[0] for batch in batches)
-        phases = {self.algorithm.phase(self.updates + 1 + number) for number in range(len(batches))}
-        if one and 1 < len(batches) <= self.at_once and len(phases) == 1:
-            return self._updated_in_epochs(batches[0], progress)
-        return [self.update(batch, how_far) for batch, how_far in zip(batches, progress, strict=True)]
 
-    def _updated_in_epochs(self, batch: Any, progress: Sequence[float]) -> list[Metrics]:
-        epochs = [self._prepared(batch, how_far) for how_far in progress]
-        self._host = None
-        if len({kind((one.rows, one.noise)) for one in epochs}) > 1:  # another number of minibatches, say
-            return [self._update(one.batch, one.rows, one.noise, one.rates) for one in epochs]
-        names, each = self._epochs(epochs[0].batch, together([(one.rows, one.noise, one.rates) for one in epochs]))
-        values: Any = Whole(each)
-        return [Metrics(names, values[epoch], None) for epoch in range(len(epochs))]
+    @abstractmethod
+    def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
+        """Make successive updates of one phase and shape; in on-policy algorithms, of one batch."""
 
-    def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Array]:
-        """Call `_update` with one batch for each of E epochs; rows, noise and rates have a first axis of epochs.
-        Returns names, and values (E, names).
-        """
-        raise NotImplementedError(f"{type(self).__name__} makes one update at a time")
+    def _prepare_each(self, batches: Sequence[Any], progress: Sequence[float]) -> Iterator[list[Update]]:
+        """Count the updates and draw their random numbers; yield them in groups for `update_alike`."""
+        pairs = zip(batches, progress, strict=True)
+        while some := [self._prepare(*pair) for pair in islice(pairs, self.at_once)]:
+            yield from self._alike(some)
 
-    def _prepared(self, batch: Any, progress: float) -> Prepared:
-        """The inputs of the next update, which is counted, and whose random numbers are drawn."""
+    def _prepare(self, batch: Any, progress: float) -> Update:
         self.updates += 1
+        self._numpy_policy = None
         rows = self.algorithm.split(self.random, len(batch.weight))
         noise = self.algorithm.draw(self.random, batch)
-        if self.twins is not None:
-            batch = self.twins.named(batch)
-        rates = Rates(self.learning_rates(progress), self.algorithm.scheduled(progress))
-        return Prepared(self.algorithm.phase(self.updates), batch, rows, noise, rates)
+        rates, scheduled = self.learning_rates(progress), self.algorithm.scheduled(progress)
+        return Update(self.algorithm.phase(self.updates), batch, rows, noise, rates, scheduled)
 
-    @abstractmethod
-    def learn_beside(self) -> None:
-        """Let `update` return before it is done from here on; what `acting_parameters` gave out is left alone.
+    def _alike(self, updates: list[Update]) -> Iterator[list[Update]]:
+        """Yield successive updates of one phase and shape; in on-policy algorithms of one batch, else 1, 2, 4, 8 ..."""
+        while len(updates) > 1:
+            kinds = [(one.phase, signature(one), id(one.batch) if self.on_policy else None) for one in updates]
+            count = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), len(updates))
+            count = count if self.on_policy else 1 << (count.bit_length() - 1)
+            yield updates[:count]
+            updates = updates[count:]
+        if updates:
+            yield updates
 
-        All else that looks at the parameters waits until it is done. To be called before the first update.
-        """
-
-    def close(self) -> None:
-        """End what `learn_beside` began."""
-
-    @abstractmethod
-    def acting_parameters(self) -> Callable[[], Parameters]:
-        """A function that returns the acting networks' parameters after all updates begun so far; it waits for them."""
-
-    @abstractmethod
-    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
-        """Make the update on the framework. `rows` (M, B) are the parts of the batch; None takes it whole."""
+    def _adapt_rates(self, metrics: Metrics) -> None:
+        """Adapt the learning rates that follow the KL divergence to an update's metrics."""
+        for name, rate in self._adapted.items():
+            self._adapted[name] = kl_adaptive(rate, metrics.value(DIVERGENCE), self.optimizer_specs[name].kl)
 
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Acting`: in NumPy where that is faster."""
-        if not self._acts_on_host:
+        """See `Policy`: in NumPy if that is faster."""
+        if not self._acts_in_numpy:
             return self._act(method, obs, *noise)
-        if self._host is None:
-            self._host = HostActing(self.algorithm, self.specs)
-            self._host.use(self.parameters())
-        return self._host._acting(method, obs, *noise)
+        if self._numpy_policy is None:
+            self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)
+            self._numpy_policy.use(self.parameters())
+        return self._numpy_policy._acting(method, obs, *noise)
 
     def _callable(self, name: str, net: Any) -> Any:
-        """The network as losses and policies call it."""
+        """Return the network as losses and policies call it."""
         source = self.targets.get(name, name)
-        return called(source, self.specs[source], net)
+        return as_called(source, self.specs[source], net)
 
     def _carry(self, nets: SimpleNamespace) -> dict[str, Array]:
-        """The carry, by name, of the acting networks that were called."""
+        """Return the hidden states, by name, of the acting networks that were called."""
         return carried(self.algorithm, nets)
 
     @abstractmethod
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """The result of the algorithm's method and the carry, computed on the framework, NumPy to NumPy."""
+        """Compute the algorithm's method in the framework, NumPy to NumPy; return its result and the hidden states."""
+
+    def default_modes(self) -> AbstractContextManager[None]:
+        """Return a context in which this thread has the framework's default modes, such as recording gradients."""
+        return nullcontext()
 
     @abstractmethod
     def parameters(self) -> Parameters:
-        """Copies of all parameters and running statistics, those of target networks too."""
+        """Return copies of all parameters and running statistics, including target networks."""
 
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:
@@ -230,50 +210,44 @@ class Learner(Acting):
 
     @abstractmethod
     def optimizer_state(self) -> dict[str, Any]:
-        """Each optimiser's number of steps, and Adam's two moments under the parameters' names."""
+        """Return each optimizer's number of steps, and Adam's two moments under the parameters' names."""
 
     @abstractmethod
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        """Set all optimisers to what `optimizer_state` returned."""
+        """Restore the result of `optimizer_state`."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next update depends on."""
+        """Return everything that the next update depends on."""
         return {
             "parameters": self.parameters(),
             "optimizers": self.optimizer_state(),
-            "random": state_of(self.random),
+            "random": rng_state(self.random),
             "updates": self.updates,
             "adapted_rates": dict(self._adapted),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue exactly where `state_dict` was taken. Raises CheckpointError where the state does not fit."""
-        moments = {"steps": int, "first": Each(ARRAY), "second": Each(ARRAY)}
+        """Continue exactly from a `state_dict`. Raise CheckpointError if it does not fit."""
+        moments = {"steps": int, "first": DictOf(ARRAY), "second": DictOf(ARRAY)}
         own = {"parameters": ANY, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
-        forms.check(state, own | {"updates": int, "adapted_rates": Each(float)}, "learner")
+        state_schema.check(state, own | {"updates": int, "adapted_rates": DictOf(float)}, "learner")
         self.load_parameters(state["parameters"])
         self.load_optimizer_state(state["optimizers"])
-        restore(self.random, state["random"])
+        restore_rng(self.random, state["random"])
         self.updates = state["updates"]
-        # of those that adapt now, which `learning_rate_kl` may have changed
+        # `learning_rate_kl` may have changed since
         self._adapted = {name: state["adapted_rates"].get(name, rate) for name, rate in self._adapted.items()}
 
     def learning_rates(self, progress: float) -> dict[str, float]:
-        """Each optimiser's current step size."""
+        """Return each optimizer's current learning rate."""
         return {
-            name: self._adapted.get(name, spec.learning_rate) * decayed(spec.decay, progress, spec.final_rate)
+            name: self._adapted.get(name, spec.learning_rate) * decay_factor(spec.decay, progress, spec.final_rate)
             for name, spec in self.optimizer_specs.items()
         }
 
     def initial_random(self, name: str) -> np.random.Generator:
-        """The generator for a network's first parameters, the same in both frameworks."""
+        """Return the generator for a network's initial parameters, the same in both frameworks."""
         return generator(self._seed, f"parameters of {name}")
-
-
-def epochs_at_once(algorithm: Algorithm) -> int:
-    """Number of epochs that are made at once: all of a rollout's; 1 where the step size depends on the epoch before."""
-    spec: Any = algorithm.memory()  # a RolloutSpec
-    return 1 if any(optimizer.kl > 0 for optimizer in algorithm.optimizers().values()) else spec.epochs
 
 
 def check_is_network(method: str, names: Iterable[str], networks: Collection[str]) -> None:
@@ -287,16 +261,16 @@ def check_is_network(method: str, names: Iterable[str], networks: Collection[str
 
 
 def check_learns(name: str, learning: Collection[str]) -> None:
-    """Raise UsageError where an algorithm's update minimises a loss of a network that is not among `learning`."""
+    """Raise UsageError where an algorithm's update minimizes a loss of a network that is not among `learning`."""
     if name not in learning:
         raise UsageError(
-            f"The update minimises a loss of {name!r}, which has no optimizer; there are {', '.join(learning)}."
+            f"The update minimizes a loss of {name!r}, which has no optimizer; there are {', '.join(learning)}."
             f"{did_you_mean(name, learning)}"
         )
 
 
 def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
-    """The scalar and the report that a network's loss returned. Raises UsageError where it returned anything else."""
+    """Return the scalar and the report of a network's loss. Raise UsageError if it returned anything else."""
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
         raise UsageError(
             f"The loss of {name!r} must return a scalar and a dict of what it reports, maybe {{}}; it returned a "
@@ -325,48 +299,39 @@ def check_depends(name: str, depends: bool) -> None:
         raise UsageError(f"The loss of {name!r} does not depend on its parameters, so it has no gradient.")
 
 
-def check_minimised(names: Collection[str], phase: int) -> None:
-    """Raise UsageError where an update of this phase reports nothing, as it minimised no loss."""
+def check_minimized(names: Collection[str], phase: int) -> None:
+    """Raise UsageError if an update of this phase minimized no loss."""
     if not names:
         raise UsageError(
-            f"The algorithm's update minimises no loss in phase {phase}, so nothing is learned: let it "
-            "minimise one in each, or have fewer phases."
+            f"The algorithm's update minimizes no loss in phase {phase}, so nothing is learned: let it "
+            "minimize one in each, or have fewer phases."
         )
 
 
-class Summary(NamedTuple):
-    """The report of a loss, as scalars."""
+def summarize(info: dict[str, Array], xp: Any, mask: Any = None) -> tuple[list[str], list[Array]]:
+    """Return names and values of a loss's report: its scalars, and mean, min and max of each array.
 
-    names: list[str]
-    values: list[Array]
-    ways: list[Literal["mean", "least", "greatest"]]  # in which those of a batch's shares make that of the batch
-
-
-def summarize(info: dict[str, Array], xp: Any, mask: Any = None) -> Summary:
-    """Mean, least and greatest of every array that a loss reports, and its scalars, which are means over rows.
-
-    Of arrays (..., B, L) of a batch of sequences only the steps count that its `mask` (B, L) has.
+    Arrays (..., B, L) of a batch of sequences count only in the steps of its `mask` (B, L).
     """
-    found = Summary([], [], [])
+    names: list[str] = []
+    values: list[Array] = []
     for name, array in sorted(
         (name, array) for name, array in info.items() if name != PRIORITY
     ):  # JAX sorts what passes through its transformations
-        found.ways.append("mean")
         if array.ndim == 0:
-            found.names.append(name)
-            found.values.append(array)
+            names.append(name)
+            values.append(array)
             continue
-        found.names.extend((f"{name}_mean", f"{name}_min", f"{name}_max"))
+        names.extend((f"{name}_mean", f"{name}_min", f"{name}_max"))
         if mask is None or array.shape[-mask.ndim :] != mask.shape:
-            found.values.extend((xp.mean(array), xp.min(array), xp.max(array)))
+            values.extend((xp.mean(array), xp.min(array), xp.max(array)))
         else:
-            found.values.extend(_of_steps(array, xp.broadcast_to(mask, array.shape), xp))
-        found.ways.extend(("least", "greatest"))
-    return found
+            values.extend(_of_steps(array, xp.broadcast_to(mask, array.shape), xp))
+    return names, values
 
 
 def _of_steps(array: Any, mask: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """Mean, least and greatest of the steps that a mask of the same shape has."""
+    """Return mean, min and max over the steps of a mask of the same shape."""
     least, greatest = (xp.full_like(array, end) for end in (float("inf"), float("-inf")))
     among = mask > 0
     return (

@@ -1,16 +1,15 @@
 """The learner in JAX.
 
-The algorithm's `update` runs inside `jit` on a `Trace`, which holds the networks and optimiser states while they are
-traced (`jax_phase`). There is one compiled program for each phase, and others for 2, 4, 8 and 16 updates of that phase,
-or for all epochs of a rollout: calling one takes as long as an update of small networks. Which updates are made at once
-depends on their number alone.
+The algorithm's `update` runs inside `jit` on a `TracedUpdate`, which holds the networks and optimizer states while
+they are traced (`jax_update`). Each phase has a compiled program, for 1, 2, 4, 8 or 16 updates, or for all epochs
+of a rollout: a call takes as long as an update of small networks. The grouping depends on the number of updates alone.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -23,25 +22,22 @@ from jax import Array
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
-from duetto.functional import forms
-from duetto.functional.forms import ARRAY, Each
-from duetto.functional.trees import mapped
-from duetto.learners import heap, jax_cache, jax_products, twins
-from duetto.learners.acting import HostActing, in_numpy
-from duetto.learners.base import Learner, Metrics, Precision, Prepared, Rates, Whole, epochs_at_once
-from duetto.learners.jax_begin import begin, has_cuda
-from duetto.learners.jax_phase import Packed, Phase, State
-from duetto.learners.jax_twins import JaxTwins
-from duetto.learners.packing import Packing, kind
+from duetto.functional import state_schema
+from duetto.functional.pytree import tree_map, tree_map_many
+from duetto.functional.state_schema import ARRAY, DictOf
+from duetto.learners import jax_cache
+from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
+from duetto.learners.jax_update import CompiledUpdate, PackedInputs, State
 from duetto.learners.parameters import Parameters, matched
-from duetto.networks.encoding import is_image
+from duetto.learners.policy import NumpyPolicy, in_numpy
+from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax
+from duetto.learners.transfer_buffer import BufferLayout, signature
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
-from duetto.networks.specs import Network
-from duetto.processor import multiplies_bfloat16
 
-MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # of what NumPy acts on, and with
-# On a GPU: not to try which kernels are the fastest, since another process finds others, which add in another order.
+MOST_AT_ONCE = 16  # updates in one program
+MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # observations and parameters with which NumPy acts
+# On a GPU: choose kernels by rule. Another process would measure others as the fastest, which add in another order.
 SAME_EACH_TIME: dict[str, str | int | bool | float] = {"xla_gpu_deterministic_ops": True}
 
 
@@ -49,8 +45,6 @@ class JaxLearner(Learner):
     """The learner in JAX: lists of arrays, Optax, one program per phase."""
 
     backend: Literal["torch", "jax"] = "jax"
-    at_once = 16
-    epoch_axis: int = 0  # of what `_epochs` takes
 
     def __init__(
         self,
@@ -63,12 +57,12 @@ class JaxLearner(Learner):
         threads: int = 0,
     ):
         super().__init__(algorithm, observation, action, seed, precision)
-        self.threads: int = begin(threads) if device == "cpu" else 0
-        if self.on_policy and self.at_once > 1:
-            self.at_once: int = epochs_at_once(algorithm)
+        self.threads: int = start_jax(threads) if device == "cpu" else 0
+        rollout: Any = algorithm.memory()
+        self.at_once: int = 1 if self._adapted else rollout.epochs if self.on_policy else MOST_AT_ONCE
         jax_cache.use()
         if device == "cpu":
-            heap.keep()
+            keep_freed_memory()
         self.device: Any = _device(device)
         with jax.default_device(self.device):
             self._nets = {name: build(spec, self.initial_random(name)) for name, spec in self.specs.items()}
@@ -79,111 +73,58 @@ class JaxLearner(Learner):
         for name, optimizer in self._optimizers.items():
             state[f"optimizer/{name}"] = _begun(optimizer, state[f"net/{name}"][: self._nets[name].learned])
         self._state = self._put(state)
-        self._phases: dict[int, Phase] = {}
+        self._compiled: dict[int, CompiledUpdate] = {}
         self._programs: dict[str, Any] = {}
-        self.kept: frozenset[str] = frozenset()  # parts of the state that somebody may look at after an update
         self.on_gpu: bool = device == "cuda"
-        self._packings: dict[Hashable, Packing] = {}
-        self.twins: twins.Twins | None = JaxTwins(self.device) if twins.wanted(device == "cuda") else None
+        self._packings: dict[Hashable, BufferLayout] = {}
         acting = [shape for name in algorithm.acting_networks for shape in self._nets[name].shapes]
         small = sum(math.prod(shape) for shape in acting) <= MOST_PARAMETERS
         elsewhere = self.on_policy or self.recurrent or device != "cpu"
         self._copies_to_act: bool = small and not elsewhere and in_numpy(algorithm, self.specs)
 
     # ------------------------------------------------------------------------------------------------ learning
-    def _update(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
-        """See `Learner._update`."""
-        return self._updated(self.algorithm.phase(self.updates), batch, rows, noise, rates)
-
-    def _updated(self, number: int, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> Metrics:
-        inputs = (batch, rows, noise, jax.tree.map(np.float32, rates))
-        phase = self._phase(number, inputs)
-        values, priority = self._run(phase, phase.program, inputs)
-        return Metrics(phase.names, values, priority)
-
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
         """See `Learner.update_each`."""
-        if len(batches) == 1 or self.on_policy or self.at_once == 1 or self._adapted:  # to what each one reports
-            return super().update_each(batches, progress)
-        updates = [self._prepared(batch, how_far) for batch, how_far in zip(batches, progress, strict=True)]
-        metrics = [one for some in _alike(updates) for one in self._made(some)]
-        self._host = None
+        metrics: list[Metrics] = []
+        for updates in self._prepare_each(batches, progress):
+            metrics += self.update_alike(updates)
+            self._adapt_rates(metrics[-1])
         return metrics
 
-    def _made(self, updates: list[Prepared]) -> list[Metrics]:
-        """Make updates of one phase at once; return their metrics."""
-        if len(updates) == 1:
-            return [self._updated(*updates[0])]
-        each = [(one.batch, one.rows, one.noise, jax.tree.map(np.float32, one.rates)) for one in updates]
-        phase = self._phase(updates[0].phase, each[0])
-        values, _ = self._run(phase, phase.several, jax.tree.map(lambda *rows: np.stack(rows), *each))
-        whole: Any = Whole(values)
-        return [Metrics(phase.names, whole[i], None) for i in range(len(updates))]
-
-    def _epochs(self, batch: Any, each: tuple[Any, Any, Rates]) -> tuple[tuple[str, ...], Array]:
-        """See `Learner._epochs`."""
-        rows, noise, rates = each
-        inputs = rows, noise, jax.tree.map(np.float32, rates)
-        first = jax.tree.map(lambda array: array.take(0, self.epoch_axis), inputs)
-        phase = self._phase(self.algorithm.phase(self.updates), (batch, *first))
-        values, _ = self._run(phase, phase.epochs, (batch, *inputs))
-        return phase.names, values
-
-    def _phase(self, number: int, example: tuple[Any, ...]) -> Phase:
-        if number not in self._phases:
+    def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
+        """See `Learner.update_alike`: in one program, which gets a rollout once for all epochs."""
+        first, rollout = updates[0], updates[0].batch if self.on_policy else None
+        if (compiled := self._compiled.get(first.phase)) is None:
             jax_cache.hand_over()
-            self._phases[number] = Phase(self, number, self._of_one((self._readable(), *example)))
-        return self._phases[number]
-
-    def _run(self, phase: Phase, program: Any, inputs: tuple[Any, ...]) -> tuple[Array, Array | None]:
-        """Run a program on the state; return the values and priorities that its update, or updates, report."""
-        state = self._readable()
-        changing = {name: state[name] for name in phase.donated}
-        fixed = {name: state[name] for name in phase.reads}
-        changed, values, priority = program(changing, fixed, *self._placed(*inputs))
+            compiled = self._compiled[first.phase] = CompiledUpdate(self, self._state, first)
+        inputs = self._placed(rollout, tree_map_many(_stacked, [_float32(one, rollout) for one in updates]))
+        changing = {name: self._state[name] for name in compiled.changes}
+        fixed = {name: self._state[name] for name in compiled.reads}
+        changed, values, priority = compiled.program(changing, fixed, *inputs)
         self._state.update(changed)
-        if self.on_policy:  # on a CPU the rollout's own memory is read, and whoever called may fill it again
+        if self.on_policy:  # on a CPU JAX reads the rollout's memory, which the caller fills again
             jax.block_until_ready(values)
-        return values, priority
-
-    def _readable(self) -> State:
-        """The state, with the images that updates read."""
-        return self._state if self.twins is None else self._state | self.twins.arrays
-
-    def learn_beside(self) -> None:
-        """See `Learner.learn_beside`: updates are queued anyway, and change the arrays that they are given."""
-        self.kept = frozenset(f"net/{name}" for name in self.algorithm.acting_networks)
+        metrics = Metrics(compiled.names, LazyArray(values), None if priority is None else LazyArray(priority))
+        return [metrics.row(number) for number in range(len(updates))]
 
     # ------------------------------------------------------------------------------------------------ acting
-    def acting_parameters(self) -> Callable[[], Parameters]:
-        """See `Learner.acting_parameters`; on a CPU they are no copies."""
-        arrays = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
-        return lambda: {
-            name: {key: np.asarray(array) for key, array in zip(self._nets[name].names, own, strict=True)}
-            for name, own in arrays.items()
-        }
-
     def _acting(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Learner._acting`: for a few observations NumPy and a copy of a small network cost less than a call."""
+        """See `Learner._acting`. For few observations, NumPy with a copy of a small network is faster than a call."""
         if not self._copies_to_act or len(jax.tree.leaves(obs)[0]) > MOST_ROWS:
             return super()._acting(method, obs, *noise)
-        if self._host is None:
-            self._host = HostActing(self.algorithm, self.specs)
-            arrays = {name: self._here(self._state[f"net/{name}"]) for name in self.algorithm.acting_networks}
-            self._host.use({name: self._named(name, own) for name, own in arrays.items()})
-        return self._host._acting(method, obs, *noise)
+        if self._numpy_policy is None:
+            self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)
+            arrays = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
+            self._numpy_policy.use({name: self._named(name, own) for name, own in arrays.items()})
+        return self._numpy_policy._acting(method, obs, *noise)
 
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         """See `Learner._act`."""
         if method not in self._programs:
             program = self.each(self._program(getattr(self.algorithm, method)))
             self._programs[method] = jax.jit(program, compiler_options=self.by_rule())
-        state = {name: self._here(self._state[f"net/{name}"]) for name in self.algorithm.acting_networks}
+        state = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
         return jax.tree.map(np.asarray, self._programs[method](state, obs, *noise))
-
-    def _here(self, arrays: list[Array]) -> list[Array]:
-        """The same arrays, on the one device that acts."""
-        return arrays
 
     def _program(self, method: Any) -> Any:
         precision = self.precision if self.on_policy else "float32"
@@ -196,67 +137,50 @@ class JaxLearner(Learner):
         return run
 
     def exactly(self) -> AbstractContextManager[Any]:
-        """A context that keeps traced products of float32 exact; on newer GPUs JAX rounds to TensorFloat-32
-        otherwise.
-        """
+        """Return a context for tracing in which float32 products are exact; on newer GPUs JAX uses TensorFloat-32."""
         return jax.default_matmul_precision("float32") if self.on_gpu else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function to compile for a function of one learner's arrays: here itself; see `jax_many`."""
+        """Return the function to compile for a function of one learner's arrays: here itself; see `jax_vmap`."""
         return function
 
-    def _of_one(self, tree: Any) -> Any:
-        """One learner's arrays, from those that the result of `each` takes."""
+    def of_one(self, tree: Any) -> Any:
+        """Return one learner's arrays, of those that the result of `each` takes."""
         return tree
 
-    def compiled(self, function: Callable[..., Any], rows: int) -> Callable[..., Any]:
-        """A phase's program, which may change its first argument in place. `rows` are those of a batch."""
-        program = self.each(function)
+    def compiled(self, program: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a compiled program, which may change its first argument in place."""
 
         def run(changing: State, fixed: State, *inputs: Any) -> Any:
-            packed = isinstance(inputs[0], Packed)
+            packed = isinstance(inputs[0], PackedInputs)
             return program(changing, fixed, *(inputs[0].unpacked() if packed else inputs))
 
-        options = jax_products.EIGEN if self._by_eigen(rows) else self.by_rule()
-        return jax.jit(run, donate_argnums=0, compiler_options=options)
+        return jax.jit(run, donate_argnums=0, compiler_options=self.by_rule())
 
     def by_rule(self) -> dict[str, str | int | bool | float] | None:
-        """What XLA is told for a GPU, so that kernels are chosen by rule; who names it in `XLA_FLAGS` decides."""
+        """Return XLA's options for choosing a GPU's kernels by rule; None if `XLA_FLAGS` sets one."""
         named = any(option in os.environ.get("XLA_FLAGS", "") for option in SAME_EACH_TIME)
         return SAME_EACH_TIME if self.on_gpu and not named else None
 
-    def _by_eigen(self, rows: int) -> bool:
-        """Whether Eigen makes the products: only where it was measured, on vectors, in float32, on a processor."""
-        in_float32 = self.precision == "float32" or not multiplies_bfloat16()
-        if self.device.platform != "cpu" or not in_float32 or self.recurrent:
-            return False
-        if any(isinstance(spec, Network) and is_image(spec.observation) for spec in self.specs.values()):
-            return False
-        shapes = [shape for name in self.specs for shape in self._nets[name].shapes]
-        return jax_products.by_eigen(rows, shapes) and jax_products.known()
-
-    def parts(self, batch: Any, rows: Array) -> tuple[Any, Callable[[Any], Any]]:
-        """What a phase's program scans over part by part, and a function that makes a batch of each part."""
-        return rows, lambda some: jax.tree.map(lambda x: x[some], batch)
-
-    def _placed(self, batch: Any, rows: np.ndarray | None, noise: Any, rates: Rates) -> tuple[Any, ...]:
-        """The inputs of a phase's program, where its devices look for them."""
-        inputs = batch, rows, noise, rates
+    def _placed(self, *inputs: Any) -> tuple[Any, ...]:
+        """Return the inputs of a program as its device takes them: on a GPU in one buffer."""
         if not self.on_gpu:
             return inputs
-        inputs = mapped(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)), inputs)
-        packing = self._packings.get(which := kind(inputs)) or self._packings.setdefault(which, Packing(inputs))
+        inputs = tree_map(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)), inputs)
+        packing = self._packings.get(which := signature(inputs)) or self._packings.setdefault(
+            which, BufferLayout(inputs)
+        )
         buffer = np.empty(packing.size, np.uint8)
         packing.write(inputs, buffer)
-        return (Packed(buffer, packing),)
+        return (PackedInputs(buffer, packing),)
 
     def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
-        """A network as losses and policies call it, with these arrays."""
+        """Return a network as losses and policies call it, with these arrays."""
         net = self._nets[name].with_arrays(arrays, jnp.bfloat16 if precision == "bf16" else jnp.float32)
         return self._callable(name, net)
 
     def networks(self) -> SimpleNamespace:
-        """The acting networks as a policy calls them; recurrent ones anew for each, see `Unrolling`."""
+        """Return the acting networks as a policy calls them, recurrent ones in a new `RecurrentUnroll`."""
         names = self.algorithm.acting_networks
         return SimpleNamespace(**{name: self.called(name, self._state[f"net/{name}"], "float32") for name in names})
 
@@ -267,8 +191,8 @@ class JaxLearner(Learner):
 
     def load_parameters(self, parameters: Parameters) -> None:
         """See `Learner.load_parameters`."""
-        self._host = None
-        forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
+        self._numpy_policy = None
+        state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         self._state |= {f"net/{name}": self._arrays(name, parameters.get(name, {}), name) for name in self._nets}
 
     def optimizer_state(self) -> dict[str, Any]:
@@ -284,7 +208,7 @@ class JaxLearner(Learner):
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         """See `Learner.load_optimizer_state`."""
         for name in self._optimizers:
-            owner, learned = f"the optimiser of {name}", self._nets[name].learned
+            owner, learned = f"the optimizer of {name}", self._nets[name].learned
             adam = optax.ScaleByAdamState(
                 count=self._put(np.asarray(np.minimum(state[name]["steps"], 2**31 - 1), np.int32)),
                 mu=self._arrays(name, state[name]["first"], owner, learned),
@@ -295,37 +219,37 @@ class JaxLearner(Learner):
             )
 
     def _named(self, network: str, arrays: list[Array]) -> dict[str, np.ndarray]:
-        """A network's arrays by name, or the moments of those that learn, as copies."""
+        """Return copies of a network's arrays, or of their moments, by name."""
         names = self._nets[network].names[: len(arrays)]
         return {name: np.array(array) for name, array in zip(names, arrays, strict=True)}
 
     def _arrays(
         self, network: str, values: dict[str, np.ndarray], owner: str, number: int | None = None
     ) -> list[Array]:
-        """The first `number` of a network's arrays, all by default, from values by name."""
+        """Return the first `number` of a network's arrays (default: all) from values by name."""
         net = self._nets[network]
         expected = dict(zip(net.names[:number], net.shapes[:number], strict=True))
-        # A copy: on a CPU, JAX would go on reading the caller's memory.
+        # Copied, because on a CPU JAX reads the caller's memory.
         return self._put([np.array(value) for value in matched(values, expected, owner).values()])
 
     def _put(self, tree: Any) -> Any:
-        """The tree's arrays, where learning looks for them."""
+        """Return the tree on the device."""
         return jax.device_put(tree, self.device)
 
 
-def _alike(updates: list[Prepared]) -> Iterator[list[Prepared]]:
-    """Successive updates that one program can make: of one phase and shape, 2, 4, 8 or 16 of them, or one alone."""
-    kinds = [(one.phase, kind((one.batch, one.rows, one.noise))) for one in updates]
-    begin = 0
-    while begin < len(updates):
-        end = next((i for i in range(begin, len(updates)) if kinds[i] != kinds[begin]), len(updates))
-        end = begin + (1 << (min(end - begin, JaxLearner.at_once).bit_length() - 1))
-        yield updates[begin:end]
-        begin = end
+def _float32(update: Update, rollout: Any) -> Update:
+    """Return an update with rates in float32, and without the batch if it is the rollout."""
+    rates, scheduled = (tree_map(np.float32, rates) for rates in (update.learning_rates, update.scheduled))
+    batch = update.batch if rollout is None else None
+    return update._replace(phase=None, batch=batch, learning_rates=rates, scheduled=scheduled)
+
+
+def _stacked(arrays: Sequence[Any]) -> np.ndarray:
+    return np.stack(arrays) if len(arrays) > 1 else np.asarray(arrays[0])[None]  # which is no copy
 
 
 def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
-    """Everything of the optimiser but the step size, which comes with each update."""
+    """Return the optimizer without its learning rate, which comes with each update."""
     clip = [optax.clip_by_global_norm(spec.max_grad_norm)] if spec.max_grad_norm > 0 else []
     decay = [optax.add_decayed_weights(spec.weight_decay)] if spec.weight_decay > 0 else []
     adam = [optax.scale_by_adam(b1=spec.beta1, eps=spec.epsilon)]
@@ -333,13 +257,13 @@ def _adam(spec: OptimizerSpec) -> optax.GradientTransformation:
 
 
 def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]) -> Any:
-    """The state that `optimizer.init` returns, all zeros here, without a compiled program for each shape."""
+    """Return the state of `optimizer.init`, all zeros, without compiling a program for each shape."""
     shapes = jax.eval_shape(optimizer.init, parameters)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def _device(device: str) -> Any:
-    if device == "cuda" and not has_cuda():
+    if device == "cuda" and not jax_has_cuda():
         raise UsageError(
             "JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'. A run that has begun goes "
             "on with `device: cpu` in its config.yaml and --accept-changes."

@@ -1,14 +1,13 @@
-"""JAX's compiled programs, kept for later processes: the second start of a job compiles nothing.
+"""A cache of JAX's compiled programs for later processes: a job that starts again compiles nothing.
 
-JAX writes an entry where it will be read: a process which is killed meanwhile would leave half of one, for good.
-Here every process has a folder of its own, which begins with links to all that is kept. What it compiled is handed over
-when it is whole, in one step; what was begun is lost with the process.
+JAX writes an entry in place, so a killed process would leave a truncated one for good. Here every process has its own
+folder, which starts with links to all kept programs. Complete entries are handed over by a link, in one step.
 
-    <cache>/duetto/jax/<what runs it>/kept/*-cache     programs for this JAX and this processor, nobody's to write
-                                      <random>/        a process's own, removed at its end or by a later process
+    <cache>/duetto/jax/<version and processor>/kept/*-cache     programs for this JAX and this processor, read-only
+                                               <random>/        a process's own, removed at its end or by a later one
 
-Programs are machine code that is run as it is read, so the folder is this user's alone (mode 0700). It lies in
-`$XDG_CACHE_HOME` or `~/.cache`, and may be deleted at any time. Who sets `jax_compilation_cache_dir` has their own way;
+Programs are machine code, so only this user may access the folder (mode 0700). It is in `$XDG_CACHE_HOME` or
+`~/.cache`, and may be deleted at any time. Setting `jax_compilation_cache_dir` replaces it;
 `JAX_ENABLE_COMPILATION_CACHE=false` turns it off.
 """
 
@@ -28,18 +27,18 @@ from typing import Any
 
 import jax
 
-from duetto.processor import processor
+from duetto.cpu import processor
 
 WORTH_KEEPING = 0.1  # seconds of compilation
-LIMIT = 512 << 20  # bytes that are kept; of more, those that were not used for longest are deleted
-ABANDONED = 86_400.0  # seconds after which the folder of a process that did not end well is removed
+LIMIT = 512 << 20  # bytes; beyond, the least recently used programs are deleted
+ABANDONED = 86_400.0  # seconds after which a killed process's folder is removed
 _ENTRY = "*-cache"
 
 _own: Path | None = None  # this process's folder
 
 
 def use() -> None:
-    """Keep what this process compiles from here on, unless the user has set a folder, or none can be made."""
+    """Cache what this process compiles from here on, unless the user has set a folder, or none can be created."""
     global _own
     config: Any = jax.config  # its options are no attributes for a type checker
     if _own is not None or config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
@@ -60,7 +59,7 @@ def use() -> None:
 
 
 def hand_over() -> None:
-    """Let later processes have what was compiled so far. To be called while nothing is being compiled."""
+    """Hand programs compiled so far to later processes. Call it while nothing is being compiled."""
     if _own is None:
         return
     with suppress(OSError):
@@ -81,7 +80,7 @@ def end() -> None:
 
 
 def _tidy(folder: Path) -> None:
-    """Delete what is beyond the limit, and what processes that were killed have left."""
+    """Delete programs beyond the limit, and folders of killed processes."""
     entries = sorted((folder / "kept").glob(_ENTRY), key=lambda entry: entry.stat().st_atime)
     beyond = sum(entry.stat().st_size for entry in entries) - LIMIT
     for entry in entries:
@@ -95,7 +94,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _folder() -> Path:
-    """The folder for this JAX on this kind of processor: XLA makes code for the one that it runs on."""
+    """Return the folder for this JAX on this kind of processor, for which XLA generates code."""
     if sys.platform == "win32":
         parent = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:

@@ -1,4 +1,4 @@
-"""Parameters as arrays of the host, and whether they are those of given networks."""
+"""Parameters as NumPy arrays, and checks that they fit given networks."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional import forms
-from duetto.functional.forms import ARRAY, Each
-from duetto.networks.initial import parameter_shapes
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ARRAY, DictOf
+from duetto.networks.initializers import parameter_shapes
 from duetto.networks.spaces import Space
 
 Parameters = dict[str, dict[str, np.ndarray]]  # network's name to parameter's name to values
 
 
 def check_parameters(algorithm: Algorithm, observation: Space, action: Space, parameters: Any) -> None:
-    """Raise CheckpointError unless networks for these spaces have such parameters. Nothing is built for it.
+    """Raise CheckpointError unless networks for these spaces have such parameters, without building them.
 
-    Networks of a user's own are looked at when they are there.
+    Custom networks are checked when they are built.
     """
-    forms.check(parameters, Each(Each(ARRAY)), "learner/parameters")
+    state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
     for name, shapes in _shapes(algorithm, observation, action).items():
         matched(parameters.get(name, {}), shapes, name)
 
 
 def check_room(algorithm: Algorithm, observation: Space, action: Space) -> None:
-    """Raise UsageError where the system refuses memory for the parameters, before a framework asks for it."""
+    """Raise UsageError if this machine lacks the memory for the parameters, before a framework allocates it."""
     shapes = [shape for network in _shapes(algorithm, observation, action).values() for shape in network.values()]
     needed = 4 * sum(math.prod(shape) for shape in shapes)
     try:
@@ -41,16 +41,14 @@ def check_room(algorithm: Algorithm, observation: Space, action: Space) -> None:
 
 
 def _shapes(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Shapes of the parameters of every network and target that is not a user's own, by their names."""
+    """Return the shapes of all parameters, except those of custom networks, by network and name."""
     specs, targets = algorithm.networks(observation, action), algorithm.targets()
     every = specs | {target: specs[source] for target, source in targets.items()}
     return {name: parameter_shapes(spec) for name, spec in every.items() if spec.custom is None}
 
 
 def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], network: str) -> dict[str, np.ndarray]:
-    """The parameters in `found`, in the order of `expected`, or CheckpointError that says how they differ."""
-    # Recurrent layers of actors and critics once stood beside no torso (see `storage.migration`).
-    found = {f"torso.{name}" if f"torso.{name}" in expected else name: value for name, value in found.items()}
+    """Return the parameters in the order of `expected`. Raise CheckpointError if names or shapes differ."""
     if found.keys() != expected.keys():
         missing, unknown = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Adam in PyTorch, as the learners use it."""
+"""Adam in PyTorch, in its functional form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor], rate: float | Tensor) -> Tensor | None:
-        """Take a step of size `rate`; if the spec says so, clip the gradients' global norm first, and return it."""
+        """Take a step with the learning rate `rate`; return the gradients' global norm if the spec clips it."""
         spec, norm = self._spec, None
         if spec.max_grad_norm > 0:
             norm = torch.nn.utils.get_total_norm(gradients)
@@ -65,11 +65,11 @@ class Adam:
         )
 
     def tensors(self) -> list[Tensor]:
-        """All tensors that a step changes, but the weights."""
+        """Return all tensors that a step changes, except the weights."""
         return [*self._first, *self._second, *self._steps]
 
     def state(self) -> dict[str, Any]:
-        """Steps and moments as NumPy arrays by the parameters' names."""
+        """Return the number of steps, and the moments as NumPy arrays by the parameters' names."""
         first, second = ([x.cpu().numpy().copy() for x in moments] for moments in (self._first, self._second))
         return {
             "steps": int(self._steps[0]),
@@ -78,7 +78,7 @@ class Adam:
         }
 
     def load(self, state: dict[str, Any], owner: str) -> None:
-        """Restore what `state` returned."""
+        """Restore the result of `state`."""
         expected = {name: tuple(weight.shape) for name, weight in zip(self._names, self.weights, strict=True)}
         for kind, moments in (("first", self._first), ("second", self._second)):
             for moment, value in zip(moments, matched(state[kind], expected, owner).values(), strict=True):
@@ -88,7 +88,7 @@ class Adam:
 
 
 def _laid_out(gradient: Tensor, weight: Tensor) -> Tensor:
-    """The gradient in the order of its weight in memory, which fused kernels read without looking."""
+    """Return the gradient with its weight's memory layout, which fused kernels assume."""
     if gradient.stride() == weight.stride():
         return gradient
     return torch.empty_like(weight).copy_(gradient)

@@ -1,7 +1,7 @@
-"""Networks in JAX. The counterpart of `networks/torch.py`.
+"""Networks in JAX; the counterpart of `networks/torch.py`.
 
-Compiled programs take flat lists of arrays (Equinox modules as arguments cost 70 µs more at each call); `with_arrays`
-makes the network that computes with them.
+Compiled programs take flat lists of arrays, since Equinox modules as arguments cost 70 µs more at each call.
+`with_arrays` makes the network that computes with them.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ import numpy as np
 from jax import Array
 
 from duetto.networks import jax_layers, network
-from duetto.networks.initial import initial_parameters
-from duetto.networks.specs import Network, NetworkSpec, Parameter
+from duetto.networks.initializers import initial_parameters
+from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, ParameterSpec
 
 if TYPE_CHECKING:
-    from duetto.networks.jax_custom import Custom
+    from duetto.networks.jax_custom import JaxCustomNetwork
 
 
-def build(spec: NetworkSpec, random: np.random.Generator) -> Built | Custom:
-    """The network that the spec describes, with fresh parameters drawn from `random`."""
+def build(spec: AnyNetworkSpec, random: np.random.Generator) -> JaxNetwork | JaxCustomNetwork:
+    """Build the network of the spec, with parameters drawn from `random`."""
     if spec.custom is not None:
-        from duetto.networks.jax_custom import Custom  # Equinox takes long to import, and nothing else needs it
+        from duetto.networks.jax_custom import JaxCustomNetwork  # the only user of Equinox, which is slow to import
 
-        assert isinstance(spec, Network)
-        return Custom(spec, random)
-    return Built(spec, initial_parameters(spec, random))
+        assert isinstance(spec, NetworkSpec)
+        return JaxCustomNetwork(spec, random)
+    return JaxNetwork(spec, initial_parameters(spec, random))
 
 
-class Built:
-    """A network of Duetto's own, not a user's.
+class JaxNetwork:
+    """The arrays of a network, in one order with the running statistics last.
 
-    Attributes: names, shapes, arrays (the first ones), all in one order, statistics last; learned, how many arrays
-    precede the statistics.
+    Attributes:
+        names: Their names.
+        shapes: Their shapes.
+        arrays: Their initial values.
+        learned: The number of arrays before the statistics.
     """
 
-    def __init__(self, spec: NetworkSpec, values: dict[str, np.ndarray]) -> None:
+    def __init__(self, spec: AnyNetworkSpec, values: dict[str, np.ndarray]) -> None:
         self._spec = spec
         self.names: list[str] = list(values)
         self.shapes: list[tuple[int, ...]] = [value.shape for value in values.values()]
@@ -46,17 +49,15 @@ class Built:
         self.learned: int = len(values) - len(spec.statistics)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
-        """The network computing with these arrays; of a `Parameter` the array itself."""
-        if isinstance(self._spec, Parameter):
+        """Return the network with these arrays; of a `ParameterSpec` the array itself."""
+        if isinstance(self._spec, ParameterSpec):
             return arrays[0]
         exact = self._spec.exact | self._spec.statistics.keys()
-        own = {
-            name: array if name in exact else array.astype(precision)
-            for name, array in zip(self.names, arrays, strict=True)
-        }
-        return network.Network(self._spec, own, jax_layers)
+        named = zip(self.names, arrays, strict=True)
+        values = {name: array if name in exact else array.astype(precision) for name, array in named}
+        return network.Network(self._spec, values, jax_layers)
 
     def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
-        """The running statistics as calls of `net` with `train` left them, else unchanged."""
-        own = list(zip(self.names, arrays, strict=True))[self.learned :]
-        return [net.moved.get(name, array) for name, array in own]
+        """Return the running statistics after the last call of `net` with `train`, else those of `arrays`."""
+        statistics = list(zip(self.names, arrays, strict=True))[self.learned :]
+        return [net.updated_stats.get(name, array) for name, array in statistics]

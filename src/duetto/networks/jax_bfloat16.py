@@ -1,17 +1,15 @@
-"""Layers of bfloat16 in JAX, so that a processor makes their products with its own instructions.
+"""Linear layers of bfloat16 in JAX that use the CPU's bfloat16 instructions, also in their derivatives.
 
-XLA hands a product of bfloat16 on to YNNPACK as it is where its result is float32 and each factor lies in the order of
-its axes; any other it computes in float32, from copies. So a layer and its derivatives are written here: results are
-float32, then rounded, as they were before. The weights' derivative sums over rows and has to turn one factor; XLA takes
-a turning back where it sees it, so a row of zeros is laid below. The bias's derivative is a product, too: a sum of
-bfloat16 over rows takes longer.
+XLA passes a bfloat16 product to YNNPACK only if its result is float32 and both factors are contiguous. It computes
+all others in float32, from copies. So a layer and its derivatives are written here with float32 results, which are
+then rounded. The weights' derivative needs a transposed factor: a row of zeros below it keeps XLA from undoing the
+transpose. The bias's derivative is a product because a bfloat16 sum over rows is slower.
 
-On one core of an Intel Xeon with AMX, 256 rows and layers of 400 and 300: a layer's product 119 and 670 GFLOP/s, that
-of the weights' derivative 126 and 410 (float32: 141 and 154); a whole update of TD3 9.7 and 4.0 ms (7.0).
+    one core, TD3's update or steps          XLA alone    this file    float32
+    Intel Xeon with AMX, ms (256 rows)             9.7          4.0        7.0
+    AMD EPYC (Zen 3), steps/s on Hopper             66          109        105
 
-A processor without such instructions multiplies the rounded numbers in float32: a product of two of them is exact
-there, so all that differs is the rounding of sums. On one core of an AMD EPYC (Zen 3), 256 rows and layers of 256:
-35 GFLOP/s where XLA does what it can with bfloat16, 77 so (float32: 81); TD3 on Hopper 66 and 109 steps a second (105).
+A CPU without such instructions multiplies the rounded numbers in float32, where each product of two is exact.
 """
 
 from __future__ import annotations
@@ -23,21 +21,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from duetto.processor import multiplies_bfloat16
+from duetto.cpu import multiplies_bfloat16
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:
-    """x Wᵀ + b of x (..., in), weights (out, in) and biases (out); or of (N, B, in), (N, out, in) and (N, out)."""
+    """Return x Wᵀ + b of x (..., in), (out, in) and (out); or of (N, B, in), (N, out, in) and (N, out)."""
     if weight.ndim == 2:
         return jnp.reshape(_linear(jnp.reshape(x, (-1, x.shape[-1])), weight, bias), (*x.shape[:-1], len(weight)))
     return _linear(x, weight, bias)
 
 
 def product(first: Array, second: Array, axis: int) -> Array:
-    """Float32 sums over the last axis of `first` and the axis `axis` of `second`, for each index of the axes before
-    these.
+    """Contract the last axis of `first` with the axis `axis` of `second`, batched over the axes before; float32.
 
-    `first` is rounded to bfloat16, which `second` is.
+    `first` is rounded to bfloat16; `second` is bfloat16 already.
     """
     before = tuple(range(first.ndim - 2))
     dimensions = (((first.ndim - 1,), (second.ndim + axis,)), (before, before))
@@ -53,13 +50,13 @@ def _in_float32(multiply: Callable[[Array, Array], Array], first: Array, second:
 
 
 def sum_rows(rows: Array) -> Array:
-    """A bias's derivative (..., out), float32, from rows (..., B, out) of bfloat16."""
+    """Return a bias's derivative (..., out), float32, from rows (..., B, out) of bfloat16."""
     ones = jnp.ones((*rows.shape[:-2], 1, rows.shape[-2]), rows.dtype)
     return jnp.squeeze(product(ones, rows, -2), -2)
 
 
 def over_rows(gradient: Array, x: Array) -> Array:
-    """A weight's derivative (..., out, in), float32, from rows (..., B, out) and (..., B, in) of bfloat16."""
+    """Return a weight's derivative (..., out, in), float32, from rows (..., B, out) and (..., B, in) of bfloat16."""
     return jax.lax.platform_dependent(gradient, x, cpu=_over_rows_padded, default=_over_rows)
 
 
@@ -74,12 +71,12 @@ def _over_rows_padded(gradient: Array, x: Array) -> Array:
 
 
 def to_bits(x: Array) -> Array:
-    """x rounded to bfloat16, its bits as uint16: a loop that collects bfloat16 converts all of it at every step."""
+    """Round x to bfloat16 and return its bits as uint16: XLA's loops convert collected bfloat16 at every step."""
     return jax.lax.bitcast_convert_type(x.astype(jnp.bfloat16), jnp.uint16)
 
 
 def from_bits(bits: Array) -> Array:
-    """The bfloat16 numbers whose bits `to_bits` returned."""
+    """Return the bfloat16 numbers whose bits `to_bits` returned."""
     return jax.lax.bitcast_convert_type(bits, jnp.bfloat16)
 
 

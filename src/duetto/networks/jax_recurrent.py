@@ -1,13 +1,12 @@
 """Recurrent cells in JAX, and their loop over time.
 
-The loop has a gradient of its own. Differentiated by JAX, each step back would add its part of the weights' gradient
-to an array of the weights' size; here the steps only collect the gradients of their products, and one product over all
-steps gives the weights'. One core of an AMD EPYC (Zen 5), LSTM of 128 units, 41 steps of 32 sequences: forwards 2.4 ms
-to 1.1 ms (by tanh instead of logistic functions), with the gradient 5.6 to 4.4 ms (before an LSTM's gradients were
-kept once).
+The loop has its own gradient. JAX's would add to an array of the weights' size at each step backwards; here the steps
+only collect the gradients of their products, and one product over all steps gives the weights' gradient. An update of
+R2D2 with an LSTM of 512 units (16 sequences of 40 steps, one core of an AMD EPYC, Zen 5) takes 165 ms instead of 341;
+with 128 units 31 ms in both.
 
-In bfloat16 the weights and what enters are rounded, products have float32 results (see `jax_bfloat16`), and states and
-gates stay in float32 from the first step to the last.
+In bfloat16 weights and inputs are rounded, and products have float32 results (see `jax_bfloat16`). States and gates are
+always float32.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ State = tuple[Array, ...]  # (B, size) each; the first one is also the output
 
 
 class Cell(NamedTuple):
-    """The step of a recurrent layer, from x Wᵀ + b and h Wᵀ + b, (B, gates * size) each, and the state before it.
+    """A step of a recurrent layer: from x Wᵀ + b and h Wᵀ + b, (B, gates * size) each, and a state to the next state.
 
-    Where the gradients of both are equal, `backward` returns one object twice, and it is kept once.
+    If the gradients of both products are equal, `backward` returns one object twice, which is stored once.
     """
 
-    forward: Callable[[Array, Array, State], tuple[State, State]]  # the state after it, and what `backward` needs
-    backward: Callable[[State, State, State], tuple[Array, Array, State]]  # that, the state before, gradients of after
+    forward: Callable[[Array, Array, State], tuple[State, State]]  # next state, residuals
+    backward: Callable[[State, State, State], tuple[Array, Array, State]]  # residuals, state, next state's gradients
 
 
 def _lstm(entering: Array, recurrent: Array, state: State) -> tuple[State, State]:
@@ -55,7 +54,7 @@ def _lstm_back(kept: State, state: State, gradients: State) -> tuple[Array, Arra
 
 
 def _gru(entering: Array, recurrent: Array, state: State) -> tuple[State, State]:
-    """One step of a GRU (Cho et al., 2014) as PyTorch has it: gates reset, update, new."""
+    """One step of PyTorch's GRU (Cho et al., 2014); gates: reset, update, new."""
     (xr, xz, xn), (hr, hz, hn) = jnp.split(entering, 3, -1), jnp.split(recurrent, 3, -1)
     r, z = jnp.tanh((xr + hr) / 2) / 2 + 0.5, jnp.tanh((xz + hz) / 2) / 2 + 0.5
     n = jnp.tanh(xn + r * hn)
@@ -73,10 +72,10 @@ CELLS = {"lstm": Cell(_lstm, _lstm_back), "gru": Cell(_gru, _gru_back)}
 
 
 def unroll(cell: Cell, entering: Array, starts: Array, state: State, weight: Array, bias: Array) -> tuple[Array, State]:
-    """Outputs (S, B, size) and the last state, from x Wᵀ + b of all steps (S, B, gates * size) and the first state.
+    """Return outputs (S, B, size) and the last state, from x Wᵀ + b (S, B, gates * size) and the first state.
 
     `starts` (S, B) zeroes the state before a step; weight (gates * size, size) and bias are those of h. Outputs and
-    states are float32, the rest float32 or bfloat16.
+    states are float32, all else float32 or bfloat16.
     """
     return _unroll(cell, entering, starts, state, weight, bias)
 

@@ -1,8 +1,7 @@
-"""Networks in NumPy, for acting on a CPU: a few rows cost less here than calling a framework does.
+"""Networks in NumPy, for acting on a CPU without importing a framework.
 
-    one observation of 17 numbers, 64-64 for policy and value: half as long as through PyTorch, 0.8 of JAX's time
-
-And whoever only acts need not import a framework. Nothing is learned here.
+With one observation of 17 numbers and 64-64 units for policy and value, a call takes half of PyTorch's time and 0.8 of
+JAX's.
 """
 
 from __future__ import annotations
@@ -12,28 +11,28 @@ from typing import Any
 import numpy as np
 
 from duetto.networks import network, numpy_layers
-from duetto.networks.encoding import is_image
-from duetto.networks.specs import Network, NetworkSpec, Policy
+from duetto.networks.preprocessing import is_image
+from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, PolicyHead
 
-LARGEST = 300  # units of a hidden layer: with more the frameworks' products win
+MAX_HIDDEN = 300  # units of a hidden layer up to which NumPy is faster
 
 
-def possible(spec: NetworkSpec) -> bool:
-    """Whether this network can act in NumPy: no images, no ensembles, no network of a user's own."""
-    if not isinstance(spec, Network) or spec.custom is not None or spec.members:
+def can_act(spec: AnyNetworkSpec) -> bool:
+    """Return whether NumPy can compute this network: no images, ensembles or custom networks."""
+    if not isinstance(spec, NetworkSpec) or spec.custom is not None or spec.members:
         return False
     return not is_image(spec.observation)
 
 
-def worth_it(spec: NetworkSpec) -> bool:
-    """Whether acting with this network is faster in NumPy than in a framework that is imported anyway."""
-    if not isinstance(spec, Network) or not possible(spec) or spec.recurrent:
+def is_faster(spec: AnyNetworkSpec) -> bool:
+    """Return whether NumPy is faster for acting than a framework that is already imported."""
+    if not isinstance(spec, NetworkSpec) or not can_act(spec) or spec.recurrent:
         return False
-    return isinstance(spec.heads[0], Policy) and max(spec.torso.hidden, default=0) <= LARGEST
+    return isinstance(spec.heads[0], PolicyHead) and max(spec.torso.hidden, default=0) <= MAX_HIDDEN
 
 
-def build(spec: NetworkSpec, parameters: dict[str, np.ndarray]) -> network.Network:
-    """The network with these parameters; only for what is `possible`, or for the `first` member of an ensemble."""
-    assert isinstance(spec, Network)
-    layers: Any = numpy_layers  # not all of them: what is possible needs no others
+def build(spec: AnyNetworkSpec, parameters: dict[str, np.ndarray]) -> network.Network:
+    """Build the network with these parameters; of an ensemble only `q1` works."""
+    assert isinstance(spec, NetworkSpec)
+    layers: Any = numpy_layers  # without those of images and ensembles
     return network.Network(spec, parameters, layers)

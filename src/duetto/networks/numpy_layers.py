@@ -1,4 +1,4 @@
-"""Layers in NumPy: those of `network.Layers` that acting with anything but images needs."""
+"""Layers in NumPy: those of `network.Layers` that acting needs, except for images."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from duetto.networks.encoding import encode_action
-from duetto.networks.specs import Recurrent
-from duetto.networks.windows import Window
+from duetto.networks.preprocessing import encode_action
+from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.specs import RecurrentSpec
 
 Values = Mapping[str, np.ndarray]
 State = tuple[np.ndarray, ...]  # (B, size) each; the first one is also the output
@@ -23,27 +23,27 @@ activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """See `network.Layers`; no ensembles."""
-    if x.ndim > 2:  # as one product: NumPy would make one for each row
+    if x.ndim > 2:  # NumPy would compute one product for each row
         return linear(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
     return x @ weight.T + bias
 
 
-last = linear  # it is all float32
+output_linear = linear  # it is all float32
 
 
 def norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """See `network.Layers`."""
-    centred = x - np.mean(x, -1, keepdims=True)
-    return centred / np.sqrt(np.mean(centred**2, -1, keepdims=True) + 1e-5) * scale + shift
+    centered = x - np.mean(x, -1, keepdims=True)
+    return centered / np.sqrt(np.mean(centered**2, -1, keepdims=True) + 1e-5) * scale + shift
 
 
-def entering(x: np.ndarray, like: np.ndarray) -> np.ndarray:
+def cast_input(x: np.ndarray, like: np.ndarray) -> np.ndarray:
     """x unchanged."""
     return x
 
 
 def recurrent(
-    spec: Recurrent, weights: Values, x: np.ndarray, window: Window
+    spec: RecurrentSpec, weights: Values, x: np.ndarray, window: SequenceInput
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """See `network.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
@@ -61,9 +61,9 @@ def recurrent(
 
 
 def _layer(
-    spec: Recurrent, weights: Values, layer: int, x: np.ndarray, state: State, starts: np.ndarray
+    spec: RecurrentSpec, weights: Values, layer: int, x: np.ndarray, state: State, starts: np.ndarray
 ) -> tuple[np.ndarray, State]:
-    """One layer: outputs (B, S, size), and the last state; `starts` (B, S) zeroes the state before a step."""
+    """Return a layer's outputs (B, S, size) and its last state; `starts` (B, S) zeroes the state before a step."""
     w = {kind: weights[f"{kind}_l{layer}"] for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
     entering = linear(x, w["weight_ih"], w["bias_ih"])  # of all steps at once
     outputs = []
@@ -84,7 +84,7 @@ def _lstm(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
 
 
 def _gru(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
-    """One step of a GRU (Cho et al., 2014) as PyTorch has it: gates reset, update, new."""
+    """One step of PyTorch's GRU (Cho et al., 2014); gates: reset, update, new."""
     size = state[0].shape[-1]
     (xr, xz, xn), (hr, hz, hn) = (
         tuple(given[:, k * size : (k + 1) * size] for k in range(3)) for given in (entering, recurrent)
@@ -94,7 +94,7 @@ def _gru(entering: np.ndarray, recurrent: np.ndarray, state: State) -> State:
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    """The logistic function, without overflow."""
+    """Return the logistic function, without overflow."""
     return 0.5 * np.tanh(0.5 * x) + 0.5
 
 

@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional import forms
-from duetto.functional.forms import Each, Several
+from duetto.functional import state_schema
+from duetto.functional.state_schema import DictOf, ListOf
 
-MANY = 64  # elements, above which one bound that all share is kept once
-MOST_CHANNELS = 16
-LEAST_SIDE = 16  # of what seems to be a picture; less is as likely a matrix, or the board of a game
-MOST_ELEMENTS = 2**26  # of a space that is read from a file
+MANY = 64  # elements above which an equal bound of all is stored once
+MAX_CHANNELS = 16
+MIN_IMAGE_SIDE = 16  # smaller arrays are as likely a matrix or a game board
+MAX_ELEMENTS = 2**26  # of a space from a file
 DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
-_BOX = {"shape": Several(int), "dtype": str, "low": Several(float), "high": Several(float)}
+_BOX = {"shape": ListOf(int), "dtype": str, "low": ListOf(state_schema.BOUND), "high": ListOf(state_schema.BOUND)}
 
 
 @dataclass(frozen=True)
 class Box:
     """A space of arrays of one shape.
 
-    `low` and `high` are bounds per element, flattened in C order. Where a Box of more than 64 elements has one and the
-    same bound for all, as images have, that bound is kept once. Either way of writing it makes the same Box.
+    `low` and `high` are bounds per element, flattened in C order. An equal bound of all elements can be given once, and
+    is stored once if the Box has more than 64 elements.
     """
 
     shape: tuple[int, ...]
@@ -57,27 +57,27 @@ class Box:
         return len(self.shape) == 3 and self.dtype == "uint8"
 
     @property
-    def seems_image(self) -> bool:
-        """Whether it looks like an image, or a stack of them, but is none here: whoever gave it may have meant one."""
+    def looks_like_image(self) -> bool:
+        """Return whether it resembles an image or a stack of images but is not treated as one."""
         rest = sorted(self.shape)[:-2]  # but the two longest
         dimensions = (2, 4) if self.dtype == "uint8" else (3, 4)
-        sides = len(self.shape) in dimensions and sorted(self.shape)[-2] >= LEAST_SIDE
-        return sides and max(rest, default=1) <= MOST_CHANNELS
+        sides = len(self.shape) in dimensions and sorted(self.shape)[-2] >= MIN_IMAGE_SIDE
+        return sides and max(rest, default=1) <= MAX_CHANNELS
 
     @property
     def channels_first(self) -> bool:
-        """Whether an image lies as (channels, height, width), and not as (height, width, channels).
+        """Return whether an image is (channels, height, width) instead of (height, width, channels).
 
-        The channels are the first or the last axis: the one that is strictly smaller, and at most 16.
+        The channels are the first or the last axis: the strictly smaller one, at most 16.
 
         Raises:
-            UsageError: Neither axis can be told to be the channels.
+            UsageError: Neither axis can be the channels.
         """
         first, _, last = self.shape
-        if first == last or min(first, last) > MOST_CHANNELS:
+        if first == last or min(first, last) > MAX_CHANNELS:
             raise UsageError(
                 f"The observation space {self} has image observations of an unexpected layout. Give them as (channels, "
-                f"height, width) or (height, width, channels) with at most {MOST_CHANNELS} channels, fewer than the "
+                f"height, width) or (height, width, channels) with at most {MAX_CHANNELS} channels, fewer than the "
                 "other side: gymnasium.wrappers.TransformObservation, ReshapeObservation and ResizeObservation help."
             )
         return first < last
@@ -95,38 +95,25 @@ class Box:
         return np.flatnonzero(~np.isfinite(low) | ~np.isfinite(high)).tolist()
 
     def units(self) -> tuple[np.ndarray, np.ndarray]:
-        """Centre and half-width (size,) of the environment's own numbers, (own - centre) / half being an algorithm's.
+        """Return center and half-width (size,): an algorithm's number is (environment's - center) / half-width.
 
-        Where a bound is infinite nothing is scaled; with one bound numbers are counted from it, so that -1 or 1 is the
-        bound as it is elsewhere.
+        With one infinite bound nothing is scaled, and -1 or 1 is the finite bound; with two nothing changes.
         """
         low, high = self.bounds
         below, above = np.isfinite(low), np.isfinite(high)
         with np.errstate(invalid="ignore"):
             both = below & above
-            half = np.where(both, (high - low) / 2, 1.0)
+            half = np.where(both, high / 2 - low / 2, 1.0)  # high - low may overflow
             one = np.where(below, low + 1.0, np.where(above, high - 1.0, 0.0))
-            return np.where(both, (low + high) / 2, one), half
-
-    def in_detail(self) -> str:
-        """The space as text with dtype and bounds, which seldom matter."""
-        low, high = (_bound_text(bound) for bound in (self.low, self.high))
-        return f"{self} of {self.dtype} from {low} to {high}"
+            return np.where(both, low / 2 + high / 2, one), half
 
     def __str__(self) -> str:
         return f"Box{self.shape}"
 
 
-def _bound_text(bound: tuple[float, ...]) -> str:
-    """A bound as text: one number where all elements have the same, else the first ones."""
-    if len(set(bound)) == 1:
-        return f"{bound[0]:g}"
-    return "[" + ", ".join(f"{one:g}" for one in bound[:8]) + (", ...]" if len(bound) > 8 else "]")
-
-
 @dataclass(frozen=True)
 class Discrete:
-    """A space of integers 0 .. n-1. An environment's own may begin at `start`; `environments` shifts them."""
+    """A space of integers 0 .. n-1. An environment's integers may start at `start`; `environments` shifts them."""
 
     n: int
     start: int = field(default=0, compare=False)
@@ -144,7 +131,7 @@ class Discrete:
 class MultiDiscrete:
     """A space of vectors of integers, element i in 0 .. nvec[i]-1. MultiBinary(n) is MultiDiscrete((2,) * n).
 
-    An environment's own may have a `shape`, and begin at `start`; () stands for a vector and for zeros.
+    An environment's array may have a `shape` and start at `start`; () means a vector and zeros.
     """
 
     nvec: tuple[int, ...]
@@ -162,15 +149,16 @@ class MultiDiscrete:
 
 @dataclass(frozen=True)
 class Dict:
-    """A space of named parts in sorted order. Nested Dict and Tuple spaces are flattened to one level, keys joined by
-    "/".
+    """A space of named parts in sorted order.
+
+    Nested Dict and Tuple spaces are flattened to one level, keys joined by "/".
     """
 
     parts: tuple[tuple[str, Box | Discrete | MultiDiscrete], ...]
 
     @property
     def size(self) -> int:
-        """Length of the encoded parts side by side."""
+        """Length of the concatenated codes of all parts."""
         return sum(part.size for _, part in self.parts)
 
     def __str__(self) -> str:
@@ -180,21 +168,20 @@ class Dict:
 Space = Box | Discrete | MultiDiscrete | Dict
 
 
-def differing(kind: str, one: Space, other: Space) -> tuple[str, str] | None:
-    """The two spaces as text, in as much detail as shows the difference; None where networks see none.
+def describe_difference(kind: str, one: Space, other: Space) -> tuple[str, str] | None:
+    """Return both spaces as text, with dtypes and bounds if these alone differ; None if they are equal to networks.
 
-    `kind` is "observation" or "action": networks use no bounds of observations.
+    `kind` is "observation" or "action": networks ignore the bounds of observations.
     """
-    seen = (_without_bounds(one), _without_bounds(other)) if kind == "observation" else (one, other)
+    seen = [_without_bounds(space) if kind == "observation" else space for space in (one, other)]
     if seen[0] == seen[1]:
         return None
     if str(one) != str(other):
         return str(one), str(other)
-    if not (isinstance(one, Dict) and isinstance(other, Dict)):
-        return _in_detail(one), _in_detail(other)
-    pairs = [pair for pair in zip(one.parts, other.parts, strict=True) if pair[0] != pair[1]]
-    sides = [", ".join(f"{name}: {_in_detail(part)}" for name, part in side) for side in zip(*pairs, strict=True)]
-    return f"Dict({sides[0]})", f"Dict({sides[1]})"
+    if isinstance(one, Dict) and isinstance(other, Dict):
+        differ = [i for i, pair in enumerate(zip(one.parts, other.parts, strict=True)) if pair[0] != pair[1]]
+        one, other = (Dict(tuple(space.parts[i] for i in differ)) for space in (one, other))
+    return _details(one), _details(other)
 
 
 def _without_bounds(space: Space) -> Space:
@@ -203,15 +190,23 @@ def _without_bounds(space: Space) -> Space:
     return replace(space, low=(0.0,), high=(0.0,)) if isinstance(space, Box) else space
 
 
-def _in_detail(space: Space) -> str:
-    return space.in_detail() if isinstance(space, Box) else str(space)
+def _details(space: Space) -> str:
+    if isinstance(space, Dict):
+        return "Dict(" + ", ".join(f"{name}: {_details(part)}" for name, part in space.parts) + ")"
+    if not isinstance(space, Box):
+        return str(space)
+    low, high = (
+        f"{bound[0]:g}" if len(set(bound)) == 1 else f"[{', '.join(f'{end:g}' for end in bound[:8])}]"
+        for bound in (space.low, space.high)
+    )
+    return f"{space} of {space.dtype} from {low} to {high}"
 
 
-def columns(space: Space) -> int:
-    """Number of columns of an action, the parts of a Dict side by side; a choice has one."""
+def num_columns(space: Space) -> int:
+    """Return the number of an action's columns: one for a choice, the sum over the parts of a Dict."""
     match space:
         case Dict():
-            return sum(columns(part) for _, part in space.parts)
+            return sum(num_columns(part) for _, part in space.parts)
         case Discrete():
             return 1
         case MultiDiscrete():
@@ -220,7 +215,7 @@ def columns(space: Space) -> int:
 
 
 def to_json(space: Space) -> dict[str, Any]:
-    """A JSON value from which `from_json` makes the same space."""
+    """Return a JSON value from which `from_json` makes the same space."""
     kind = type(space).__name__
     if isinstance(space, Dict):
         return {"kind": kind, "parts": {name: to_json(part) for name, part in space.parts}}
@@ -228,10 +223,10 @@ def to_json(space: Space) -> dict[str, Any]:
 
 
 def from_json(value: dict[str, Any]) -> Space:
-    """The space that `to_json` wrote. Raises CheckpointError where the value is no space, or has too many elements."""
-    forms.check(value, {"kind": str}, "a space")
+    """Return the space that `to_json` wrote. Raises CheckpointError for an invalid or a too large one."""
+    state_schema.check(value, {"kind": str}, "a space")
     if value["kind"] == "Dict":
-        forms.check(value, {"parts": Each({"kind": str})}, "a space")
+        state_schema.check(value, {"parts": DictOf({"kind": str})}, "a space")
         parts = tuple((name, from_json(part)) for name, part in value["parts"].items())
         if any(isinstance(part, Dict) for _, part in parts):
             raise CheckpointError("A space in the checkpoint is a Dict inside a Dict, which none of Duetto's is.")
@@ -242,21 +237,25 @@ def from_json(value: dict[str, Any]) -> Space:
 def _plain_from_json(value: dict[str, Any]) -> Box | Discrete | MultiDiscrete:
     match value["kind"]:
         case "Box":
-            forms.check(value, _BOX, "a space")
+            state_schema.check(value, _BOX, "a space")
             space: Any = Box(tuple(value["shape"]), value["dtype"], tuple(value["low"]), tuple(value["high"]))
             bounds = (len(value["low"]), len(value["high"]))
             possible = value["dtype"] in DTYPES and all(length in (1, space.size) for length in bounds)
         case "Discrete":
-            forms.check(value, {"n": int} | ({"start": forms.INTEGER} if "start" in value else {}), "a space")
+            state_schema.check(
+                value, {"n": int} | ({"start": state_schema.INTEGER} if "start" in value else {}), "a space"
+            )
             space, possible = Discrete(value["n"], value.get("start", 0)), value["n"] > 0
         case "MultiDiscrete":
-            lists = {"nvec": int, "shape": int, "start": forms.INTEGER}
-            forms.check({"shape": [], "start": []} | value, {n: Several(form) for n, form in lists.items()}, "a space")
+            lists = {"nvec": int, "shape": int, "start": state_schema.INTEGER}
+            state_schema.check(
+                {"shape": [], "start": []} | value, {n: ListOf(form) for n, form in lists.items()}, "a space"
+            )
             space = MultiDiscrete(*(tuple(value.get(name, ())) for name in lists))
             whole = math.prod(space.shape) == len(space.nvec) or not space.shape
             possible = whole and len(space.start) in (0, len(space.nvec)) and all(space.nvec)
         case kind:
             raise CheckpointError(f"The checkpoint has a space of the kind {kind!r}, which this Duetto does not know.")
-    if not possible or space.size > MOST_ELEMENTS:
+    if not possible or space.size > MAX_ELEMENTS:
         raise CheckpointError(f"The checkpoint has a space that cannot be: {str(value)[:200]}.")
     return space

@@ -1,16 +1,16 @@
 """Networks as data. Both frameworks build from the same spec and start from the same numbers.
 
-A network is composed: a `Torso` turns an observation into features, a head turns features (and perhaps an action) into
-what it is for. Between them they are made of a few kinds of layers (`Stack`, convolutions, `Recurrent`), and layers are
-all that the frameworks know (`torch_layers`, `jax_layers`, `numpy_layers`). `network.Network` runs them for all.
+A `Torso` turns an observation into features, a head turns features (and for critics an action) into outputs. Both
+consist of a few kinds of layers (`Stack`, convolutions, `RecurrentSpec`), the only part that frameworks implement
+(`torch_layers`, `jax_layers`, `numpy_layers`). `network.Network` computes all networks.
 
-    Network(Torso(observation), Deterministic(2, hidden=(256, 256)))                       an actor
-    Network(Torso(observation), Values(action=2, hidden=(256, 256)), members=2)            twin critics
-    Network(Torso(observation, hidden=(64,)), (Policy(action), StateValue()), shared=False) a policy and its values
+    an actor                 NetworkSpec(Torso(observation), DeterministicHead(2, hidden=(256, 256)))
+    twin critics             NetworkSpec(Torso(observation), CriticHead(action=2, hidden=(256, 256)), members=2)
+    a policy and its values  NetworkSpec(Torso(observation), (PolicyHead(action), StateValueHead()), shared=False)
 
 Parameters have names ("layers.0.weight") and PyTorch's layouts (a weight is (out, in)), with a leading axis for the
-members of an ensemble. Names, layouts and initial values are equal in both frameworks. Batch normalisation also keeps
-*running statistics* (`Network.statistics`), arrays by name beside the parameters that no optimiser moves.
+members of an ensemble. Names, layouts and initial values are equal in both frameworks. Batch normalization also has
+*running statistics* (`NetworkSpec.statistics`), arrays that no optimizer changes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from duetto.errors import UsageError
-from duetto.networks.encoding import chw, convolutions, is_image, named_parts
-from duetto.networks.policies import outputs
+from duetto.networks.action_distributions import num_outputs
+from duetto.networks.preprocessing import chw, convolutions, is_image, named_parts
 from duetto.networks.spaces import Box, Space
 
 Activation = Literal["relu", "tanh", "elu", "silu"]
 Blocks = Literal["mlp", "layer_norm", "simba"]
-AllBlocks = Literal[
-    "mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"
-]  # the last two where losses `train` them
-EXPANSION = 4  # how much wider a residual block of SimBa is inside
+AllBlocks = Literal["mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"]  # the last two need calls with `train`
+EXPANSION = 4  # inner width of SimBa's residual blocks, in units of their width
 
 
 @dataclass(frozen=True)
@@ -39,18 +37,18 @@ class Initializer:
 
     kind: Literal["fan_in", "normal", "orthogonal"] = "fan_in"  # U(±gain/√fan_in), PyTorch's; N(0, gain²); orthogonal
     gain: float = 1.0
-    final_bound: float = 0.0  # the last layer is U(±final_bound) instead, where above 0 (3e-3 in the DDPG paper)
+    final_bound: float = 0.0  # above 0: the last layer is U(±final_bound) instead (3e-3 in the DDPG paper)
     zero_biases: bool = False  # with orthogonal weights: biases are 0, or PyTorch's U(±1/√fan_in)
 
 
 @dataclass(frozen=True)
 class CustomNetwork:
-    """A user's own network: one class per framework, either may be missing.
+    """A custom network: one class per framework; one may be missing.
 
-    An actor is called with a batch of observations (B, ...) and returns actions (B, A) in [-1, 1]; a critic is called
-    with observations and actions and returns (B,); an action-value network returns (B, actions); a policy with its
-    value function returns the policy's outputs (B, action_size), see `policies.distribution`, and values (B,); a
-    squashed Gaussian policy returns means and logarithms of the std before tanh, (B, 2 A).
+    An actor is called with a batch of observations (B, ...) and returns actions (B, A) in [-1, 1]; a critic is
+    called with observations and actions and returns (B,); an action-value network returns (B, actions); a policy
+    with its value function returns the policy's outputs (B, action_size), see `action_distributions.distribution`,
+    and values (B,); a squashed Gaussian policy returns means and logarithms of the std before tanh, (B, 2 A).
     Constructed as `torch(observation_space, action_size, **arguments)` and
     `jax(observation_space, action_size, key=key, **arguments)`, an `nn.Module` and an `equinox.Module`. Use the same
     attribute names in both and a checkpoint moves between them.
@@ -61,62 +59,58 @@ class CustomNetwork:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise UsageError where a field is no class, and where there is no class at all."""
-        for name in ("torch", "jax"):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, type):
+        """Raise UsageError if a field is not a class, or if both are missing."""
+        for name, kind in (("torch", self.torch), ("jax", self.jax)):
+            if kind is not None and not isinstance(kind, type):
                 raise UsageError(
-                    f"CustomNetwork({name}=...) is {given!r:.200}; it must be a class, neither an object of one nor a "
-                    "function: Duetto makes the networks, one or several. What else they need goes into "
-                    "arguments={...}."
+                    f"CustomNetwork({name}=...) is {kind!r:.200}; it must be a class. Duetto constructs the networks; "
+                    "put further arguments into arguments={...}."
                 )
         if self.torch is None and self.jax is None:
-            raise UsageError(
-                "CustomNetwork has no class. Give CustomNetwork(torch=...), CustomNetwork(jax=...) or both."
-            )
+            raise UsageError("CustomNetwork has no class. Give torch=..., jax=... or both.")
         if not isinstance(self.arguments, dict) or not all(isinstance(name, str) for name in self.arguments):
             raise UsageError(f"arguments is {self.arguments!r:.200}; it must be a dict of arguments by their names.")
 
 
 @dataclass(frozen=True)
-class Recurrent:
-    """Layers that carry a state from step to step, so that a network sees a `windows.Window` instead of observations.
+class RecurrentSpec:
+    """Recurrent layers; the network's input is a `SequenceInput` instead of observations.
 
-    Their input is what comes before them, the previous action (one-hot; zeros for none) and the previous reward.
+    The layers' inputs are features, the previous action (one-hot; zeros for none) and the previous reward.
     """
 
     kind: Literal["lstm", "gru"]
     size: int
     layers: int
     action: Space  # of the previous action
-    burn_in: int = 0  # positions of a window that only warm the state up, without gradient
-    learn_from_start: bool = True  # but not where an episode begins with the window
+    burn_in: int = 0  # positions that only warm the state up, without gradient
+    learn_from_start: bool = True  # no burn-in where an episode starts at position 0
     orthogonal: bool = False  # orthogonal weights and zero biases (Andrychowicz et al., 2021) instead of U(±1/√size)
 
     @property
     def gates(self) -> int:
-        """Rows of a layer's weights, in units of `size`."""
+        """Rows of a layer's weights in units of `size`."""
         return 4 if self.kind == "lstm" else 3
 
     def state(self) -> dict[str, tuple[int, int]]:
-        """Shapes of a carry's arrays by name, without the leading batch axis: "h", and an LSTM's cells "c"."""
+        """Return the shapes of the carry's arrays by name without the batch axis: "h", and an LSTM's cells "c"."""
         return dict.fromkeys(("h", "c") if self.kind == "lstm" else ("h",), (self.layers, self.size))
 
     def shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of all parameters by PyTorch's names, for `inputs` numbers before the previous action and reward."""
-        found: dict[str, tuple[int, ...]] = {}
+        """Return the shapes of all parameters by PyTorch's names, for `inputs` features."""
+        shapes: dict[str, tuple[int, ...]] = {}
         width = inputs + self.action.size + 1
         for layer in range(self.layers):
             rows = self.gates * self.size
-            found |= {f"weight_ih_l{layer}": (rows, width), f"weight_hh_l{layer}": (rows, self.size)}
-            found |= {f"bias_ih_l{layer}": (rows,), f"bias_hh_l{layer}": (rows,)}
+            shapes |= {f"weight_ih_l{layer}": (rows, width), f"weight_hh_l{layer}": (rows, self.size)}
+            shapes |= {f"bias_ih_l{layer}": (rows,), f"bias_hh_l{layer}": (rows,)}
             width = self.size
-        return found
+        return shapes
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Linear layers one after the other: hidden ones with an activation, and perhaps a last one without.
+    """A sequence of linear layers: hidden ones with an activation, and an optional last one without.
 
     mlp          x → σ(W x) → ... → W x
     layer_norm   x → σ(norm(W x)) → ... → W x
@@ -132,20 +126,18 @@ class Stack:
     outputs: int = 0  # of the last layer; 0 for none
     activation: Activation = "relu"
     blocks: AllBlocks = "mlp"
-    joined: int = 0  # as many further numbers join the input ...
+    joined: int = 0  # size of the action that joins the input ...
     joins: int = 0  # ... of this linear layer
-    numbered: bool = True  # False: a single layer, called by the stack's name alone
+    numbered: bool = True  # False: a single layer with the stack's name
 
     def __post_init__(self) -> None:
         if self.blocks == "simba" and len(set(self.hidden)) > 1:
             raise UsageError(
-                f"Residual blocks (network simba) are of one size; these hidden layers are {self.hidden}. "
-                "Give one size, once for each block: --hidden 256 256."
+                f"With network simba all hidden layers have one size; hidden is {self.hidden}. Give one size, once for "
+                "each block: --hidden 256 256."
             )
         if self.blocks not in ("mlp", "layer_norm") and self.joins:
-            raise UsageError(
-                f"With network {self.blocks} the action joins at the first layer: leave critic_action_layer at 0."
-            )
+            raise UsageError(f"critic_action_layer is {self.joins}; with network {self.blocks} it must be 0.")
 
     @property
     def width(self) -> int:
@@ -170,12 +162,12 @@ class Stack:
 
     @cached_property
     def over_batches(self) -> bool:
-        """Whether normalisation is over the rows of a batch."""
+        """Whether normalization is over the rows of a batch instead of features."""
         return self.blocks in ("batch_norm", "batch_renorm") and bool(self.hidden)
 
     @cached_property
     def norms(self) -> list[int]:
-        """Units of each normalisation."""
+        """Units of each normalization."""
         if self.blocks == "mlp" or not self.hidden:
             return []
         if self.over_batches:
@@ -187,37 +179,37 @@ class Stack:
         return f"{self.name}.{i}" if self.numbered else self.name
 
     def norm(self, i: int) -> str:
-        """The name of a normalisation."""
+        """The name of a normalization."""
         return f"{self.name}_norms.{i}"
 
     @property
     def statistics(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the running statistics by name."""
-        found: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for i, width in enumerate(self.norms if self.over_batches else []):
-            found |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
-            found |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
-        return found
+            shapes |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
+            shapes |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
+        return shapes
 
 
 @dataclass(frozen=True)
 class Torso:
     """The part before a head: observations (B, ...) to features (B, width).
 
-    Every image part goes through convolutions and a layer of `image_features` units, with ReLU; what comes out and the
-    vector parts, side by side, go through the `hidden` layers, then through the recurrent ones.
+    Each image goes through convolutions and a layer of `image_features` units, with ReLU. The results are concatenated
+    with the vector parts, and go through the `hidden` layers, then through the recurrent ones.
     """
 
     observation: Space
     image_features: int = 512
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    recurrent: Recurrent | None = None  # behind the hidden layers
+    recurrent: RecurrentSpec | None = None  # after the hidden layers
     blocks: Blocks = "mlp"
 
     @cached_property
     def images(self) -> dict[str, Box]:
-        """The image parts by name; "image" where the observation is a single one."""
+        """The image parts by name; "image" if the observation is a single image."""
         return {name: part for name, part in named_parts(self.observation) if isinstance(part, Box) and part.is_image}
 
     @cached_property
@@ -233,20 +225,20 @@ class Torso:
         return self.recurrent.size if self.recurrent else self.stack.width
 
     def convolutions(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the weights before the hidden layers, (out, in, height, width) of a convolution or (out, in)."""
-        found: dict[str, tuple[int, ...]] = {}
+        """Return the image layers' weight shapes: convolutions (out, in, height, width), linear (out, in)."""
+        shapes: dict[str, tuple[int, ...]] = {}
         for name, image in self.images.items():
             channels, height, width = chw(image)
             for i, (filters, kernel, stride) in enumerate(convolutions(image)):
-                found[f"convolutions.{name}.{i}"] = (filters, channels, kernel, kernel)
+                shapes[f"convolutions.{name}.{i}"] = (filters, channels, kernel, kernel)
                 channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-            found[f"features.{name}"] = (self.image_features, channels * height * width)
-        return found
+            shapes[f"features.{name}"] = (self.image_features, channels * height * width)
+        return shapes
 
 
 # ---------------------------------------------------------------------------------------------------------- heads
 @dataclass(frozen=True)
-class Deterministic:
+class DeterministicHead:
     """A deterministic policy μ: features to actions (B, A) in [-1, 1], by tanh."""
 
     action: int  # A
@@ -262,10 +254,10 @@ class Deterministic:
 
 
 @dataclass(frozen=True)
-class SquashedGaussian:
-    """A Gaussian whose samples go through tanh, features to `functional.distributions.SquashedGaussian` over (B, A).
+class SquashedGaussianHead:
+    """A Gaussian policy with tanh: features to `functional.distributions.SquashedGaussian` over actions (B, A).
 
-    Means and logarithms of the std are outputs of one last layer; the latter are clipped (Haarnoja et al., 2018).
+    Means and log-stds are outputs of one last layer; log-stds are clipped (Haarnoja et al., 2018).
     """
 
     action: int  # A
@@ -282,8 +274,8 @@ class SquashedGaussian:
 
 
 @dataclass(frozen=True)
-class Values:
-    """Action values: features and actions (B, A) to (B,), of an ensemble (members, B)."""
+class CriticHead:
+    """A critic: features and actions (B, A) to values (B,), an ensemble's (members, B)."""
 
     action: int  # A
     hidden: tuple[int, ...] = ()
@@ -299,11 +291,11 @@ class Values:
 
 
 @dataclass(frozen=True)
-class ActionValues:
-    """The values (B, actions) of a choice, from features; dueling, from a state's value and the actions' advantages."""
+class ActionValueHead:
+    """Values (B, actions) of discrete actions; dueling ones from a state's value and the actions' advantages."""
 
-    action: int  # how many there are to choose from
-    hidden: tuple[int, ...] = ()  # of each of its streams
+    action: int  # number of actions
+    hidden: tuple[int, ...] = ()  # of each stream
     activation: Activation = "relu"
     dueling: bool = False
     blocks: Blocks = "mlp"
@@ -311,16 +303,16 @@ class ActionValues:
     gain: ClassVar[float] = 1.0
 
     def stacks(self, width: int) -> list[Stack]:
-        """The head's layers, for `width` features: one stack, or two of a dueling head."""
+        """The head's layers, for `width` features: one stack, two if dueling."""
         ends = {"value": 1, "advantage": self.action} if self.dueling else {"advantage": self.action}
         return [Stack(name, width, self.hidden, end, self.activation, self.blocks) for name, end in ends.items()]
 
 
 @dataclass(frozen=True)
-class Policy:
-    """A distribution over actions, from features; the action space says which.
+class PolicyHead:
+    """A policy: features to a distribution over actions, whose kind depends on the action space.
 
-    The logarithm of a Gaussian's std is a parameter that does not depend on the observation (Schulman et al., 2015).
+    A Gaussian's log-std is a parameter that does not depend on the observation (Schulman et al., 2015).
     """
 
     space: Space
@@ -330,13 +322,13 @@ class Policy:
 
     @property
     def action(self) -> int:
-        """Number of outputs that make the distribution; a user's own network is constructed with it."""
-        return outputs(self.space)
+        """Number of outputs that parameterize the distribution; a custom network's `action_size`."""
+        return num_outputs(self.space)
 
     @property
     def parameter(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the parameters beside layers, by name: "log_std" where actions have numbers."""
-        numbers = outputs(self.space) - self.space.size  # those of the std beside the means
+        """Shapes of the parameters outside of layers, by name: "log_std" if the actions contain a Box."""
+        numbers = num_outputs(self.space) - self.space.size  # one for each mean
         return {"log_std": (numbers,)} if numbers else {}
 
     def stacks(self, width: int) -> list[Stack]:
@@ -345,8 +337,8 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class StateValue:
-    """State values (B,), from features."""
+class StateValueHead:
+    """A value function: features to state values (B,)."""
 
     gain: float = 1.0
     action: ClassVar[int] = 1
@@ -357,18 +349,18 @@ class StateValue:
         return [Stack("value_head", width, (), 1, numbered=False)]
 
 
-Head = Deterministic | SquashedGaussian | Values | ActionValues | Policy | StateValue
+Head = DeterministicHead | SquashedGaussianHead | CriticHead | ActionValueHead | PolicyHead | StateValueHead
 
 
 # ---------------------------------------------------------------------------------------------------------- networks
 @dataclass(frozen=True)
-class Network:
-    """A spec of a torso and a head; or of several heads, on one torso or on one each. Several heads give a tuple."""
+class NetworkSpec:
+    """A torso and a head, or several heads on one torso or on one each. Several heads return a tuple."""
 
     torso: Torso
     head: Head | tuple[Head, ...]
-    members: int = 0  # of an ensemble that shares the torso's recurrent layers; 0: no ensemble
-    shared: bool = True  # several heads sit on one torso
+    members: int = 0  # of an ensemble that shares the torso; 0: no ensemble
+    shared: bool = True  # several heads share one torso
     initializer: Initializer = Initializer()
     custom: CustomNetwork | None = None  # instead of all this
 
@@ -377,38 +369,38 @@ class Network:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(
-                f"Two stacks of these heads are called {', '.join(twice)}: they would be one and the same parameters. "
-                "Give each head's stacks names of their own, or make it two networks."
+                f"Two stacks of these heads have the name {', '.join(twice)}, so they would share parameters. Rename "
+                "one, or make two networks."
             )
 
     @property
     def observation(self) -> Space:
-        """The space of the observations that it takes."""
+        """The observation space."""
         return self.torso.observation
 
     @property
-    def recurrent(self) -> Recurrent | None:
-        """The recurrent layers of each torso; None for none."""
+    def recurrent(self) -> RecurrentSpec | None:
+        """The recurrent layers of each torso; None if feedforward."""
         return self.torso.recurrent
 
     @cached_property
     def heads(self) -> tuple[Head, ...]:
-        """The heads as a tuple, also where there is one."""
+        """The heads as a tuple, also a single one."""
         return self.head if isinstance(self.head, tuple) else (self.head,)
 
     @property
     def action_size(self) -> int:
-        """The `action_size` for a user's own network: numbers of an action, or outputs that stand for it."""
+        """The `action_size` of a custom network: size of an action, or of the policy's outputs."""
         return self.heads[0].action
 
     @cached_property
     def torsos(self) -> tuple[str, ...]:
-        """The names of the torsos, one for all heads or one for each."""
+        """The names of the torsos, one for all heads or one each."""
         return ("torso",) if self.shared else tuple(f"{head.name}_torso" for head in self.heads)
 
     @cached_property
     def statistics(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of its batch normalisation's running statistics by name: kept beside the parameters, not learned."""
+        """Shapes of batch normalization's running statistics by name."""
         lead = (self.members,) if self.members else ()
         return {
             name: (*lead, *shape)
@@ -424,12 +416,12 @@ class Network:
 
     @cached_property
     def exact(self) -> frozenset[str]:
-        """Names of the arrays that make the outputs, which are float32 in every precision."""
+        """Names of the output layers' arrays, which are float32 in every precision."""
         last = [stack.layer(len(stack.layers) - 1) for stacks in self.stacks for stack in stacks if stack.outputs]
         return frozenset([f"{name}.{part}" for name in last for part in ("weight", "bias")] + ["log_std"])
 
     def carry(self) -> dict[str, tuple[int, int]]:
-        """Shapes of the carry's arrays by name, without the leading batch axis; none without recurrence."""
+        """Return the shapes of the carry's arrays by name without the batch axis; empty if feedforward."""
         state = self.recurrent.state() if self.recurrent else {}
         if len(self.heads) == 1:
             return state
@@ -437,8 +429,8 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A number, or an array of numbers, that is learned as it is: losses see the array itself."""
+class ParameterSpec:
+    """A learned array without a network; losses get the array itself."""
 
     shape: tuple[int, ...] = ()
     initial: float = 0.0
@@ -448,8 +440,8 @@ class Parameter:
     statistics: ClassVar[dict[str, tuple[int, ...]]] = {}
 
     def carry(self) -> dict[str, tuple[int, int]]:
-        """An empty dict: a parameter carries nothing."""
+        """Return an empty dict."""
         return {}
 
 
-NetworkSpec = Network | Parameter
+AnyNetworkSpec = NetworkSpec | ParameterSpec

@@ -1,4 +1,4 @@
-"""Networks in PyTorch. The counterpart of `networks/jax.py`."""
+"""Networks in PyTorch; the counterpart of `networks/jax.py`."""
 
 from __future__ import annotations
 
@@ -9,50 +9,49 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from duetto.errors import UsageError
 from duetto.networks import masks, network, torch_layers
-from duetto.networks.custom import check_made, ensemble, interpreted, seen
-from duetto.networks.initial import initial_parameters
-from duetto.networks.specs import Network, NetworkSpec, Parameter
+from duetto.networks.custom_network import call_ensemble, custom_class, read_outputs, select_parts
+from duetto.networks.initializers import initial_parameters
+from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, ParameterSpec
 
 
-def build(spec: NetworkSpec, random: np.random.Generator, device: str = "cpu") -> Any:
-    """The network that the spec describes, with fresh parameters drawn from `random`.
+def build(spec: AnyNetworkSpec, random: np.random.Generator, device: str = "cpu") -> Any:
+    """Build the network of the spec, with parameters drawn from `random`.
 
-    Attributes of what is returned: `values`, the arrays by name; `learned`, those of them that learn.
+    Its attributes: `values`, the arrays by name; `learned`, those that optimizers change.
     """
     if spec.custom is not None:
-        return Custom(spec, _modules(spec, random), device)
-    values = {name: _laid_out(torch.from_numpy(value)) for name, value in initial_parameters(spec, random).items()}
-    kept = spec.statistics
-    values = {name: value.to(device).requires_grad_(name not in kept) for name, value in values.items()}
-    return Parameters(values) if isinstance(spec, Parameter) else Built(spec, values, torch_layers)
+        return TorchCustomNetwork(spec, _modules(spec, random), device)
+    arrays = {name: _channels_last(torch.from_numpy(value)) for name, value in initial_parameters(spec, random).items()}
+    values = {name: value.to(device).requires_grad_(name not in spec.statistics) for name, value in arrays.items()}
+    return TorchParameters(values) if isinstance(spec, ParameterSpec) else TorchNetwork(spec, values, torch_layers)
 
 
-def _laid_out(value: Tensor) -> Tensor:
-    """The tensor, channels last in memory where it is a convolution's weight."""
+def _channels_last(value: Tensor) -> Tensor:
+    """Return the tensor, a convolution's weight channels last in memory."""
     return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value
 
 
-class Built(network.Network):
-    """A network of Duetto's own, not a user's.
+class TorchNetwork(network.Network):
+    """A network of a `NetworkSpec`.
 
-    Attributes: those of `network.Network`; learned, all of its arrays but the running statistics.
+    Attributes:
+        learned: All arrays except the running statistics.
     """
 
-    def __init__(self, spec: Network, values: dict[str, Tensor], layers: Any) -> None:
+    def __init__(self, spec: NetworkSpec, values: dict[str, Tensor], layers: Any) -> None:
         super().__init__(spec, values, layers)
         self.learned: dict[str, Tensor] = {name: value for name, value in values.items() if value.requires_grad}
 
     def keep_statistics(self) -> None:
-        """Set the running statistics to what the last call with `train` left."""
+        """Store the running statistics of the last call with `train`."""
         with torch.no_grad():
-            for name, value in self.moved.items():
+            for name, value in self.updated_stats.items():
                 self.values[name].copy_(value)
 
 
-class Parameters:
-    """See `specs.Parameter`."""
+class TorchParameters:
+    """The array of a `ParameterSpec`."""
 
     learned: dict[str, Tensor]
 
@@ -60,15 +59,15 @@ class Parameters:
         self.values = self.learned = values
 
 
-class Custom:
-    """A user's own modules with the interface of the network that they replace. Their outputs are taken in float32.
+class TorchCustomNetwork:
+    """Custom modules with the interface of the network that they replace; outputs are cast to float32.
 
-    The modules are in eval mode except while they learn, see `learning`.
+    The modules are in eval mode except in updates, see `learning`.
     """
 
-    spec: Network
+    spec: NetworkSpec
 
-    def __init__(self, spec: Network, modules: list[nn.Module], device: str) -> None:
+    def __init__(self, spec: NetworkSpec, modules: list[nn.Module], device: str) -> None:
         self.spec, self._modules = spec, [module.to(device).eval() for module in modules]
         whole = nn.ModuleDict({"members": nn.ModuleList(modules)}) if spec.members else modules[0]
         self.values: dict[str, Tensor] = whole.state_dict(keep_vars=True)
@@ -77,53 +76,36 @@ class Custom:
         }
 
     def __call__(self, obs: Any, *inputs: Tensor, train: bool = False) -> Any:
-        """See `network.Network`; what the modules keep of a batch is up to them."""
-        obs, mask = masks.parted(obs)
-        obs = seen(self.spec, obs)
+        """See `network.Network`; modules handle running statistics themselves."""
+        obs, mask = masks.split_mask(obs)
+        obs = select_parts(self.spec, obs)
         if self.spec.members:
-            values = ensemble(self.spec, torch.stack, self._modules, obs, *inputs)
-            return masks.masked(self.spec, _float32(values), mask)
-        return masks.masked(self.spec, interpreted(self.spec, _float32(self._modules[0](obs, *inputs))), mask)
+            values = call_ensemble(self.spec, torch.stack, self._modules, obs, *inputs)
+            return masks.mask_outputs(self.spec, _float32(values), mask)
+        return masks.mask_outputs(self.spec, read_outputs(self.spec, _float32(self._modules[0](obs, *inputs))), mask)
 
-    def first(self, obs: Any, *inputs: Tensor) -> Tensor:
+    def q1(self, obs: Any, *inputs: Tensor) -> Tensor:
         """See `network.Network`."""
-        return _float32(self._modules[0](seen(self.spec, obs), *inputs))
+        return _float32(self._modules[0](select_parts(self.spec, obs), *inputs))
 
     def learning(self, learns: bool) -> None:
-        """Set whether dropout drops, and batches are normalised by their own statistics, which are remembered."""
+        """Set the modules to train or eval mode, for dropout and batch norms."""
         for module in self._modules:
             module.train(learns)
 
-    @property
-    def kept(self) -> list[str]:
-        """Names of the numbers that the modules save and no optimiser moves: statistics of the rows that they see."""
-        buffers = (name for name, value in self.values.items() if not isinstance(value, nn.Parameter))
-        return [name for name in buffers if self.values[name].is_floating_point()]
 
-    @property
-    def mixing(self) -> list[str]:
-        """Class names of the modules that compute a row's output from other rows, whether or not they keep anything."""
-        parts = (part for module in self._modules for part in module.modules())
-        return [type(part).__name__ for part in parts if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+def _float32(output: Any) -> Any:
+    """Cast every tensor to float32; anything else stays, for later checks to report."""
+    if isinstance(output, tuple | list):
+        return tuple(_float32(part) for part in output)
+    return output.float() if isinstance(output, Tensor) else output
 
 
-def _float32(given: Any) -> Any:
-    """The output with every tensor in float32. Anything else a user's class returns stays, for later checks to name."""
-    if isinstance(given, tuple | list):
-        return tuple(_float32(part) for part in given)
-    return given.float() if isinstance(given, Tensor) else given
-
-
-def _modules(spec: NetworkSpec, random: np.random.Generator) -> list[nn.Module]:
-    assert isinstance(spec, Network)
+def _modules(spec: AnyNetworkSpec, random: np.random.Generator) -> list[nn.Module]:
+    assert isinstance(spec, NetworkSpec)
     assert spec.custom is not None
-    made, arguments = spec.custom.torch, spec.custom.arguments
-    if made is None:
-        raise UsageError(
-            'This network has no PyTorch class: give CustomNetwork(torch=...), or take JAX (backend="jax").'
-        )
-    check_made(made, arguments)
-    # A user's module draws from the global generator: seed it, then put it back.
+    kind = custom_class(spec, "torch")
+    # A user's module draws from the global generator: seed it, then restore it.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(zlib.crc32(random.bytes(16)))
-        return [made(spec.observation, spec.action_size, **arguments) for _ in range(spec.members or 1)]
+        return [kind(spec.observation, spec.action_size, **spec.custom.arguments) for _ in range(spec.members or 1)]

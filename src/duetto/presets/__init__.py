@@ -1,4 +1,4 @@
-"""Tuned hyper-parameters as data: one YAML file per algorithm. `td3.yaml` says what the keys mean."""
+"""Tuned hyper-parameters: one YAML file for each algorithm. `td3.yaml` explains the keys."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from duetto.algorithms.nearest import did_you_mean
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
-from duetto.storage import yaml_files
+from duetto.storage import safe_yaml
 
 
 @dataclass(frozen=True)
@@ -25,54 +25,54 @@ class Preset:
     algorithm: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
-    environments: tuple[str, ...] = ()  # ids, or patterns of ids, that it is taken for without being asked for
+    environments: tuple[str, ...] = ()  # ids, or patterns of ids, whose default it is
 
 
 @cache
 def presets(algorithm: str) -> dict[str, Preset]:
-    """All presets of an algorithm, by name."""
+    """Return all presets of an algorithm, by name."""
     file = files("duetto.presets") / f"{algorithm}.yaml"
-    values = yaml_files.parse(file.read_text("utf-8")) if file.is_file() else {}
+    values = safe_yaml.parse(file.read_text("utf-8")) if file.is_file() else {}
     return {name: Preset(**value) for name, value in values.items()}
 
 
 def beside(file: Path) -> dict[str, Preset]:
-    """Those of an algorithm of the user's own, in `my_algorithm.yaml` beside `my_algorithm.py`, if that is there.
+    """Return the presets of a custom algorithm, from `my_algorithm.yaml` next to `my_algorithm.py`, if that exists.
 
     Raises:
-        UsageError: It cannot be read, or is no such file.
+        UsageError: The file cannot be read, or has no presets.
     """
     path = file.with_suffix(".yaml")
     return _read(path) if path.is_file() else {}
 
 
 def is_file(name: str) -> bool:
-    """Whether a preset's name is that of a file of the user's own."""
-    return Path(name.rpartition(":")[0] or name).suffix in (".yaml", ".yml") or Path(name).suffix in (".yaml", ".yml")
+    """Return whether a preset's name is FILE.yaml or FILE.yaml:NAME."""
+    return any(Path(path).suffix in (".yaml", ".yml") for path in (name, name.rpartition(":")[0]))
 
 
 def from_file(name: str, environment: str = "") -> Preset:
-    """That of FILE.yaml, as `duetto tune` writes one: the only one in it, or the environment's; or FILE.yaml:NAME.
+    """Return the preset of FILE.yaml:NAME; of FILE.yaml the environment's, or the only one. `duetto tune` writes them.
 
     Raises:
-        UsageError: The file cannot be read, has no such preset or several, or sets what is no option of a run.
+        UsageError: The file cannot be read, has no such preset or several, or sets an option that no run has.
     """
     path, wanted = Path(name), ""
     if path.suffix not in (".yaml", ".yml"):
         file, _, wanted = name.rpartition(":")
         path = Path(file)
-    found = _read(path)
-    wanted = wanted or next((own for own, preset in found.items() if _is_for(environment, own, preset)), "")
-    if not wanted and len(found) == 1:
-        (wanted,) = found
-    if wanted not in found:
-        raise UsageError(f"{path} has the presets {', '.join(found) or '(none)'}. Name one of them: {path}:NAME.")
-    check_run(found[wanted], path)
-    return found[wanted]
+    known = _read(path)
+    wanted = wanted or next((key for key, preset in known.items() if _is_for(environment, key, preset)), "")
+    if not wanted and len(known) == 1:
+        (wanted,) = known
+    if wanted not in known:
+        raise UsageError(f"{path} has the presets {', '.join(known) or '(none)'}. Name one of them: {path}:NAME.")
+    check_run(known[wanted], path)
+    return known[wanted]
 
 
 def check_run(preset: Preset, where: object) -> None:
-    """Raise UsageError where a preset sets what is no option of a run."""
+    """Raise UsageError if a preset sets an option that no run has."""
     from duetto.storage.config import RunOptions
 
     known = [entry.name for entry in fields(RunOptions)]
@@ -83,7 +83,7 @@ def check_run(preset: Preset, where: object) -> None:
 
 def _read(path: Path) -> dict[str, Preset]:
     try:
-        values = yaml_files.parse(path.read_text("utf-8")) or {}
+        values = safe_yaml.parse(path.read_text("utf-8")) or {}
         return {name: Preset(**value) for name, value in values.items()}
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
         keys = ", ".join(entry.name for entry in fields(Preset))
@@ -95,14 +95,13 @@ def _read(path: Path) -> dict[str, Preset]:
 def choose(
     algorithm: str, environment: str, name: str | None, known: dict[str, Preset] | None = None
 ) -> tuple[str, Preset]:
-    """The preset of that name; without a name, the environment's own or its family's, or else "default".
+    """Return the preset of that name; without a name, the environment's or its family's, or else "default".
 
-    Of an algorithm that is not Duetto's own, those that are `known`. A name that ends in .yaml is a file's, or
-    FILE.yaml:NAME where it has several; see `from_file`.
+    `known` are the presets of a custom algorithm. A name may be FILE.yaml or FILE.yaml:NAME; see `from_file`.
     """
     known = presets(algorithm) if known is None else known
     if name is None:
-        name = next((own for own, preset in known.items() if _is_for(environment, own, preset)), "default")
+        name = next((key for key, preset in known.items() if _is_for(environment, key, preset)), "default")
     if name == "default":
         return name, Preset()
     if is_file(name):

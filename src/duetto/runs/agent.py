@@ -10,12 +10,12 @@ import numpy as np
 
 from duetto import environments, learners
 from duetto.algorithms import Algorithm
-from duetto.environments import trees
+from duetto.environments import obs_tree
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional import forms
-from duetto.functional.distributions import cuts
+from duetto.functional import state_schema
+from duetto.functional.distributions import split_bounds
 from duetto.learners import Backend, Learner, Precision
-from duetto.learners.choice import installed
+from duetto.learners.backends import installed
 from duetto.learners.parameters import Parameters
 from duetto.networks import masks, spaces
 from duetto.networks.spaces import Space
@@ -24,10 +24,11 @@ from duetto.runs import checkpoints
 from duetto.runs.observations import rows
 from duetto.storage.checkpoint import Best, Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import changes, listed, where
+from duetto.storage.dict_diff import sentence
+from duetto.storage.reproducibility import changes, where
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
-from duetto.training.policy import Policy
+from duetto.training.policy import EvaluationPolicy
 from duetto.training.resuming import ACTING
 
 
@@ -59,8 +60,8 @@ class Agent:
         taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]), self._structure.dtypes)
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
-        self.masked: bool = state["spaces"].get("action_mask") is True
-        self._acting: Policy = self.policy
+        self.masked: bool = state["spaces"]["action_mask"] is True
+        self._acting: EvaluationPolicy = self.policy
         self._together = 0
 
     def __repr__(self) -> str:
@@ -83,7 +84,7 @@ class Agent:
         config = Config.load(path, networks, algorithm, trust)
         loaded = checkpoints.chosen(folder, checkpoint)
         state = loaded.state
-        forms.check(state, ACTING, "acting")
+        state_schema.check(state, ACTING, "acting")
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
         config.algorithm.check_spaces(observation, action, config.environment)
         learners.check_parameters(config.algorithm, observation, action, state["learner"]["parameters"])
@@ -94,9 +95,9 @@ class Agent:
         normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
         normalizer.load_state_dict(state["normalizer"])
         notices = list(loaded.problems) if isinstance(loaded, Loaded) else []
-        if changed := changes(config, state.get("config", {})):
+        if changed := changes(config, state["config"]):
             edited = where(config, Path(path.name), changed)
-            notices.append(f"{edited} has changed since step {loaded.step:,} was trained: {listed(changed)}.")
+            notices.append(f"{edited} has changed since step {loaded.step:,} was trained: {sentence(changed)}.")
         return cls(config, learner, normalizer, loaded, notices)
 
     if not TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Agent:
         Raises:
             UsageError: The observation is of another shape than the agent was trained with, or so is the mask.
         """
-        mask = None if action_mask is None else np.asarray(action_mask)[None]
+        mask = None if action_mask is None else obs_tree.array(action_mask)[None]
         obs = self._beside(rows(self._layout, observation, several=False), mask)
         return self._structure.one(self._act(obs, [reward], None, deterministic)[0])
 
@@ -159,14 +160,14 @@ class Agent:
         Raises:
             UsageError: As `act`; or a recurrent agent is given another number of observations than the last time.
         """
-        mask = None if action_mask is None else np.asarray(action_mask)
+        mask = None if action_mask is None else obs_tree.array(action_mask)
         obs = self._beside(rows(self._layout, observations, several=True), mask)
         return self._structure.many(self._act(obs, rewards, starts, deterministic))
 
     def _beside(self, obs: Any, mask: np.ndarray | None) -> Any:
         """Put masks (N, n) beside observations (N, ...). UsageError for a mask that is missing or malformed."""
-        _, part = next(trees.parts(obs))
-        wanted = (len(part), sum(masks.choices(self.action_space)))
+        _, part = next(obs_tree.parts(obs))
+        wanted = (len(part), sum(masks.choice_sizes(self.action_space)))
         if mask is None:
             if self.masked:
                 raise UsageError(
@@ -183,12 +184,14 @@ class Agent:
                 f"The action_mask is {mask!r:.80}; it must be {wanted[1]} truth values for each observation."
             )
         mask = mask.astype(bool)
-        if not all(mask[:, low:high].any(axis=1).all() for low, high in cuts(masks.choices(self.action_space))):
+        if not all(
+            mask[:, low:high].any(axis=1).all() for low, high in split_bounds(masks.choice_sizes(self.action_space))
+        ):
             raise UsageError("The action_mask forbids every action. Allow at least one.")
-        return masks.beside(obs, mask)
+        return masks.with_mask(obs, mask)
 
     def _act(self, obs: Any, rewards: Any, starts: Any, deterministic: bool | None) -> Any:
-        _, part = next(trees.parts(obs))
+        _, part = next(obs_tree.parts(obs))
         if self._learner.recurrent and self._together not in (0, len(part)):
             raise UsageError(
                 f"The agent remembers {self._together} environment(s), and here are {len(part)} observations. Call "
@@ -227,10 +230,12 @@ class Agent:
         return self._learner.carry_shapes()
 
     @property
-    def policy(self) -> Policy:
-        """A new policy: from N observations, as a `Stepper` gives them, to actions (N, ...) in [-1, 1] or integers."""
+    def policy(self) -> EvaluationPolicy:
+        """A new policy: from N observations, as a `VecEnv` gives them, to actions (N, ...) in [-1, 1] or integers."""
         run = self.config.run
-        return Policy(self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.horizon))
+        return EvaluationPolicy(
+            self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.horizon)
+        )
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
@@ -248,8 +253,8 @@ def _structured(saved: dict[str, Any], action: Space) -> environments.Structure:
         return environments.Structure([])
     try:
         made = environments.Structure(saved["action_structure"])
-        right = made.sizes == {name: spaces.columns(part) for name, part in action.parts}
-        made.one(np.zeros(spaces.columns(action)))
+        right = made.sizes == {name: spaces.num_columns(part) for name, part in action.parts}
+        made.one(np.zeros(spaces.num_columns(action)))
         environments.to_gymnasium(action, dtypes=made.dtypes)
     except Exception as error:  # whatever a stranger has written
         raise CheckpointError(
@@ -260,11 +265,9 @@ def _structured(saved: dict[str, Any], action: Space) -> environments.Structure:
     return made
 
 
-def _dtype(saved: dict[str, Any]) -> np.dtype | None:
-    """The dtype of the environment's actions; None if an earlier version did not save it."""
-    name = saved.get("action_dtype")
-    if name is None:
-        return None
+def _dtype(saved: dict[str, Any]) -> np.dtype:
+    """The dtype of the environment's actions."""
+    name = saved["action_dtype"]
     if name not in spaces.DTYPES:
         raise CheckpointError(
             f"The checkpoint has actions of the type {name!r}, which is none. Use another checkpoint."
@@ -275,7 +278,7 @@ def _dtype(saved: dict[str, Any]) -> np.dtype | None:
 def _of_each(name: str, given: Any, number: int, what: str) -> np.ndarray:
     """The given values as an array (number,), one for each observation. UsageError if they are none."""
     try:
-        found = np.asarray(given)
+        found = obs_tree.array(given)
     except ValueError:  # rows of different lengths
         found = np.asarray(None)
     if found.shape != (number,) or found.dtype.kind not in "biuf" or not np.isfinite(found).all():

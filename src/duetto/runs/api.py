@@ -13,11 +13,8 @@ from rich.console import Console
 
 from duetto import trackers
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.nearest import did_you_mean
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.cluster import Cluster
-from duetto.display.group import GroupDisplay
-from duetto.display.live import is_watched
-from duetto.display.showing import shown
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import Preset, beside, choose
@@ -27,10 +24,13 @@ from duetto.runs.beginning import Beginning
 from duetto.runs.many import start_many
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
-from duetto.storage.origin import Origin
+from duetto.storage.user_code import Origin
 from duetto.trackers import Tracker
 from duetto.training import interruption
 from duetto.training.callbacks import AnyCallback, Callback, check
+from duetto.training.progress import shown
+from duetto.training.progress_lines import is_watched
+from duetto.training.seeds_progress import SeedsProgress
 from duetto.training.session import Session
 
 
@@ -171,7 +171,7 @@ def _train_many(
             runs = start_many(algorithm, environment, options, seeds, callbacks=own, **how)
             interruption.say(came, [run.path for run in runs])
             return runs
-        with shown(console, f"{algorithm.name()}: making environments and networks", kind=GroupDisplay) as display:
+        with shown(console, f"{algorithm.name()}: making environments and networks", kind=SeedsProgress) as display:
             watched = {"callbacks": lambda: [display, *own()], "on_start": display.announce_all}
             runs = start_many(algorithm, environment, options, seeds, **watched, **how)
             display.finish_all([run.path for run in runs])

@@ -8,17 +8,17 @@ from typing import Any
 
 from duetto import environments
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.nearest import ELSEWHERE, did_you_mean, nearest
+from duetto.algorithms.suggestions import FOREIGN_NAMES, did_you_mean, nearest
 from duetto.callbacks import RecordVideo
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
-from duetto.functional.randomness import plain
+from duetto.functional.rng import as_int
 from duetto.storage.config import Config
 from duetto.training.callbacks import AnyCallback
 
 # Options of the command line, of other calls and of other libraries, and how they are written here.
 WRITTEN = {
-    **dict.fromkeys(("actors", "pace", "block", "ahead", "replay_shards"), "cluster=duetto.Cluster({}=...)"),
+    **dict.fromkeys(("actors", "mode", "block", "ahead", "replay_shards"), "cluster=duetto.Cluster({}=...)"),
     "stop_at_return": "callbacks=[duetto.callbacks.StopAtReturn(...)]",
     "time_limit": "callbacks=[duetto.callbacks.TimeLimit(...)]",
     "video_every": "callbacks=[duetto.callbacks.RecordVideo(...)]",
@@ -52,7 +52,7 @@ def whole(name: str, value: Any, least: int, about: str = "") -> int:
     """The argument `name` as a Python int. UsageError, which ends in `about`, unless it is a whole number from `least`
     on.
     """
-    value = plain(value)
+    value = as_int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is {value!r}; it must be a whole number.")
     if value < least:
@@ -62,7 +62,7 @@ def whole(name: str, value: Any, least: int, about: str = "") -> int:
 
 def count(name: str, value: Any) -> int:
     """The argument `name`, a number of things, as a Python int. UsageError unless it is a whole number from 1 on."""
-    value = plain(value)
+    value = as_int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UsageError(f"{name} is {value!r}; it must be a whole number of at least 1.")
     return value
@@ -73,7 +73,7 @@ def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Con
     if not any(isinstance(callback, RecordVideo) for callback in callbacks):
         return
     try:
-        environments.separate(environment, render_mode="rgb_array", kwargs=config.environment_options).close()
+        environments.make_eval(environment, render_mode="rgb_array", kwargs=config.environment_options).close()
     except UsageError as error:
         if config.run.engine != "envpool":
             raise
@@ -98,7 +98,7 @@ def hint(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], i
     if argument in own or written.startswith("duetto."):
         return f" Write {written.format(option)}."
     having = [name for name, kind in ALGORITHMS.items() if option in kind.options()]
-    if having and option not in ELSEWHERE and option not in made.options():
+    if having and option not in FOREIGN_NAMES and option not in made.options():
         return f" {made.name()} has no such thing; these have: {', '.join(having)}."
     if not is_object:
         return did_you_mean(option, [*run, *own, *made.options()])

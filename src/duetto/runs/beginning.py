@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from duetto.algorithms import Algorithm
 from duetto.errors import CheckpointError, DuettoError, UsageError
-from duetto.functional import forms
+from duetto.functional import state_schema
 from duetto.runs.checkpoints import chosen
 from duetto.storage.checkpoint import Best, Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import changes
+from duetto.storage.reproducibility import changes
 from duetto.training.resuming import ACTING
 from duetto.training.session import Session
 
@@ -32,7 +32,7 @@ class Beginning:
     def asked_for(cls, run: str | None, checkpoint: str, optimizers: bool, memory: bool) -> Self | None:
         """Make it from the caller's arguments; None without `run`, or UsageError if the others were given."""
         if run is not None:
-            return cls(run, checkpoint, optimizers, memory)
+            return cls(str(Path(run).absolute()), checkpoint, optimizers, memory)
         given = {"checkpoint": checkpoint != "last", "optimizers": optimizers, "memory": memory}
         if how := [f"--from-{name}" for name, is_given in given.items() if is_given]:
             raise UsageError(
@@ -43,8 +43,14 @@ class Beginning:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Undo `to_dict`. Raises CheckpointError for anything else."""
-        kinds = {"run": str, "checkpoint": str, "optimizers": bool, "memory": bool, "step": forms.Optional(int)}
-        forms.check(values, kinds, "from")
+        kinds = {
+            "run": str,
+            "checkpoint": str,
+            "optimizers": bool,
+            "memory": bool,
+            "step": state_schema.OptionalOf(int),
+        }
+        state_schema.check(values, kinds, "from")
         return cls(**{name: values[name] for name in ("run", "checkpoint", "optimizers", "memory", "step")})
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +80,7 @@ class Beginning:
         if self.checkpoint == "best" and (self.optimizers or self.memory):
             raise UsageError("The best checkpoint has networks only: take --from-checkpoint last, or a step.")
         loaded = self._loaded(folder)
-        forms.check(loaded.state, ACTING, "acting")
+        state_schema.check(loaded.state, ACTING, "acting")
         try:
             session.parts.begin_from(loaded.state, self.optimizers)
             if self.memory:
@@ -89,7 +95,7 @@ class Beginning:
                 f"It begins with what {folder} has learned, but its first {random:,} actions are random. With "
                 "--random-steps 0 they are the policy's."
             )
-        return type(self)(str(folder.absolute()), self.checkpoint, self.optimizers, self.memory, loaded.step)
+        return type(self)(self.run, self.checkpoint, self.optimizers, self.memory, loaded.step)
 
     def _loaded(self, folder: Path) -> Loaded | Best:
         """Load the checkpoint; if the step is known, CheckpointError unless it is of that step."""
@@ -119,10 +125,10 @@ def _differences(session: Session, theirs: dict[str, Any]) -> list[str]:
     spaces = session.stepper.observation_space, session.stepper.action_space
     networks = ours.networks(*spaces)
     found: list[str] = []
-    for change in changes(session.config, theirs.get("config", {})):
-        part, _, option = change.key.partition(".")
-        if part == "algorithm" and _with(ours, option, change.old).networks(*spaces) != networks:
-            found.append(f"Its {option} is {change.old}, here {change.new}")
+    for key, (old, new) in changes(session.config, theirs.get("config", {})).items():
+        part, _, option = key.partition(".")
+        if part == "algorithm" and _with(ours, option, old).networks(*spaces) != networks:
+            found.append(f"Its {option} is {old}, here {new}")
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from duetto.errors import UsageError
-from duetto.functional.randomness import plain
+from duetto.functional.rng import as_int
 from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
 
 
@@ -26,7 +26,7 @@ def chosen(folder: Path, checkpoint: str | int, memory: bool = False) -> Loaded 
 
 def _step(checkpoint: str | int) -> int:
     try:
-        number = int(checkpoint) if isinstance(checkpoint, str) else plain(checkpoint)
+        number = int(checkpoint) if isinstance(checkpoint, str) else as_int(checkpoint)
     except ValueError:
         number = None
     if not isinstance(number, int) or isinstance(number, bool):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -12,13 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from duetto import environments, own_files
+from duetto import environments
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError
-from duetto.runs.comparing import HinderedError, check_alike, recorded
+from duetto.runs.same_run import HinderedError, check_alike, recorded
+from duetto.storage import user_code
 from duetto.storage.config import Config, RunOptions
-from duetto.storage.folder_lock import FolderLock
-from duetto.storage.origin import Origin, from_file
+from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import clear, foreign
+from duetto.storage.user_code import Origin, from_file
 
 if TYPE_CHECKING:  # a framework comes with them, and the process may be about to end
     from duetto.training.callbacks import AnyCallback
@@ -40,14 +41,13 @@ class Job:
     environment: Any
     run: RunOptions
     preset: str
-    record: dict[str, Any]  # see `runs.comparing`
+    record: dict[str, Any]  # see `runs.same_run`
     environment_options: dict[str, Any] = field(default_factory=dict)
     origin: Origin | None = None
     registration: Any = None  # of an environment whose id a script has registered
     waits: bool = False  # after each evaluation, for what whoever handed it out says
     contested: bool = False  # others may begin the same run at the same time
     track: tuple[str, ...] = ()  # names of trackers
-    code: dict[str, str] = field(default_factory=dict)  # see `runs.planning.planned`
     environment_file: str = ""  # the checksum of the user's file that the environment's id names
 
     @classmethod
@@ -64,8 +64,7 @@ class Job:
             environment_options=config.environment_options,
             origin=config.origin,
             registration=environments.registration(environment),
-            code=config.networks | ({} if config.remakeable else {"environment": config.checksum}),
-            environment_file=config.checksum if config.remakeable else "",
+            environment_file=config.checksum,
             record=recorded(config),
             **how,
         )
@@ -86,7 +85,7 @@ class Job:
 
         environments.register(self.registration)
         algorithm, origin = self._made()
-        if self.environment_file and own_files.checksum(self.environment) != self.environment_file:
+        if self.environment_file and user_code.checksum(self.environment) != self.environment_file:
             raise _edited(self.environment)
         callbacks = [*callbacks, *trackers.callbacks(self.track)]
         with ExitStack() as beginning:
@@ -100,9 +99,12 @@ class Job:
                 on_start(session)
 
             if not (self.folder / "config.yaml").is_file():
-                shutil.rmtree(self.folder, ignore_errors=True)  # nothing had begun
+                if not foreign(self.folder):
+                    clear(self.folder)
                 if os.path.lexists(self.folder):
-                    raise HinderedError(f"{self.folder} is there, is no run, and cannot be taken away. Do that.")
+                    raise HinderedError(
+                        f"{self.folder} is no run: it has no config.yaml. Put that back, or move it away."
+                    )
                 start(
                     algorithm,
                     self.environment,
@@ -114,7 +116,6 @@ class Job:
                     callbacks=callbacks,
                     on_start=begun,
                     origin=origin,
-                    code=self.code,
                 )
                 return
         check_alike(self.folder, self.record)

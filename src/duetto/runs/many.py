@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,17 +11,18 @@ from typing import Any
 from duetto import environments, learners
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError, to_resume
-from duetto.functional.randomness import plain
-from duetto.learners.voices import Choir
+from duetto.functional.rng import as_int
+from duetto.learners.multi_seed import SeedGroup
 from duetto.runs.asked import check_videos
 from duetto.runs.beginning import Beginning
 from duetto.runs.opening import begun
 from duetto.runs.planning import new_folder, planned, run_name
 from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
-from duetto.storage.origin import Origin
+from duetto.storage.run_folder import clear
+from duetto.storage.user_code import Origin
 from duetto.training.callbacks import AnyCallback
-from duetto.training.chorus import run_together
+from duetto.training.multi_seed import run_seeds
 from duetto.training.session import Session
 
 
@@ -63,7 +63,7 @@ def start_many(
         UsageError: As `start`; or the algorithm has networks here that cannot be computed side by side.
         DuettoError: Some of the seeds failed; the others have made all their steps.
     """
-    parent, here = Path(runs_dir), Path.cwd()  # as in `start`
+    parent = Path(runs_dir).absolute()  # as in `start`
     configs = planned_together(algorithm, environment, options, seeds, preset, environment_options, origin)
     if environments.is_instance(environment):
         raise UsageError(
@@ -72,25 +72,25 @@ def start_many(
         )
     watching = [callbacks() for _ in configs]  # before anything is written
     check_videos(watching[0], environment, configs[0])
-    choir, paths, began = Choir([config.run.seed for config in configs]), [], False
+    group, paths, began = SeedGroup([config.run.seed for config in configs]), [], False
     try:
         with ExitStack() as opened:
             sessions: list[Session] = []
             for config in configs:
-                path = new_folder(parent if Path.cwd() == here else here / parent, _name(name, config))
-                build = choir.voice if len(configs) > 1 else learners.build  # one alone is one alone
+                path = new_folder(parent, _name(name, config))
+                build = group.learner if len(configs) > 1 else learners.build  # one alone is one alone
                 session = begun(config, path, environment, beginning, build_learner=build)
                 paths.append(path)  # only now: a run that cannot begin has taken its folder away
                 sessions.append(opened.enter_context(session))
-                sessions[-1].outlook.ahead()
+                sessions[-1].diagnostics.before_run()
             if on_start is not None:
                 on_start(sessions)
             began = True
-            raised = run_together(choir, sessions, watching)
+            raised = run_seeds(group, sessions, watching)
     finally:
         if not began:  # a mistake in the call: nothing is left behind
             for path in paths:
-                shutil.rmtree(path, ignore_errors=True)
+                clear(path)
     _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, sessions)
     given = None if configs[0].remakeable else environment
     own = type(algorithm) if configs[0].origin else None
@@ -106,19 +106,14 @@ def _each(options: RunOptions, seeds: Iterable[int]) -> list[RunOptions]:
             raise UsageError(f"The seed {seed} is given twice. Two runs of it would be the same.")
     if not numbers:
         raise UsageError("seeds is empty. Give one at least.")
-    if options.learners > 1:
-        raise UsageError(
-            "Seeds side by side are computed in one program, and several learners in one each. Leave out learners "
-            "(--learners), or train the seeds one after another."
-        )
     return [dataclasses.replace(options, seed=seed) for seed in numbers]
 
 
 def _numbers(seeds: Any) -> list[Any]:
     """The seeds of an iterable as a list. UsageError if it is none."""
     if isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes) and getattr(seeds, "ndim", 1):
-        return [plain(seed) for seed in seeds]
-    if isinstance(count := plain(seeds), int) and count > 0:  # of `sweep` and `tune`, it is how many
+        return [as_int(seed) for seed in seeds]
+    if isinstance(count := as_int(seeds), int) and count > 0:  # of `sweep` and `tune`, it is how many
         raise UsageError(
             f"seeds is {count}, which may be one seed or {count} of them: write seed={count}, or seeds=range({count}). "
             f"duetto.sweep(..., seeds={count}) trains so many in processes of their own."

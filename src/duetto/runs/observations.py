@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from duetto.environments import Layout, Tree
+from duetto.environments import Layout, Tree, obs_tree
 from duetto.errors import UsageError
 
 _MOST = float(np.finfo(np.float32).max)
 
 
 def rows(layout: Layout, given: Any, several: bool) -> Tree:
-    """The observation, or `several` (N, ...), as a `Stepper` gives them.
+    """The observation, or `several` (N, ...), as a `VecEnv` gives them.
 
     Raises:
         UsageError: A part is missing, has another shape than the agent was trained with, or is not in its space.
@@ -43,8 +43,8 @@ def _of_reset(given: Any) -> str:
 def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
     """One part as an array with a leading axis (N, ...). UsageError if it is not in its space."""
     try:
-        value = np.asarray(given)
-    except (ValueError, TypeError, RuntimeError) as error:  # rows of different lengths; a tensor with a gradient
+        value = obs_tree.array(given)
+    except (ValueError, TypeError, RuntimeError) as error:  # rows of different lengths
         raise UsageError(f"The {leaf.describe()} is no array: {str(error).rstrip('.')}.{_of_reset(given)}") from error
     if value.dtype.kind not in "biuf":
         raise UsageError(f"The {leaf.describe()} is {given!r:.80}; it must be numbers of shape {leaf.shape}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -12,11 +11,11 @@ from typing import Any
 from duetto import learners
 from duetto.errors import UsageError
 from duetto.runs.beginning import Beginning
-from duetto.storage import trust
-from duetto.storage.aside import BEFORE, free_folder
+from duetto.storage import signing
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
-from duetto.storage.folder_lock import FolderLock
+from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import BEFORE, clear, free_folder
 from duetto.training.place import Place
 from duetto.training.session import Session
 
@@ -47,12 +46,12 @@ def begun(
                 raise
         except BaseException:
             # Once the lock's file is closed: on NFS an open one keeps its folder.
-            afterwards.callback(shutil.rmtree, path, ignore_errors=True)
+            afterwards.callback(clear, path)
             raise
         if config.lacks_signature:
             session.notices.append(
-                f"No key can be made or read in {trust.key_path()}, so this run is not signed: resume, evaluate and "
-                f"video will need --trust. Put that right, or set {trust.KEY_FILE}."
+                f"No key can be made or read in {signing.key_path()}, so this run is not signed: resume, evaluate and "
+                f"video will need --trust. Put that right, or set {signing.KEY_FILE}."
             )
         with closing(session):
             yield session
@@ -103,7 +102,7 @@ def take_up(session: Session, without_memory: bool, accept_changes: bool, truste
     if not session.checkpoints.store.steps():
         if began := config.began_from:
             beginning = Beginning.from_dict(began)
-            trust.check_folder(beginning.run, began.get("signature"), path, trusted)
+            config.check_trust("from", path, trusted)
             beginning.begin(session)
         return
     loaded = session.checkpoints.store.load_latest(memory=not without_memory)

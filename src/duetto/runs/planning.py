@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from duetto import environments, learners, memory, own_files
+from duetto import buffers, environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.nearest import did_you_mean
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
-from duetto.fingerprints import fingerprint
-from duetto.learners import dealing
-from duetto.learners.threads import of_jax
-from duetto.storage.aside import free_folder
+from duetto.learners.runtime import jax_threads, torch_threads
+from duetto.storage import user_code
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
-from duetto.storage.origin import Origin
+from duetto.storage.run_folder import free_folder
+from duetto.storage.user_code import Origin
 from duetto.training.evaluations import check_same_spaces
 
 LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
@@ -31,30 +30,24 @@ def planned(
     preset: str = "default",
     environment_options: dict[str, Any] | None = None,
     origin: Origin | None = None,
-    code: Mapping[str, str] | None = None,
 ) -> Config:
-    """The config of a new run; nothing is written. `code` has fingerprints of what was handed over in Python, if they
-    were taken in another process: of what makes the "environment", and of networks by their options' names.
+    """The config of a new run; nothing is written.
 
     Raises UsageError if the parts do not fit together.
     """
     environments.leave_if_begun_again()
-    label, known = label_of(environment), code or {}
+    label = label_of(environment)
     config = Config(
         algorithm=algorithm,
         environment=label,
         run=_resolved(algorithm, environment, label, options, environment_options or {}),
         remakeable=isinstance(environment, str),
         environment_options=environment_options or {},
-        checksum=known.get("environment") or _checksum(environment, label),
+        checksum=user_code.checksum(label) if isinstance(environment, str) else "",
         preset=preset,
         command=command_line(),
         versions=circumstances(),
         origin=origin or Origin.of(type(algorithm)),
-        networks={
-            name: known.get(name) or fingerprint((one.torch, one.jax))
-            for name, one in algorithm.custom_networks().items()
-        },
     ).signed()
     config.to_yaml()  # what it cannot hold shows now
     return config
@@ -71,25 +64,16 @@ def changed(config: Config, options: Mapping[str, Any]) -> Config:
     ours = dataclasses.replace(config.run, **{name: options[name] for name in run})
     elsewhere = (ours.backend, ours.device) != (config.run.backend, config.run.device)
     if elsewhere and "threads" not in options:  # those of the other framework, or of none
-        ours = dataclasses.replace(ours, threads=_threads(ours))
+        ours = dataclasses.replace(ours, threads=jax_threads() if (ours.backend, ours.device) == ("jax", "cpu") else 0)
     if "auto" in (ours.backend, ours.device):
         raise UsageError("A run goes on with the backend and the device that it has: give torch or jax, cpu or cuda.")
     return dataclasses.replace(config, algorithm=algorithm, run=ours)
 
 
-def _checksum(environment: Any, label: str) -> str:
-    """The checksum of the file or the code that makes environments; "" for an id or an object."""
-    if isinstance(environment, str):
-        return own_files.checksum(label)
-    return "" if environments.is_instance(environment) else fingerprint(environment)
-
-
 def _resolved(
     algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
 ) -> RunOptions:
-    """Check everything that needs an environment, and return the options without "auto" and with the threads that JAX
-    will have.
-    """
+    """Check everything that needs an environment, and return the options without "auto", with a number of threads."""
     given = environments.is_instance(environment)
     how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
     probe = environments.make(environment, engine=options.engine, kwargs=kwargs, **how)
@@ -105,21 +89,17 @@ def _resolved(
             _check_evaluations(environment, label, kwargs)
         elif given and options.evaluate_every:
             _check_copies(environment, probe)
-        wanted = (options.backend, options.device, options.learners, options.threads)
+        wanted = (options.backend, options.device, options.threads)
         backend, device = learners.choose(probe.observation_space, *wanted, _possible(algorithm))
-        spaces = (probe.observation_space, probe.action_space)
-        dealing.check(algorithm, *spaces, options.learners, options.num_envs, backend)
-        memory.check(algorithm.memory(), options.num_envs)
+        buffers.check(algorithm.memory(), options.num_envs)
     finally:
         if not given:
             probe.close()
     options = dataclasses.replace(options, backend=backend, device=device)
-    return dataclasses.replace(options, threads=options.threads or _threads(options))
-
-
-def _threads(options: RunOptions) -> int:
-    """The threads of a run that was given none: JAX's are written down, PyTorch finds its own number."""
-    return of_jax() if (options.backend, options.device) == ("jax", "cpu") else 0
+    if options.threads or device != "cpu":
+        return options
+    threads = jax_threads() if backend == "jax" else torch_threads(probe.observation_space)
+    return dataclasses.replace(options, threads=threads)
 
 
 def _possible(algorithm: Algorithm) -> list[learners.Backend]:
@@ -134,7 +114,7 @@ def _possible(algorithm: Algorithm) -> list[learners.Backend]:
     return found
 
 
-def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: str) -> None:
+def _check_spaces(algorithm: Algorithm, stepper: environments.VecEnv, label: str) -> None:
     def refusal(candidate: Algorithm) -> UsageError | None:
         try:
             candidate.check_spaces(stepper.observation_space, stepper.action_space, label)
@@ -147,7 +127,7 @@ def _check_spaces(algorithm: Algorithm, stepper: environments.Stepper, label: st
         raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if listed else str(error)) from error
 
 
-def _check_masks(algorithm: Algorithm, stepper: environments.Stepper, label: str, seed: int) -> None:
+def _check_masks(algorithm: Algorithm, stepper: environments.VecEnv, label: str, seed: int) -> None:
     """Raise UsageError if masks do not fit the algorithm and the environment has them: only a reset shows that."""
     try:
         algorithm.check_masks(label)
@@ -185,7 +165,7 @@ def own_statistics(label: str, wrapper: str, algorithm: Algorithm, outside: bool
 
 def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
     try:
-        environments.separate(environment, kwargs=kwargs).close()
+        environments.make_eval(environment, kwargs=kwargs).close()
     except UsageError as error:
         raise UsageError(
             f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
@@ -193,10 +173,10 @@ def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> 
         ) from error
 
 
-def _check_copies(environment: Any, probe: environments.Stepper) -> None:
+def _check_copies(environment: Any, probe: environments.VecEnv) -> None:
     """Raise UsageError if no single environment for evaluations can be made from the one that was handed over."""
     try:
-        copied = environments.separate(environment)
+        copied = environments.make_eval(environment)
         try:
             check_same_spaces(copied, probe.observation_space, probe.action_space)
         finally:
@@ -228,13 +208,13 @@ def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
 
 def slug(label: str) -> str:
     """A label made fit for a folder's name."""
-    return re.sub(r"[^\w.+-]+", "-", own_files.short(label)).strip("-")
+    return re.sub(r"[^\w.+-]+", "-", user_code.short(label)).strip("-")
 
 
 def label_of(environment: Any) -> str:
     """The name of an environment: its id, with a file's absolute path, or the name of what makes it."""
     if isinstance(environment, str):
-        return own_files.absolute(environment)
+        return user_code.absolute(environment)
     spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
     if spec is not None:
         return spec.id

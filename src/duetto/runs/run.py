@@ -17,9 +17,6 @@ from rich.console import Console
 from duetto import environments, trackers
 from duetto.algorithms import Algorithm
 from duetto.cluster import Cluster
-from duetto.display.live import is_watched
-from duetto.display.showing import shown
-from duetto.display.video import place, record
 from duetto.environments import Episode
 from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import Precision
@@ -29,12 +26,12 @@ from duetto.runs.asked import check_kinds, check_videos, whole
 from duetto.runs.beginning import Beginning
 from duetto.runs.opening import begun, reopened, take_up
 from duetto.runs.planning import changed, new_folder, own_statistics, planned, run_name
-from duetto.storage import trust
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions
-from duetto.storage.folder_lock import FolderLock
-from duetto.storage.origin import Origin
-from duetto.storage.records import Csv, JsonLines
+from duetto.storage.dict_diff import sentence
+from duetto.storage.lock import FolderLock
+from duetto.storage.logs import Csv, JsonLines
+from duetto.storage.user_code import Origin
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training import interruption
@@ -42,8 +39,11 @@ from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.evaluations import check_same_spaces
 from duetto.training.notices import Notices
+from duetto.training.progress import shown
+from duetto.training.progress_lines import is_watched
 from duetto.training.resuming import notes_of_stretching
 from duetto.training.session import Session
+from duetto.training.video import place, record
 
 MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
 
@@ -59,7 +59,6 @@ class GoingOn:
     accept_changes: bool = False
     keep_schedule: bool = False
     cluster: Cluster | None = None
-    learners: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def first(self, act: Callable[[Session], None]) -> GoingOn:
@@ -97,7 +96,7 @@ class Run:
         `trust` lets an environment "package:id" import its package, and an algorithm's file run, even if this user did
         not begin the run.
         """
-        self.path: Path = Path(path)
+        self.path: Path = Path(path).absolute()  # the working directory may change
         self.config: Config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
         self.notices: list[str] = []
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
@@ -120,7 +119,6 @@ class Run:
         progress: bool = True,
         cluster: Cluster | None = None,
         track: Sequence[str | Tracker] = (),
-        learners: int | None = None,
         **options: Any,
     ) -> Run:
         """Go on exactly from the last good checkpoint, to `steps` in all (default: as configured).
@@ -132,8 +130,6 @@ class Run:
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
         that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
         `cluster` is where the environments live from here on; None: in this process, wherever they were.
-        `learners` have equal shares of each batch from here on (default: as configured): another number of them gives
-        the same numbers, to rounding, with a notice. UsageError if so many cannot have equal shares.
         `options` are new values of hyper-parameters and fields of `RunOptions` (`learning_rate=1e-4`), as if
         `config.yaml` had been edited and `accept_changes` given.
         `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
@@ -151,7 +147,6 @@ class Run:
             accept_changes=accept_changes,
             keep_schedule=keep_schedule,
             cluster=cluster,
-            learners=learners,
             options=options,
         )
         console = Console()
@@ -195,7 +190,10 @@ class Run:
 
             def say(session: Session, what: PartLostError = lost, kept: list[str] = kept) -> None:
                 where = f"from its checkpoint of step {session.step:,}" if session.step else "from its beginning"
-                session.notices.append(f"{what} The run goes on {where}.")
+                behind = what.step - session.step
+                gone = behind > 0 and session.config.cluster.get("mode") == "async"
+                loss = f": {behind:,} step{'s' * (behind > 1)} are lost" if gone else ""
+                session.notices.append(f"{what} The run goes on {where}{loss}.")
                 session.notices += kept
 
             try:
@@ -218,8 +216,6 @@ class Run:
             if how.steps is not None:
                 kept = horizon if how.keep_schedule else config.run.schedule_steps
                 config = replace(config, run=replace(config.run, steps=how.steps, schedule_steps=kept))
-            if how.learners is not None:
-                config = replace(config, run=replace(config.run, learners=how.learners))
             check_videos(how.callbacks, self._environment(), config)
             placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs)
 
@@ -234,7 +230,7 @@ class Run:
                 stretched = notes_of_stretching(config, session.learner, session.step, horizon, how.keep_schedule)
                 session.notices += stretched
                 session.notices += trackers.note_of_others(self.path, how.callbacks)
-                what = [str(change) for change in session.checkpoints.changed]
+                what = [sentence({key: change}) for key, change in session.checkpoints.changed.items()]
                 if stretched and config.run.horizon != horizon:
                     what.append(f"schedules end at step {config.run.horizon:,}, not at {horizon:,}")
                 history = config.history.going_on(session.step, what, session.checkpoints.inexact)
@@ -302,11 +298,12 @@ class Run:
             raise UsageError(
                 f"{output} is a folder. Give the video a name in it, such as {Path(output) / 'video.mp4'}."
             )
+        path, frames = (Path(path).absolute() if path else None for path in (output, frames))
         agent = self.agent(checkpoint)
-        path = Path(output) if output else place(self.path, agent.step)
+        path = path or place(self.path, agent.step)
         stepper = self.stepper(1, "rgb_array", agent)
         try:
-            record(agent.policy, stepper, seed, path, Path(frames) if frames else None, tell)
+            record(agent.policy, stepper, seed, path, frames, tell)
         finally:
             stepper.close()
         return path
@@ -359,20 +356,16 @@ class Run:
                 "FILE.py:CLASS."
             )
         config = self.config
-        trust.check(config.environment, config.environment_options, config.signature, self.path, self._trust)
+        config.check_trust("environment", self.path, self._trust)
         return config.environment
 
-    def _elsewhere(
-        self, agent: Agent, num_envs: int, environment: Any, options: dict[str, Any]
-    ) -> environments.Stepper:
+    def _elsewhere(self, agent: Agent, num_envs: int, environment: Any, options: dict[str, Any]) -> environments.VecEnv:
         if environment is None:
             kwargs = self.config.environment_options | options
             return self._separate(agent, self._environment(), num_envs=num_envs, kwargs=kwargs)
         return self._separate(agent, environment, num_envs=num_envs, kwargs=options)
 
-    def stepper(
-        self, num_envs: int, render_mode: str | None = None, agent: Agent | None = None
-    ) -> environments.Stepper:
+    def stepper(self, num_envs: int, render_mode: str | None = None, agent: Agent | None = None) -> environments.VecEnv:
         """Make `num_envs` of the run's environments, side by side; close the stepper after use.
 
         Raises UsageError if their spaces are not those that the `agent` to act in them was trained with.
@@ -380,8 +373,8 @@ class Run:
         options = self.config.environment_options
         return self._separate(agent, self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
 
-    def _separate(self, agent: Agent | None, environment: Any, **how: Any) -> environments.Stepper:
-        made = environments.separate(environment, **how)
+    def _separate(self, agent: Agent | None, environment: Any, **how: Any) -> environments.VecEnv:
+        made = environments.make_eval(environment, **how)
         try:
             if agent is not None and self.config.run.engine != "envpool":  # whose spaces are written otherwise
                 check_same_spaces(made, agent.observation_space, agent.action_space)
@@ -406,22 +399,15 @@ def start(
     origin: Origin | None = None,
     beginning: Beginning | None = None,
     cluster: Cluster | None = None,
-    code: Mapping[str, str] | None = None,
 ) -> Run:
-    """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first.
-
-    `code` as in `planned`.
-    """
+    """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
     given.check(callbacks)
-    parent, here = Path(runs_dir), Path.cwd()  # an environment may change the working directory as it is made
-    config = planned(algorithm, environment, options, preset, environment_options, origin, code)
+    parent = Path(runs_dir).absolute()  # now: an environment may change the working directory as it is made
+    config = planned(algorithm, environment, options, preset, environment_options, origin)
     check_videos(callbacks, environment, config)
     place = cluster and cluster.beginning(algorithm)
     label = config.environment
-    path = new_folder(
-        parent if Path.cwd() == here else here / parent,
-        run_name(algorithm, label, options.seed) if name is None else name,
-    )
+    path = new_folder(parent, run_name(algorithm, label, options.seed) if name is None else name)
     given_environment, own = (None if config.remakeable else environment), (type(algorithm) if config.origin else None)
     before = given.states(callbacks)
     try:
@@ -438,7 +424,7 @@ def start(
 
 
 def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable[[Session], None] | None) -> None:
-    session.outlook.ahead()
+    session.diagnostics.before_run()
     if on_start is not None:
         on_start(session)
     session.run(callbacks)

@@ -125,7 +125,7 @@ class Worker:
 
 
 def _evaluations(folder: Path) -> list[tuple[int, float]]:
-    from duetto.storage.records import Csv
+    from duetto.storage.logs import Csv
 
     rows = Csv.read(folder / "evaluations.csv")
     return [(int(float(row["step"])), float(row["mean_return"])) for row in rows]

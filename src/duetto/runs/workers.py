@@ -13,30 +13,31 @@ from typing import IO, Any
 
 import cloudpickle
 
-from duetto import another_python
+from duetto import subprocess_python
 from duetto.errors import DuettoError, UsageError
-from duetto.learners.threads import SHARE
+from duetto.learners.runtime import OMP_THREADS
 from duetto.runs.job import Job
 from duetto.runs.worker import receive, send
+from duetto.storage import safe_open
 
 SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # processes share a GPU: none may take most of its memory at once
 LAST_WORDS = 2.0  # seconds until a process that has ended has said all
 
 
-class Worker:
+class WorkerProcess:
     """A process that trains. Its messages go to `inbox`, each paired with it; the last one is "gone"."""
 
     def __init__(
-        self, inbox: queue.Queue[tuple[Worker, tuple[Any, ...]]], log: Path, threads: int | None = None
+        self, inbox: queue.Queue[tuple[WorkerProcess, tuple[Any, ...]]], log: Path, threads: int | None = None
     ) -> None:
         """Start it. `log` takes what its environments print; `threads` is its share of the cores, if given.
 
         Raises DuettoError if the log cannot be written.
         """
-        environ = SHARED | ({} if threads is None else {SHARE: str(threads)}) | os.environ
+        environ = SHARED | ({} if threads is None else {OMP_THREADS: str(threads)}) | os.environ
         with _opened(log) as words:
             start, pipe = "from duetto.runs.worker import main; main()", subprocess.PIPE
-            self._process = another_python.begin(start, pipe, pipe, words, environ)
+            self._process = subprocess_python.begin(start, pipe, pipe, words, environ)
         self.runs: int = 0
         self._inbox = inbox
         self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
@@ -94,7 +95,7 @@ class Worker:
 def _opened(log: Path) -> IO[bytes]:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        return log.open("ab")
+        return os.fdopen(safe_open.open_file(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
     except OSError as error:
         raise DuettoError(
             f"{log} cannot be written: {error.strerror}. Put that right; the same call goes on."

@@ -1,1 +1,10 @@
-"""A run's folder: its config, its logs, its checkpoints; nothing in it is lost, and nothing in it is trusted unread."""
+"""A run's folder on disk: config, checkpoints, logs. It survives kill -9, and no file in it runs code unasked.
+
+config.py             config.yaml: algorithm, environment, options; what changed since (resume_history, dict_diff)
+checkpoint.py         the checkpoints of a run; manifest.py their files and checksums, tree_codec.py the format
+logs.py               metrics.jsonl and evaluations.csv
+run_folder.py         make the folder; lock.py one process at a time
+atomic_io.py          write files whole or not at all; safe_open.py open them without following links
+user_code.py          files of the user; signing.py whether they may run
+reproducibility.py    which options decide the numbers; repeat_command.py the command that repeats a run
+"""

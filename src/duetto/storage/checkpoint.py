@@ -1,16 +1,20 @@
-"""The checkpoints of a run: exact, safe against kill -9, power cuts and full disks, and as cheap as what is new.
+"""The checkpoints of a run: exact, and safe against kill -9, power cuts and full disks.
 
     checkpoints/
         step-000000012000/       state.json, state.safetensors, manifest.json
         memory/                  segment-000000000001.safetensors, ...: experience, each row written once
         best/000000000003/       state.*, info.json, manifest.json: the parameters of the best evaluation
-        step-000000008000.kept   empty: the checkpoint of that step stays, also when it is none of the newest
+        step-000000008000.kept   empty: the checkpoint of that step stays, even if it is not among the newest
 
-Nothing is ever changed in place. What is new is written beside the old under a temporary name, synced, and renamed in
-one step; only then is the old removed. So at every moment the newest folder is whole, and readers need no lock.
+A second checkpoint of a step is `step-000000012000-2`, until the first one is removed.
+
+Nothing is changed in place. A new checkpoint is written under a temporary name, synced, and renamed in one step; only
+then is an old one removed. So at every moment the newest folder is whole, and readers need no lock.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import errno
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +22,19 @@ from pathlib import Path
 import numpy as np
 
 from duetto.errors import CheckpointError, UsageError, to_resume
-from duetto.storage import disk, segments, snapshot, within
-from duetto.storage.manifest import DamagedError, Manifest, MemoryDamagedError, MemoryRecord
-from duetto.storage.segments import Segment
-from duetto.storage.states import State, decode_tree, encode_tree
+from duetto.storage import atomic_io, manifest, safe_open
+from duetto.storage.manifest import (
+    DamagedError,
+    FileRecord,
+    Manifest,
+    MemoryDamagedError,
+    MemoryRecord,
+    Segment,
+    SegmentRecord,
+)
+from duetto.storage.tree_codec import State, decode_tree, encode_arrays, encode_tree
+
+_FOLDER = re.compile(r"step-(\d{12,})(?:-(\d+))?")
 
 
 @dataclass(frozen=True)
@@ -48,9 +61,9 @@ class Best:
 class CheckpointStore:
     """Saves and loads the checkpoints in `<run>/checkpoints/`.
 
-    One process saves at a time (see `FolderLock`); any number may load. A store continues what it loaded last, or
-    starts in a folder without checkpoints. Checkpoints that are not part of what it continues (damaged ones, newer
-    ones than the one that was loaded) are removed by its next save.
+    One process saves at a time (see `FolderLock`); any number may load. A store continues the checkpoint that it loaded
+    last, or starts in a folder without checkpoints. Its next save removes damaged checkpoints, and newer ones than the
+    loaded one.
     """
 
     def __init__(self, folder: Path, keep: int = 2, num_envs: int = 1) -> None:
@@ -61,23 +74,23 @@ class CheckpointStore:
         self._num_envs = num_envs
         self._memory = folder / "memory"
         self._best = folder / "best"
-        self._history: dict[int, Manifest] = {}  # by step, ascending: what this store continues
-        self._memory_begins_anew = False  # the last one was loaded without its memory
-        within.check_folders((folder, self._memory, self._best))
+        self._history: dict[int, Manifest] = {}  # by step, ascending: the checkpoints that this store continues
+        self._memory_is_new = False  # the last checkpoint was loaded without its memory
+        safe_open.check_folders((folder, self._memory, self._best))
 
     @property
     def covered(self) -> np.ndarray:
-        """Rows per environment, (num_envs,) int64, in the last checkpoint saved or loaded: new rows start there."""
+        """Rows per environment, (num_envs,) int64, of the last checkpoint saved or loaded. New rows start there."""
         memory = self._last_memory()
         return np.array(memory.written, np.int64) if memory else np.zeros(self._num_envs, np.int64)
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, damaged ones too, ascending."""
-        return sorted({step for step, _ in snapshot.listing(self.folder)})
+        return list(folders(self.folder))
 
     def path_of(self, step: int) -> Path:
-        """Return the folder that the checkpoint of a step has, or would have."""
-        return self.folder / snapshot.name(step)
+        """Return the folder of the checkpoint of a step, which may not exist yet."""
+        return folders(self.folder).get(step, self.folder / folder_name(step))
 
     def save(
         self,
@@ -89,144 +102,147 @@ class CheckpointStore:
         """Write a checkpoint and return its folder. It is durable when this returns.
 
         Args:
-            step: not less than that of the last checkpoint; the same step replaces it.
-            state: see `storage`.
-            segment: the experience that is new since `covered`: "start" and "count", (num_envs,) int64, say that it
-                holds the rows [start, start + count) of each environment; its other arrays are the caller's.
+            step: At least that of the last checkpoint; the same step replaces it.
+            state: See `tree_codec`.
+            segment: The experience since `covered`: the rows [start, start + count) of each environment, with "start"
+                and "count" (num_envs,) int64 and the caller's arrays.
             memory_window: (written, rows): each environment's memory holds the newest `rows` of its `written` rows,
                 (num_envs,) int64. None if there is no memory.
 
-        Raises CheckpointError if the disk refuses. Then all earlier checkpoints are as they were, `covered` too, and
-        the store can go on.
+        Raises CheckpointError if the disk refuses. Then earlier checkpoints and `covered` are unchanged, and `save` can
+        be called again.
         """
         self._check_continues(step)
         files = encode_tree("state", state)
         memory, new_segment = self._extend_memory(segment, memory_window)
-        manifest = Manifest(step, snapshot.describe(files), memory)
-        target = self.path_of(step)
+        target = self.new_path(step)
+        description = Manifest.of(step, files, memory)
         with self._writing(f"The checkpoint at step {step}", files | new_segment):
             self._prepare(self._memory if memory else self.folder)
             for name, data in new_segment.items():
-                disk.publish_file(self._memory / name, data)
-            temporary = snapshot.write(target, files, manifest)
-            self._make_way(step)
-            disk.move(temporary, target)
-            self._history[step], self._memory_begins_anew = manifest, False
-            disk.sync_folder(self.folder)
-        with suppress(OSError):  # nothing is lost, and the next save tries again
+                atomic_io.write_file(self._memory / (atomic_io.TEMPORARY + name), data)
+            temporary = manifest.write_folder(target, files, description)
+            for name in new_segment:
+                atomic_io.move(self._memory / (atomic_io.TEMPORARY + name), self._memory / name)
+                atomic_io.sync_folder(self._memory)
+            self._remove_others()
+            atomic_io.move(temporary, target)
+            self._history[step], self._memory_is_new = description, False
+            atomic_io.sync_folder(self.folder)
+        with suppress(OSError):  # the next save tries again
             self._tidy()
         return target
 
     def save_best(self, step: int, state: State, info: State) -> Path:
-        """Write the best parameters yet and return their folder. `info` says why they are the best.
+        """Write the best parameters so far and return their folder; `info` is stored with them.
 
-        Those that were the best at the last checkpoint stay until `settle_best`, for `drop_best` to go back to.
+        The best parameters of the last checkpoint stay until `settle_best`, so that `drop_best` can return to them.
 
-        Raises CheckpointError if the disk refuses. Then the previous best is as it was.
+        Raises CheckpointError if the disk refuses. Then the previous best parameters are unchanged.
         """
         files = encode_tree("state", state) | encode_tree("info", info)
         target = self._best / f"{max(self._best_numbers(), default=0) + 1:012}"
-        manifest = Manifest(step, snapshot.describe(files), None)
         with self._writing(f"The best parameters at step {step}", files):
             self._prepare(self._best)
-            disk.move(snapshot.write(target, files, manifest), target)
-            disk.sync_folder(self._best)
+            atomic_io.move(manifest.write_folder(target, files, Manifest.of(step, files)), target)
+            atomic_io.sync_folder(self._best)
         self._remove_best(self._best_numbers()[1:-1])
         return target
 
     def settle_best(self, best: Path | None = None) -> None:
-        """Remove all best parameters but these, by default the newest: those that a checkpoint is about."""
+        """Remove all best parameters except these, by default except the newest."""
         numbers = self._best_numbers()
         kept = int(best.name) if best else max(numbers, default=0)
         self._remove_best([number for number in numbers if number != kept])
 
     def drop_best(self) -> None:
-        """Go back to the best parameters before the newest ones."""
+        """Remove the newest best parameters, so that the ones before them count."""
         self._remove_best(self._best_numbers()[-1:])
 
     def _remove_best(self, numbers: Sequence[int]) -> None:
-        with suppress(OSError):  # as in `save`
+        with suppress(OSError):  # the next call tries again
             for number in numbers:
-                disk.set_aside(self._best / f"{number:012}")
-            disk.sweep(self._best)
+                atomic_io.set_aside(self._best / f"{number:012}")
+            atomic_io.sweep(self._best)
 
     def keep_for_good(self, step: int) -> None:
-        """Mark the checkpoint of a step so that it is never removed. Raises CheckpointError if the disk refuses."""
+        """Mark the checkpoint of a step so that it is never removed. CheckpointError if the disk refuses."""
         mark = self._mark_of(step)
         if mark.exists():
             return
         with self._writing(f"The mark that keeps the checkpoint at step {step}", {mark.name: b""}):
-            disk.publish_file(mark, b"")
+            atomic_io.publish_file(mark, b"")
 
     def load_latest(self, memory: bool = True) -> Loaded:
         """Load the newest undamaged checkpoint and continue from it. Raises CheckpointError if there is none.
 
-        Without `memory` no experience is read, damaged or not, and the next save begins with an empty memory.
+        Without `memory` no experience is read, damaged or not, and the next save starts with an empty memory.
         """
         problems: list[str] = []
-        without_memory = ""
-        tried: set[int] = set()
-        # Look again each time: the run may be alive, and remove a checkpoint while it is read here.
-        while untried := [step for step in self.steps() if step not in tried]:
-            step = untried[-1]
-            tried.add(step)
+        hint = ""
+        for step in _newest_first(self.steps):
             try:
                 return self._load(step, problems, memory)
             except DamagedError as error:
-                if snapshot.find(self.folder, step).exists():
+                if step in self.steps():
                     problems.append(str(error))
                     if isinstance(error, MemoryDamagedError):
-                        without_memory = without_memory or _way_out(step, self.folder)
+                        hint = hint or _hint_without_memory(step, self.folder)
         if problems:
-            raise CheckpointError(
-                f"No checkpoint in {self.folder} can be used:\n" + "\n".join(problems) + without_memory
-            )
+            raise CheckpointError(f"No checkpoint in {self.folder} can be used:\n" + "\n".join(problems) + hint)
         raise CheckpointError(f"There is no checkpoint in {self.folder}. Is it the folder of a Duetto run?")
 
     def load(self, step: int, memory: bool = True) -> Loaded:
-        """Load one checkpoint and continue from it. Raises CheckpointError if it is damaged or not there.
+        """Load one checkpoint and continue from it. Raises CheckpointError if it is damaged or missing.
 
         `memory` as in `load_latest`.
         """
         if step not in (steps := self.steps()):
-            known = "It has those at " + ", ".join(map(str, steps)) if steps else "It has none"
+            known = f"It has checkpoints at {', '.join(map(str, steps))}" if steps else "It has none"
             raise CheckpointError(f"{self.folder} has no checkpoint at step {step}. {known}.")
         return self._load(step, [], memory)
 
     def load_best(self) -> Best:
-        """Load the parameters of the best evaluation. Raises CheckpointError if they are damaged or not there."""
+        """Load the parameters of the best evaluation. Raises CheckpointError if they are damaged or missing."""
         damage = ""
-        tried: set[int] = set()
-        while untried := [number for number in self._best_numbers() if number not in tried]:
-            tried.add(untried[-1])
-            path = self._best / f"{untried[-1]:012}"
+        for number in _newest_first(self._best_numbers):
+            path = self._best / f"{number:012}"
             try:
-                manifest, files = snapshot.read(path)
-                return Best(manifest.step, decode_tree("state", files), decode_tree("info", files), path)
+                description, files = manifest.read_folder(path)
+                return Best(description.step, decode_tree("state", files), decode_tree("info", files), path)
             except DamagedError as error:
                 damage = damage or str(error)
         raise CheckpointError(f"{damage or f'{self.folder} holds no best parameters yet.'} Use the latest checkpoint.")
 
     def _load(self, step: int, problems: list[str], memory: bool) -> Loaded:
-        path = snapshot.find(self.folder, step)
-        manifest, files = snapshot.read(path)
-        if manifest.step != step:
-            raise DamagedError(f"{path} is damaged: it holds the checkpoint at step {manifest.step}.")
+        path = self.path_of(step)
+        description, files = manifest.read_folder(path)
+        if description.step != step:
+            raise DamagedError(f"{path} is damaged: it holds the checkpoint at step {description.step}.")
         state = decode_tree("state", files)
-        needed = segments.needed(manifest) if memory else []
-        for record in needed:  # now, because halfway through the experience it is too late for an older checkpoint
+        segments = description.segments if memory else []
+        for record in segments:  # now: while the experience is loaded, it is too late for an older checkpoint
             try:
                 record.file.read(self._memory)
             except DamagedError as error:
                 raise MemoryDamagedError(str(error)) from error
-        self._history = snapshot.readable_before(self.folder, step) | {step: manifest}
-        self._memory_begins_anew = not memory
-        return Loaded(step, state, (segments.read(self._memory, record) for record in needed), path, problems)
+        self._history = self._readable_before(step) | {step: description}
+        self._memory_is_new = not memory
+        return Loaded(step, state, (record.read(self._memory) for record in segments), path, problems)
+
+    def _readable_before(self, step: int) -> dict[int, Manifest]:
+        """Return the manifests of the checkpoints before a step, ascending, without damaged ones."""
+        manifests = {}
+        for older, path in folders(self.folder).items():
+            with suppress(DamagedError):
+                if older < step:
+                    manifests[older] = Manifest.read(path)
+        return manifests
 
     def _check_continues(self, step: int) -> None:
         if not self._history and (steps := self.steps()):
             raise CheckpointError(
-                f"{self.folder} holds checkpoints at steps {steps} of an earlier run. Go on with it: "
+                f"{self.folder} holds checkpoints at steps {steps} of an earlier run. Resume it: "
                 f"{to_resume(self.folder.parent)}, or choose another folder."
             )
         if self._history and step < (last := max(self._history)):
@@ -239,12 +255,12 @@ class CheckpointStore:
             if segment is not None:
                 raise ValueError("a segment needs a memory_window")
             return None, {}
-        name = segments.next_name(segments.present(self._memory) | segments.listed(self._history))
         last = self._last_memory()
-        return segments.extend(last.segments if last else [], self.covered, segment, window, name)
+        previous = last.segments if last else []
+        return _extended(previous, self.covered, segment, window, manifest.segment_name(self._segment_files()))
 
     def _last_memory(self) -> MemoryRecord | None:
-        if not self._history or self._memory_begins_anew:
+        if not self._history or self._memory_is_new:
             return None
         return self._history[max(self._history)].memory
 
@@ -253,58 +269,114 @@ class CheckpointStore:
         try:
             yield
         except OSError as error:
-            self._undo(files)
-            raise snapshot.refusal(what, self.folder, sum(map(len, files.values())), error) from error
-
-    def _undo(self, files: Mapping[str, bytes]) -> None:
-        for name in segments.present(self._memory) & (files.keys() - segments.listed(self._history)):
             with suppress(OSError):
-                disk.remove(self._memory / name)
-        with suppress(OSError):
-            self._sweep()
+                self._sweep()
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            size = max(sum(map(len, files.values())), 1e5) / 1e6
+            raise CheckpointError(
+                f"{what} could not be written to {self.folder}: {error.strerror or error}. It needs {size:.1f} MB. "
+                f"{'Free some space' if full else 'Fix that'}, then resume: {to_resume(self.folder.parent)}"
+            ) from error
 
     def _prepare(self, folder: Path) -> None:
-        disk.make_folder(self.folder)
-        disk.make_folder(folder)
+        atomic_io.make_folder(self.folder)
+        atomic_io.make_folder(folder)
         self._sweep()
 
     def _sweep(self) -> None:
-        for step, path in snapshot.listing(self.folder):
-            if path != (target := self.folder / snapshot.name(step)):  # it makes way; did the new one come?
-                disk.set_aside(path) if target.exists() else disk.move(path, target)
         for folder in (self.folder, self._memory, self._best):
-            disk.sweep(folder)
+            atomic_io.sweep(folder)
 
-    def _make_way(self, step: int) -> None:
-        """Remove checkpoints that the store does not continue, and free the name of the new one."""
-        self._abandon_others()
-        if (path := self.folder / snapshot.name(step)).exists():
-            disk.move(path, snapshot.replaced(path))
+    def new_path(self, step: int) -> Path:
+        """Return the folder that the next checkpoint of a step will have: a later name than those that exist."""
+        newest = folders(self.folder).get(step)
+        if newest is None:
+            return self.folder / folder_name(step)
+        match = _FOLDER.fullmatch(newest.name)
+        assert match is not None
+        return self.folder / f"{folder_name(step)}-{int(match[2] or 1) + 1}"
 
-    def _abandon_others(self) -> None:
-        for step, path in snapshot.listing(self.folder):
-            if step not in self._history:
-                disk.set_aside(path)
+    def _remove_others(self) -> None:
+        """Remove checkpoints that the store does not continue, and older ones of the same step."""
+        newest = folders(self.folder)
+        for step, path in _listing(self.folder):
+            if step not in self._history or path != newest[step]:
+                atomic_io.set_aside(path)
 
     def _tidy(self) -> None:
         for step in sorted(self._history)[: -self.keep]:
             if not self._mark_of(step).exists():
                 del self._history[step]
-        self._abandon_others()
+        self._remove_others()
         self._sweep()
-        for name in sorted(segments.present(self._memory) - segments.listed(self._history)):
-            disk.remove(self._memory / name)
+        needed = {record.file.name for description in self._history.values() for record in description.segments}
+        for name in sorted(self._segment_files() - needed):
+            atomic_io.remove(self._memory / name)
+
+    def _segment_files(self) -> set[str]:
+        return {path.name for path in self._memory.glob("segment-*") if manifest.SEGMENT_FILE.fullmatch(path.name)}
 
     def _mark_of(self, step: int) -> Path:
         """The path of the empty file that keeps `_tidy` from removing the checkpoint of this step."""
-        return self.folder / f"{snapshot.name(step)}.kept"
+        return self.folder / f"{folder_name(step)}.kept"
 
     def _best_numbers(self) -> list[int]:
         return sorted(int(path.name) for path in self._best.glob("[0-9]*") if path.name.isdecimal())
 
 
-def _way_out(step: int, folder: Path) -> str:
+def _newest_first(numbers: Callable[[], list[int]]) -> Iterator[int]:
+    """Yield numbers in descending order. They are listed again each time: a live run may remove a checkpoint."""
+    tried: set[int] = set()
+    while untried := [number for number in numbers() if number not in tried]:
+        tried.add(untried[-1])
+        yield untried[-1]
+
+
+def _hint_without_memory(step: int, folder: Path) -> str:
     return (
-        f"\nBut for its experience the checkpoint at step {step} is whole. To go on from it with an empty memory: "
+        f"\nOnly the experience of the checkpoint at step {step} is damaged. To resume from it with an empty memory: "
         f"{to_resume(folder.parent)} --without-memory"
     )
+
+
+def folder_name(step: int) -> str:
+    """Return the name of a checkpoint's folder."""
+    return f"step-{step:012}"
+
+
+def folders(folder: Path) -> dict[int, Path]:
+    """Return the folder of each step's newest checkpoint, ascending."""
+    return dict(_listing(folder))
+
+
+def _listing(folder: Path) -> list[tuple[int, Path]]:
+    matches = [(match, path) for path in folder.glob("step-*") if (match := _FOLDER.fullmatch(path.name))]
+    by_age = sorted((int(match[1]), int(match[2] or 1), path) for match, path in matches)
+    return [(step, path) for step, _, path in by_age]
+
+
+def _extended(
+    previous: list[SegmentRecord],
+    covered: np.ndarray,
+    segment: Segment | None,
+    window: tuple[np.ndarray, int],
+    name: str,
+) -> tuple[MemoryRecord, dict[str, bytes]]:
+    """Return what a checkpoint needs to rebuild its memory, and the content of the new segment file by its name.
+
+    Raises ValueError if rows that the memory holds, the newest `rows` of the `written` ones, are in no segment.
+    """
+    written, rows = np.asarray(window[0]), int(window[1])
+    start, count = (covered, np.zeros_like(covered)) if segment is None else (segment["start"], segment["count"])
+    oldest = np.maximum(written - rows, 0)
+    shapes = {array.shape for array in (written, covered, start, count)}
+    if len(shapes) > 1 or np.any(start + count != written) or np.any(start > np.maximum(covered, oldest)):
+        raise ValueError(
+            f"a segment of {count} rows from {start} does not continue {covered} to {written}, with {rows} rows in use"
+        )
+    segments = [record for record in previous if record.is_needed(oldest)]
+    if segment is None or not np.any(count):
+        return MemoryRecord(written.tolist(), rows, segments), {}
+    data = encode_arrays(segment)
+    segments.append(SegmentRecord(FileRecord.of(name, data), start.tolist(), count.tolist()))
+    return MemoryRecord(written.tolist(), rows, segments), {name: data}

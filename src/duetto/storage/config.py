@@ -1,4 +1,4 @@
-"""The full description of a run: `config.yaml` holds it, and from that file alone the run can be made again."""
+"""The configuration of a run, and `config.yaml`, from which the run can be repeated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -17,18 +17,16 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import yaml
 
-from duetto import own_files
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.fields import Count, CountOrZero, NonNegative, Within, check_fields
-from duetto.algorithms.nearest import nearest, units
-from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.algorithms.option_bounds import Bounds, Count, CountOrZero, NonNegative, check_fields
+from duetto.algorithms.suggestions import nearest, units
+from duetto.cpu import processor
+from duetto.errors import CheckpointError, DuettoError, UsageError, near
 from duetto.networks.specs import CustomNetwork
-from duetto.processor import processor
-from duetto.storage import disk, trust
-from duetto.storage.history import KEY, History
-from duetto.storage.migration import FORMAT, migrated
-from duetto.storage.origin import Origin
-from duetto.storage.yaml_files import read_yaml, to_yaml
+from duetto.storage import atomic_io, signing, user_code
+from duetto.storage.resume_history import KEY, History
+from duetto.storage.safe_yaml import read_yaml, to_yaml
+from duetto.storage.user_code import Origin
 
 RECORDED = (
     "duetto",
@@ -52,7 +50,7 @@ class RunOptions:
 
     steps: Count = 1_000_000
     """Steps in all."""
-    seed: Annotated[int, Within(0)] = 0
+    seed: Annotated[int, Bounds(0)] = 0
     """Seed of everything random; environment i gets seed + i, evaluation gets its own."""
     backend: Literal["auto", "torch", "jax"] = "auto"
     """Framework; auto takes the measured faster one of those installed, for a GPU one that sees it."""
@@ -61,11 +59,7 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """Threads on a CPU. 0: on JAX one a core; on PyTorch as many as help without changing a number."""
-    learners: Count = 1
-    """Processes (JAX without a cluster: devices) that share each batch equally; the same numbers, to rounding."""
-    act_behind: bool = False
-    """Act in NumPy with parameters one step old while the next update is made: faster, and not the same numbers."""
+    """Threads on a CPU. 0: on JAX one a core; on PyTorch one for vectors, for images one a core, at most 4."""
     num_envs: Count = 1
     """Environments stepped side by side."""
     vectorization: Literal["sync", "subprocess"] = "sync"
@@ -98,44 +92,43 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that a run is made from, and the circumstances that it was made in."""
+    """Everything that a run is made from: algorithm, environment, options, and the versions of packages."""
 
     algorithm: Algorithm
-    environment: str  # an id, or a description of what was handed over
+    environment: str  # an id, or the description of an object
     run: RunOptions
-    remakeable: bool = True  # whether `environment` is an id, from which it can be made again
+    remakeable: bool = True  # whether `environment` is an id
     environment_options: dict[str, Any] = field(default_factory=dict)
     preset: str = "default"
     command: str = ""
     versions: dict[str, str] = field(default_factory=dict)
-    signature: str | None = None  # of the environment, where making it imports what it names; see `trust`
-    checksum: str = ""  # SHA-256 of the environment's file, or the fingerprint of the function or class that makes it
-    origin: Origin | None = None  # of an algorithm that is not Duetto's own
-    networks: dict[str, str] = field(default_factory=dict)  # fingerprints of a user's own, when the run was begun
-    cluster: dict[str, Any] = field(default_factory=dict)  # what of one decides the numbers; see `cluster.options`
-    began_from: dict[str, Any] | None = None  # another run, whose networks it began with; see `runs.beginning`
-    beside: tuple[int, ...] = ()  # seeds that were computed in one program with it
+    signature: str | None = None  # of all `references`
+    checksum: str = ""  # SHA-256 of the environment's file
+    origin: Origin | None = None  # of a custom algorithm
+    cluster: dict[str, Any] = field(default_factory=dict)  # the options that decide the numbers; see `cluster.options`
+    began_from: dict[str, Any] | None = None  # the run whose networks it started with; see `runs.beginning`
+    beside: tuple[int, ...] = ()  # the seeds that were trained in one program with it
     history: History = field(default_factory=History)
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
         try:
-            disk.publish_file(path, self.to_yaml().encode())
+            atomic_io.publish_file(path, self.to_yaml().encode())
         except OSError as error:
-            raise DuettoError(f"{path} cannot be written: {error.strerror}. Put that right and try again.") from error
+            raise DuettoError(f"{path} cannot be written: {error.strerror}. Fix that and try again.") from error
 
     def to_yaml(self) -> str:
-        """The contents of `config.yaml`. Raises UsageError for options that it cannot hold."""
+        """Return the text of `config.yaml`. Raises UsageError for options that YAML cannot hold."""
         try:
             return to_yaml(self.to_dict())
         except yaml.YAMLError as error:
             raise UsageError(
                 f"An option of this run cannot be written to its config.yaml ({error}). Use numbers, texts, lists and "
-                "dicts, or hand over the environment as a factory that needs no options."
+                "dicts, or pass the environment as a factory that needs no options."
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """The config as YAML values, in the order in which a person would want to read them."""
+        """Return the config as YAML values, the most important first."""
         return (
             {
                 "algorithm": {"name": self.algorithm.name()}
@@ -146,15 +139,14 @@ class Config:
                     "options": self.environment_options,
                     "remakeable": self.remakeable,
                 }
-                | ({"sha256": self.checksum} if self.checksum else {})
-                | ({"signature": self.signature} if self.signature else {}),
+                | ({"sha256": self.checksum} if self.checksum else {}),
                 "run": _plain(self.run),
             }
-            | ({"networks": self.networks} if self.networks else {})
             | ({"cluster": self.cluster} if self.cluster else {})
             | ({"from": self.began_from} if self.began_from else {})
             | ({"beside": list(self.beside)} if self.beside else {})
             | ({KEY: self.history.to_dict()} if self.history != History() else {})
+            | ({"signature": self.signature} if self.signature else {})
             | {
                 "preset": self.preset,
                 "command": self.command,
@@ -163,22 +155,29 @@ class Config:
             }
         )
 
+    @property
+    def references(self) -> list[signing.Reference]:
+        """The files, modules and folders of this machine that the config names, which need trust."""
+        environment = self.environment if self.remakeable else ""
+        return signing.references(
+            environment,
+            self.environment_options,
+            (self.origin.file, self.origin.kind) if self.origin and self.origin.file else None,
+            str(self.began_from["run"]) if self.began_from else None,
+        )
+
     def signed(self) -> Config:
-        """A copy with this user's signatures: of the code of environment and algorithm, of the run it begins from."""
-        environment = trust.signature(self.environment, self.environment_options) if self.remakeable else None
-        began = self.began_from and self.began_from | {"signature": trust.folder_signature(str(self.began_from["run"]))}
-        origin = self.origin and self.origin.signed()
-        return dataclasses.replace(self, signature=environment, origin=origin, began_from=began)
+        """Return a copy with this user's signature of all references."""
+        return dataclasses.replace(self, signature=signing.sign(self.references))
+
+    def check_trust(self, kind: str, where: object, trusted: bool = False) -> None:
+        """Raise UsageError unless the reference of this kind may be used; see `signing.check`."""
+        signing.check(self.references, self.signature, where, kind, trusted)
 
     @property
     def lacks_signature(self) -> bool:
         """Whether resuming will need `--trust`, since no key could be made."""
-        named = self.remakeable and trust.needs_trust(self.environment, self.environment_options)
-        return bool(
-            (named and not self.signature)
-            or (self.origin and self.origin.file and not self.origin.signature)
-            or (self.began_from and not self.began_from.get("signature"))
-        )
+        return bool(self.references) and not self.signature
 
     @classmethod
     def load(
@@ -188,22 +187,23 @@ class Config:
         algorithm: type[Algorithm] | None = None,
         trusted: bool = False,
     ) -> Config:
-        """Read `config.yaml`. A run with networks of the user's own needs them handed over as `networks`.
+        """Read `config.yaml`. Raises UsageError or CheckpointError.
 
-        An algorithm of the user's own is handed over as its class, or comes from the file that the run was started
-        with: that file is executed, if this user began the run, or with `trusted`.
+        Args:
+            path: The file.
+            networks: The custom networks of the run, by their options.
+            algorithm: The class of a custom algorithm; by default the class in the file that the run was started with.
+            trusted: Whether to run that file even if another user started the run.
         """
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
         if algorithm is not None and not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
-            raise UsageError(f"algorithm is {algorithm!r}; it must be the class of one that is not Duetto's own.")
+            raise UsageError(f"algorithm is {algorithm!r}; it must be the class of a custom algorithm.")
         if not isinstance(networks, dict | None):
             raise UsageError(f"networks is {networks!r}; they must be networks by their options' names.")
         try:
             values = read_yaml(path)
-            return cls._from_values(
-                values, networks or {}, lambda name, origin: _kind(name, origin, algorithm, trusted)
-            )
+            return cls._from_values(values, networks or {}, algorithm, trusted)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
@@ -212,16 +212,26 @@ class Config:
             ) from error
 
     @classmethod
-    def _from_values(cls, values: dict[str, Any], networks: dict[str, CustomNetwork], find: Finder) -> Config:
-        _check_keys("", values, _KEYS)
-        values = migrated(values)
+    def _from_values(
+        cls,
+        values: dict[str, Any],
+        networks: dict[str, CustomNetwork],
+        algorithm: type[Algorithm] | None,
+        trusted: bool,
+    ) -> Config:
+        _check(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
         name, origin = fields.pop("name"), fields.pop("from", None)
-        kind, origin = find(name, origin and Origin.from_dict(origin))
+        origin = Origin.from_dict(origin) if origin else None
+        start = values.get("from") or {}
+        if algorithm is None and origin and origin.file:  # before the file is run
+            named = environment["id"] if environment["remakeable"] else ""
+            listed = signing.references(named, environment["options"], (origin.file, origin.kind), start.get("run"))
+            signing.check(listed, values.get("signature"), "it", "algorithm", trusted)
+        kind, origin = _kind(name, origin, algorithm)
         _check_keys("algorithm.", fields, kind.options())
-        began, cluster = _checked(values)
         run = RunOptions(**values["run"])
-        if "auto" in (run.backend, run.device):  # what it was made with decides how it goes on
+        if "auto" in (run.backend, run.device):  # a resumed run needs the original ones
             raise UsageError("run.backend must be torch or jax, and run.device cpu or cuda. Put in what the run used.")
         return cls(
             algorithm=kind().with_options(**_restored(fields, kind().custom_networks() | networks)),
@@ -229,14 +239,10 @@ class Config:
             environment=environment["id"],
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
-            signature=environment.get("signature"),
-            # Of a file as it is now; a function or class that was handed over is not here.
-            checksum=own_files.checksum(environment["id"])
-            if environment["remakeable"]
-            else str(environment.get("sha256", "")),
-            networks=values.get("networks") or {},
-            cluster=cluster,
-            began_from=began or None,
+            signature=values.get("signature"),
+            checksum=user_code.checksum(environment["id"]) if environment["remakeable"] else "",  # as it is now
+            cluster=values.get("cluster") or {},
+            began_from=start or None,
             beside=tuple(values.get("beside") or ()),
             history=History.of(values),
             run=run,
@@ -246,64 +252,66 @@ class Config:
         )
 
 
-Finder = Callable[[str, Origin | None], tuple[type[Algorithm], Origin | None]]
-
-
-def _kind(
-    name: str, origin: Origin | None, given: type[Algorithm] | None, trusted: bool
-) -> tuple[type[Algorithm], Origin | None]:
-    """The algorithm's class of that name, and its origin; None for one of Duetto's own."""
-    if given is not None:
-        if given.name() != name:
-            raise UsageError(f"it is of the algorithm {name!r}, and {given.__qualname__} is {given.name()!r}.")
-        return given, origin or Origin.of(given)
+def _kind(name: str, origin: Origin | None, custom: type[Algorithm] | None) -> tuple[type[Algorithm], Origin | None]:
+    """Return the algorithm's class, and its origin, which is None for Duetto's algorithms."""
+    if custom is not None:
+        if custom.name() != name:
+            raise UsageError(f"it is of the algorithm {name!r}, and {custom.__qualname__} is {custom.name()!r}.")
+        return custom, origin or Origin.of(custom)
     if origin is not None:
-        return origin.load("it", trusted)
+        return origin.load()
     if name not in ALGORITHMS:
         raise UsageError(
-            f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}. If it is one of your own, hand its class "
-            "over in Python: duetto.Run(path, algorithm=...)."
+            f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}. Pass the class of a custom "
+            "algorithm in Python: duetto.Run(path, algorithm=...)."
         )
     return ALGORITHMS[name], None
 
 
-_MOST = 60  # characters of what was found instead
-_ENVIRONMENT = {
-    "id": (str, "a text"),
-    "options": (dict, "options by their names"),
-    "remakeable": (bool, "true or false"),
+FORMAT = 1  # of config.yaml
+_KEYS = ("algorithm", "environment", "run", "cluster", "from", "beside", KEY, "signature")
+_KEYS += ("preset", "command", "versions", "format")
+_LONGEST_ERROR = 60  # characters of an error that another library raised
+_TYPES = {  # with the words for an error
+    "environment.id": (str, "a text"),
+    "environment.options": (dict, "options by their names"),
+    "environment.remakeable": (bool, "true or false"),
+    "preset": (str, "a name"),
+    "command": (str, "a text"),
+    "versions": (dict, "versions by package"),
+}
+_OPTIONAL_TYPES = {
+    "cluster": (dict, "options by their names"),
+    "from": (dict, "the start of a run: run (its folder), checkpoint, step"),
+    "beside": (list, "a list of seeds"),
 }
 
 
-_KEYS = ("algorithm", "environment", "run", "networks", "cluster", "from", "beside", KEY)
-_KEYS += ("preset", "command", "versions", "format")
-_SAID = {"preset": (str, "a name"), "command": (str, "a text"), "versions": (dict, "versions by package")}
+def check_format(values: dict[str, Any]) -> None:
+    """Raise UsageError if `config.yaml` has another format than this version's."""
+    if (written := values.get("format", FORMAT)) != FORMAT:
+        raise UsageError(f"it has format {written!r}, and this Duetto reads {FORMAT}. Install a newer Duetto.")
 
 
-def _checked(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a run began from, and its cluster's options. UsageError if a key other than the algorithm's is wrong."""
-    environment = values["environment"]
-    _check_keys("environment.", environment, ("id", "options", "remakeable", "sha256", "signature"))
-    for key, (form, wanted) in _ENVIRONMENT.items():
-        if not isinstance(environment[key], form):
-            raise UsageError(f"environment.{key} is {environment[key]!r}; it must be {wanted}.")
-    if strange := [key for key in environment["options"] if not isinstance(key, str)]:
-        raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
-    for key, (form, wanted) in _SAID.items():
-        if not isinstance(values[key], form):
-            raise UsageError(f"{key} is {values[key]!r}; it must be {wanted}.")
+def _check(values: dict[str, Any]) -> None:
+    """Raise UsageError if a key or a type is wrong, those of the algorithm excepted; KeyError for a missing key."""
+    _check_keys("", values, _KEYS)
+    check_format(values)
+    _check_keys("environment.", values["environment"], ("id", "options", "remakeable", "sha256"))
     _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
-    if not isinstance(began := values.get("from") or {}, dict) or (began and not isinstance(began.get("run"), str)):
-        raise UsageError(f"from is {began!r}; it must be what a run began with: run (its folder), checkpoint, step.")
-    if not _seeds(values.get("beside") or []):
+    for key, (kind, meaning) in (_TYPES | _OPTIONAL_TYPES).items():
+        section, _, name = key.rpartition(".")
+        holder = values[section] if section else values
+        if key in _OPTIONAL_TYPES and not holder.get(name):
+            continue
+        if not isinstance(holder[name], kind):
+            raise UsageError(f"{key} is {holder[name]!r}; it must be {meaning}.")
+    if strange := [key for key in values["environment"]["options"] if not isinstance(key, str)]:
+        raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
+    if (start := values.get("from")) and not isinstance(start.get("run"), str):
+        raise UsageError(f"from is {start!r}; it must be {_OPTIONAL_TYPES['from'][1]}.")
+    if any(type(seed) is not int for seed in values.get("beside") or []):
         raise UsageError(f"beside is {values['beside']!r}; it must be a list of seeds.")
-    if not isinstance(cluster := values.get("cluster") or {}, dict):
-        raise UsageError(f"cluster is {cluster!r}; it must be options by their names.")
-    return began, cluster
-
-
-def _seeds(given: Any) -> bool:
-    return isinstance(given, list) and all(isinstance(one, int) and not isinstance(one, bool) for one in given)
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:
@@ -322,38 +330,50 @@ def _nearest(name: Any, known: Iterable[str]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """The text, cut to what a sentence can hold: a file that cannot be read may be any file."""
-    return text if len(text) <= _MOST else f"{text[:_MOST]} ..."
+    """Return the start of a text: a file that cannot be read may be any file."""
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]} ..."
 
 
 def circumstances() -> dict[str, str]:
-    """The versions of Python and packages that matter, the processor, and the commit if Duetto runs from a checkout."""
-    own = {"python": platform.python_version(), "platform": platform.platform(), "processor": str(processor())}
-    found = own | versions(RECORDED)
+    """Return the versions of Python and packages, the CPU, and the commit if Duetto runs from a checkout."""
+    machine = {"python": platform.python_version(), "platform": platform.platform(), "processor": processor()}
+    recorded = machine | versions(RECORDED)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         commit = subprocess.run(git, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return found
-    return found | ({"git": commit.stdout.strip()} if commit.returncode == 0 else {})
+        return recorded
+    return recorded | ({"git": commit.stdout.strip()} if commit.returncode == 0 else {})
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those of these packages that are installed."""
-    return {package: found for package in packages if (found := _version(package))}
+    """Return the versions of the packages that are installed."""
+    return {package: installed for package in packages if (installed := _version(package))}
 
 
 @cache
 def _version(package: str) -> str:
-    """The version of a package, "" if it is not installed; looked up once, as that takes 10 ms."""
+    """Return the version of a package, or "" if it is not installed. Cached, since that takes 10 ms."""
     try:
         return version(package)
     except PackageNotFoundError:
         return ""
 
 
+def networks_source(values: dict[str, Any]) -> str:
+    """Return where a run's first networks come from: "scratch", or "runs/td3-Pendulum-v1-s0 (last, step 300)".
+
+    Raises KeyError, TypeError or AttributeError if the `from` of these contents of a `config.yaml` is malformed.
+    """
+    if not (start := values.get("from")):
+        return "scratch"
+    step = [] if start.get("step") is None else [f"step {start['step']}"]
+    also = [f"with {name}" for name in ("optimizers", "memory") if start.get(name)]
+    return f"{near(Path(start['run']))} ({', '.join([str(start.get('checkpoint')), *step, *also])})"
+
+
 def command_line() -> str:
-    """The command that is running, as a person would type it."""
+    """Return the running command, as it was typed."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
 
 
@@ -379,7 +399,7 @@ def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork]) -> dic
         if isinstance(value, dict) and "custom" in value:
             if name not in networks:  # importing the class by its recorded name would run a stranger's choice of code
                 raise UsageError(
-                    f"the run has a network of its own, {value['custom']}. Hand it over in Python: "
+                    f"the run has a custom network, {value['custom']}. Pass it in Python: "
                     f"networks={{{name!r}: CustomNetwork(...)}}."
                 )
             restored[name] = networks[name]

@@ -1,4 +1,7 @@
-"""The manifest of a checkpoint: the files that belong to it, with the checksums that prove them undamaged.
+"""The files of a checkpoint, and its manifest with the checksums that prove them undamaged.
+
+    step-000000012000/       state.json, state.safetensors, manifest.json
+    memory/                  segment-000000000001.safetensors, ...
 
 `manifest.json` is `{"content": {...}, "sha256": checksum of the content}`, written last. A change of any byte of it, or
 of any file that it lists, is noticed.
@@ -8,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from duetto.errors import CheckpointError
-from duetto.storage import within
+from duetto.storage import atomic_io, safe_open
+from duetto.storage.tree_codec import decode_arrays
 
 FORMAT = "duetto-checkpoint"
 VERSION = 1
 MANIFEST = "manifest.json"
+SEGMENT_FILE = re.compile(r"segment-(\d{12,})\.safetensors")
+Segment = dict[str, np.ndarray]
 _LARGEST = 2**27  # bytes; a hundred segments of a hundred environments take a tenth of a million
-_FILE_NAME = re.compile(r"[a-z]+(-\d{12})?\.(json|safetensors)")  # a stranger's manifest must not name ../../file
 
 
 class DamagedError(CheckpointError):
@@ -29,12 +35,12 @@ class DamagedError(CheckpointError):
 
 
 class MemoryDamagedError(DamagedError):
-    """A checkpoint's experience is damaged; its state, parameters among it, is whole."""
+    """A checkpoint's experience is damaged; its state, with the parameters, is whole."""
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """One file and the proof of its content."""
+    """One file with its size and checksum."""
 
     name: str
     size: int  # bytes
@@ -42,14 +48,21 @@ class FileRecord:
 
     @classmethod
     def of(cls, name: str, data: bytes) -> "FileRecord":
-        """Describe content that is about to be written."""
+        """Describe a file of this content."""
         return cls(name, len(data), _sha256(data))
 
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "FileRecord":
+        """Read a record of a manifest. Raises ValueError, KeyError or TypeError if it is malformed."""
+        if not atomic_io.CHECKPOINT_FILE.fullmatch(record["name"]):  # such as ../../file
+            raise ValueError(f"{record['name']!r} is no file of a checkpoint")
+        return cls(record["name"], _count(record["size"]), record["sha256"])
+
     def read(self, folder: Path) -> bytes:
-        """Return the file's content. Raises DamagedError unless it is the one that was recorded."""
+        """Return the file's content. Raises DamagedError if it differs from the record."""
         path = folder / self.name
         try:
-            with os.fdopen(within.open_file(path, os.O_RDONLY), "rb") as file:
+            with os.fdopen(safe_open.open_file(path, os.O_RDONLY), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if size != self.size:
                     raise DamagedError(f"{path} is damaged: it has {size} bytes instead of {self.size}.")
@@ -74,9 +87,13 @@ class SegmentRecord:
     count: list[int]  # (num_envs,)
 
     def is_needed(self, oldest: np.ndarray) -> bool:
-        """Whether it holds a row that is not older than `oldest`, (num_envs,), in any environment."""
+        """Return whether it holds a row that is not older than `oldest`, (num_envs,), in any environment."""
         count = np.array(self.count)
         return bool(np.any((count > 0) & (np.array(self.start) + count > oldest)))
+
+    def read(self, folder: Path) -> Segment:
+        """Read and verify the segment. Raises DamagedError."""
+        return decode_arrays(self.file.read(folder))
 
 
 @dataclass(frozen=True)
@@ -96,40 +113,58 @@ class Manifest:
     files: list[FileRecord]
     memory: MemoryRecord | None
 
-    def to_bytes(self) -> bytes:
-        """Return the content of `manifest.json`."""
-        return seal({"format": FORMAT, "version": VERSION, **asdict(self)})
+    @classmethod
+    def of(cls, step: int, files: Mapping[str, bytes], memory: MemoryRecord | None = None) -> "Manifest":
+        """Describe a checkpoint of these file contents."""
+        return cls(step, [FileRecord.of(name, data) for name, data in files.items()], memory)
+
+    @property
+    def segments(self) -> list[SegmentRecord]:
+        """The segments of experience that the checkpoint needs, oldest first."""
+        return self.memory.segments if self.memory else []
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """Read a checkpoint's manifest.
 
-        Raises DamagedError if it is not what was written, CheckpointError if it is whole but not ours to read.
+        Raises DamagedError if a byte was changed, CheckpointError if it is of another format.
         """
         path = folder / MANIFEST
+        content = read_sealed(path)
         try:
-            content = unseal(within.read_file(path, _LARGEST))
-        except FileNotFoundError:
-            raise DamagedError(f"{path} is missing.") from None
-        except OSError as error:
-            raise DamagedError(f"{path} cannot be read: {error.strerror}.") from error
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise DamagedError(f"{path} is damaged: it is not what was written.") from None
-        try:
-            _check_format(content, path)
-            return cls(_count(content["step"]), [_file(f) for f in content["files"]], _memory(content["memory"]))
+            if (written := (content.get("format"), content.get("version"))) != (FORMAT, VERSION):
+                raise CheckpointError(
+                    f"{path} has the format {written[0]} {written[1]}, and this Duetto reads {FORMAT} {VERSION}. "
+                    "Use the version of Duetto that wrote it."
+                )
+            files = [FileRecord.from_json(record) for record in content["files"]]
+            return cls(_count(content["step"]), files, _memory(content["memory"]))
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedError(f"{path} is damaged: {error}.") from error
 
 
-def _check_format(content: dict[str, Any], path: Path) -> None:
-    if content.get("format") != FORMAT:
-        raise CheckpointError(f"{path} was not written by Duetto. Choose the folder of a Duetto run.")
-    if content["version"] > VERSION:
-        raise CheckpointError(
-            f"{path} was written by a newer Duetto (checkpoint format {content['version']}, this one reads {VERSION}). "
-            "Install a newer Duetto."
-        )
+def write_folder(target: Path, files: Mapping[str, bytes], manifest: Manifest) -> Path:
+    """Write a checkpoint durably under a temporary name next to its target. Return that path, ready to be renamed."""
+    temporary = target.with_name(atomic_io.TEMPORARY + target.name)
+    atomic_io.make_folder(temporary)
+    for name, data in files.items():
+        atomic_io.write_file(temporary / name, data)
+    content = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
+    atomic_io.write_file(temporary / MANIFEST, seal(content))
+    atomic_io.sync_folder(temporary)
+    return temporary
+
+
+def read_folder(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
+    """Read a checkpoint and verify every file. Raises as `Manifest.read`."""
+    manifest = Manifest.read(folder)
+    return manifest, {record.name: record.read(folder) for record in manifest.files}
+
+
+def segment_name(taken: Iterable[str]) -> str:
+    """Return the name of a new segment's file, with a higher number than all taken names."""
+    numbers = [int(match[1]) for name in taken if (match := SEGMENT_FILE.fullmatch(name))]
+    return f"segment-{max(numbers, default=0) + 1:012}.safetensors"
 
 
 def _memory(record: dict[str, Any] | None) -> MemoryRecord | None:
@@ -137,21 +172,18 @@ def _memory(record: dict[str, Any] | None) -> MemoryRecord | None:
         return None
     written = [_count(number) for number in record["written"]]
     segments = [
-        SegmentRecord(_file(one["file"]), *(_counts(one[name], len(written)) for name in ("start", "count")))
-        for one in record["segments"]
+        SegmentRecord(
+            FileRecord.from_json(segment["file"]),
+            *(_counts(segment[name], len(written)) for name in ("start", "count")),
+        )
+        for segment in record["segments"]
     ]
     return MemoryRecord(written, _count(record["rows"]), segments)
 
 
-def _file(record: dict[str, Any]) -> FileRecord:
-    if not _FILE_NAME.fullmatch(record["name"]):
-        raise ValueError(f"{record['name']!r} is no file of a checkpoint")
-    return FileRecord(record["name"], _count(record["size"]), record["sha256"])
-
-
 def _counts(value: list[Any], length: int) -> list[int]:
     if len(value) != length:
-        raise ValueError(f"it speaks of {len(value)} environments and of {length}")
+        raise ValueError(f"it has {len(value)} environments and {length}")
     return [_count(number) for number in value]
 
 
@@ -161,8 +193,20 @@ def _count(value: Any) -> int:
     return value
 
 
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read the content of a manifest. Raises DamagedError if it is missing or its checksum is wrong."""
+    try:
+        return unseal(safe_open.read_file(path, _LARGEST))
+    except FileNotFoundError:
+        raise DamagedError(f"{path} is missing.") from None
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DamagedError(f"{path} is damaged: it is not what was written.") from None
+
+
 def seal(content: dict[str, Any]) -> bytes:
-    """The bytes of a manifest of this content."""
+    """Return the bytes of a manifest of this content."""
     document = {"content": content, "sha256": _sha256(_canonical(content))}
     return _canonical(document)
 

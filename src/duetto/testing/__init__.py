@@ -1,47 +1,45 @@
-"""A test suite for algorithms: what the library expects of one. All of Duetto's own pass it; use it for yours, too.
+"""A test suite for algorithms, yours and Duetto's.
 
     from duetto.testing import check_algorithm
     check_algorithm(MyAlgorithm)
 
-In pytest, a test for each: `@pytest.mark.parametrize("check", checks())` and `check_algorithm(MyAlgorithm, check)`.
+One pytest test for each check: `@pytest.mark.parametrize("check", checks())` and `check_algorithm(MyAlgorithm, check)`.
 """
 
 from __future__ import annotations
 
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
-from duetto.extras import install
+from duetto.install_hint import install
 
 __all__ = ["check_algorithm", "checks"]
 
 
 def checks() -> list[str]:
-    """The names of all checks, in order; `duetto.testing.conformance` says what each looks at."""
+    """Return the names of all checks in order; `duetto.testing.conformance` describes them."""
     from duetto.testing.conformance import CHECKS
 
     return list(CHECKS)
 
 
 def check_algorithm(kind: type[Algorithm], *only: str) -> None:
-    """Run all checks, or those named, and raise AssertionError at the first that does not hold.
+    """Run all checks, or those named, and raise AssertionError at the first failure.
 
-    Both frameworks must be installed. It takes a minute or two, most of it JAX's compiler.
+    Both frameworks must be installed. It takes a minute or two, mostly for JAX's compiler.
 
     Args:
         kind: The class of an algorithm, such as `duetto.DDPG`.
-        only: Names of `checks`; without any, all of them in order.
+        only: Names of `checks`; without any, all of them.
 
     Raises:
-        AssertionError: Something does not hold.
-        UsageError: `kind` is no algorithm's class, a check does not exist, a framework is missing, or the algorithm
-            takes none of the spaces that it is tried on.
+        AssertionError: A check failed.
+        UsageError: `kind` is not an algorithm's class, a check does not exist, a framework is missing, or the algorithm
+            supports none of the spaces of the trials.
     """
     from duetto.testing.conformance import CHECKS, both_installed
 
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
-        raise UsageError(
-            f"check_algorithm takes the class of an algorithm, such as duetto.DDPG; it was given {kind!r:.80}."
-        )
+        raise UsageError(f"check_algorithm got {kind!r:.80}. Give the class of an algorithm, such as duetto.DDPG.")
     if not both_installed():
         raise UsageError(f"Checking an algorithm needs both frameworks. Install: {install('torch', 'jax')}")
     for name in only or CHECKS:

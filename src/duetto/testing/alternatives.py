@@ -1,4 +1,4 @@
-"""Another value for every option, which changes the numbers of a short run in the environment of chance."""
+"""For every option another value that changes the numbers of a short run in the random environment."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from duetto.algorithms import Algorithm
 from duetto.networks.specs import CustomNetwork
 
-# How a run of chance cannot tell, and where nothing is to be told.
-UNTRIED = ("demonstrations", "compress_images", "image_features", "stochastic_evaluation", "evaluation_epsilon")
+# Options without an effect in a short random run.
+UNTRIED = ("demonstrations", "image_features", "stochastic_evaluation", "evaluation_epsilon")
 PER: dict[str, Any] = {"prioritized": True}
 LSTM: dict[str, Any] = {"recurrent": "lstm"}
 OU: dict[str, Any] = {"exploration": "ou"}
 LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
 
-# An option's other value where half of it, or the next of its choices, says nothing; and what it needs beside it.
+# Other values of options whose half or next choice has no effect, and the options that they need.
 ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "replay_capacity": (30, {}),
     "priority_exponent": (1.0, PER),
     "priority_epsilon": (0.5, PER),
-    "initial_priority": ("actor", PER),
     "importance_exponent": (1.0, PER),
     "importance_anneal_samples": (5, PER),
     "recurrent": ("lstm", {}),
@@ -52,7 +51,7 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "initializer_final_bound": (0.003, {}),
     "demonstration_priority_epsilon": (1.0, PER),
     "share_by_priority": (True, PER),
-    "hindsight": None,  # for environments with goals, which chance is not
+    "hindsight": None,  # for environments with goals
     "hindsight_share": None,
     "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
     "replacement": (False, {"recurrent": "none", "prioritized": False}),
@@ -70,21 +69,14 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
 
 
 def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]] | None:
-    """Another value of an option, and other options that it needs to have an effect; None if it has none."""
-    for table in (algorithm.alternatives, ALTERNATIVES):
-        if name in table:
-            if (entry := table[name]) is None:
-                return None
-            value, others = entry
-            value = (
-                _other(getattr(algorithm, name), _hint(algorithm, name)) if value == getattr(algorithm, name) else value
-            )
-            return value, {key: other for key, other in others.items() if key in algorithm.options()}
-    return _other(getattr(algorithm, name), _hint(algorithm, name)), {}
-
-
-def _hint(algorithm: Algorithm, name: str) -> Any:
-    return get_type_hints(type(algorithm), include_extras=True)[name]
+    """Return another value of an option, and the options that it needs to have an effect; None if there is none."""
+    entry = (ALTERNATIVES | algorithm.alternatives).get(name, (getattr(algorithm, name), {}))
+    if entry is None:
+        return None
+    value, needed = entry
+    if value == getattr(algorithm, name):
+        value = _other(value, get_type_hints(type(algorithm), include_extras=True)[name])
+    return value, {key: other for key, other in needed.items() if key in algorithm.options()}
 
 
 def _other(value: Any, hint: Any) -> Any:
@@ -99,10 +91,10 @@ def _other(value: Any, hint: Any) -> Any:
         return 0.5 * value if value else 0.1
     if isinstance(value, tuple):
         return tuple(0.5 * part if isinstance(part, float) else part + 1 for part in value) or (8,)
-    raise AssertionError(f"say in `alternatives` which other value {value!r} has")
+    raise AssertionError(f"Add another value than {value!r} to `alternatives`.")
 
 
 def is_custom(kind: type[Algorithm], name: str) -> bool:
-    """Whether an option is a network of the user's own."""
+    """Return whether an option is a custom network."""
     hint = get_type_hints(kind)[name]
     return get_origin(hint) in (Union, UnionType) and set(get_args(hint)) <= {CustomNetwork, NoneType}

@@ -1,61 +1,66 @@
-"""Checks that must hold for every algorithm, whatever it computes. Each takes the class, and raises AssertionError.
+"""Checks of every algorithm. Each takes the class, and raises AssertionError.
 
-parity       both frameworks start from the same numbers and compute the same, on the simplest spaces that it takes
+parity       both frameworks start from the same numbers and compute the same, on the simplest spaces
 spaces       the same on every other kind of space
-memory       the same with recurrent layers, where it has them
-acting       NumPy acts as both frameworks do, wherever it can, and with recurrent layers
-state        a learner that was saved goes on bit for bit, on each framework
-resuming     a run that was stopped and resumed ends as the one that was not, and a repeated one as the first
-behind       the same when it acts one step behind; algorithms that learn from rollouts refuse that in a sentence
-precision    bfloat16 gives finite numbers near float32's
-masks        with masks of choices no forbidden action is taken, both frameworks agree, and a run is resumed exactly
-together     seeds side by side learn and act as each alone, with masks and joint actions, too; or a sentence refuses
-options      every option changes what a run computes, and none that does is said to have no effect
-idle         options that are said to have no effect beside others (`algorithms.idle`) have none
-refusals     spaces that it does not take are refused in a sentence with its name
+memory       the same with recurrent layers
+acting       NumPy acts like both frameworks, also with recurrent layers
+state        a learner continues from a saved state bit for bit, on each framework
+resuming     a resumed run and a repeated run end like the first one
+precision    bfloat16 gives numbers near float32's
+masks        with action masks no forbidden action is taken, both frameworks agree, and a run is resumed exactly
+together     several seeds in one process learn and act like each alone, or are refused with an error
+options      every option changes the numbers of a run
+refusals     unsupported spaces are refused with an error that names the algorithm
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.idle import WHILE, idle
 from duetto.errors import UsageError
-from duetto.learners import Backend, Learner, acting
+from duetto.learners import Backend, Learner
+from duetto.learners.backends import installed
 from duetto.learners.base import on_host
-from duetto.learners.choice import installed
+from duetto.learners.multi_seed import SeedGroup
 from duetto.learners.parameters import Parameters
-from duetto.learners.voices import Choir
+from duetto.learners.policy import NumpyPolicy, Policy, in_numpy
 from duetto.networks import masks
 from duetto.networks.spaces import Dict
 from duetto.testing.alternatives import UNTRIED, alternative, is_custom
-from duetto.testing.trials import ACTIONS, OBSERVATIONS, ONE, Trial, closed, demonstrated, small, supported, temporary
+from duetto.testing.trials import (
+    ACTIONS,
+    OBSERVATIONS,
+    THREADS,
+    Trial,
+    quick_algorithm,
+    supported_spaces,
+    write_demonstrations,
+)
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
-from duetto.training.policy import Policy
-from duetto.training.turns import Turns
+from duetto.training.policy import EvaluationPolicy
 
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 UPDATES = 12
 ACTED = 6  # steps
-APART = ("log", "evaluations", "session", "config", "modules")  # of a state: windows, clocks, what the run is made from
+APART = ("log", "evaluations", "session", "config")  # of a state: windows, clocks, what the run is made from
 SOON = 24  # steps
 TOGETHER, LESSONS = (0, 5), 3  # seeds, and updates of each
 
 
 def check_parity(kind: type[Algorithm]) -> None:
-    """Check that both frameworks have equal parameters at the start, and on equal batches equal metrics, parameters,
-    priorities and actions.
-    """
+    """Check that both frameworks start with equal parameters, and compute equal metrics, priorities and actions."""
     with _trials(kind) as (trial, *_):
         _compare(trial)
 
@@ -77,7 +82,7 @@ def check_memory(kind: type[Algorithm]) -> None:
 
 
 def check_acting(kind: type[Algorithm]) -> None:
-    """Check that NumPy and PyTorch give equal experience and best guesses, and on the simplest spaces JAX, too."""
+    """Check that NumPy, PyTorch and on the simplest spaces JAX act equally when collecting and evaluating."""
     for cell in ("none", "lstm", "gru") if "recurrent" in kind.options() else ("",):
         with _trials(kind, **({"recurrent": cell} if cell else {})) as trials:
             for number, trial in enumerate(trials):
@@ -85,7 +90,7 @@ def check_acting(kind: type[Algorithm]) -> None:
 
 
 def check_state(kind: type[Algorithm]) -> None:
-    """Check that a learner with a loaded state goes on as the one it was saved from, to the bit."""
+    """Check that a learner with a loaded state continues bit for bit."""
     with _trials(kind) as (trial, *_):
         batches = trial.batches(6)
         for backend in BACKENDS:
@@ -98,26 +103,13 @@ def check_state(kind: type[Algorithm]) -> None:
                     learner.update(batch, 0.5)
             for name, value in _flat(one.state_dict()).items():
                 again = _flat(other.state_dict())[name]
-                assert np.array_equal(value, again), (
-                    f"{kind.name()}, {backend}: {name} is another after loading a state"
-                )
+                assert np.array_equal(value, again), f"{kind.name()}, {backend}: {name} differs after loading a state"
 
 
 def check_resuming(kind: type[Algorithm], backend: Backend = "torch", device: str = "cpu") -> None:
-    """Check that a run of 48 steps ends the same when it is repeated, and when it is stopped and resumed."""
+    """Check that a run of 48 steps ends equally if it is repeated, and if it is stopped and resumed."""
     with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
         _compare_runs(trial, backend, device=device)
-
-
-def check_behind(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Check that a run that acts one step behind ends the same when it is repeated, and when it is resumed; or, if it
-    learns from rollouts, that it is refused.
-    """
-    with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
-        if trial.algorithm.memory().on_policy:
-            _expect_refusal(trial, backend, f"{kind.name()} learns from rollouts, and acts behind", act_behind=True)
-            return
-        _compare_runs(trial, backend, act_behind=True)
 
 
 def _compare_runs(trial: Trial, backend: Backend, **how: Any) -> None:
@@ -126,19 +118,22 @@ def _compare_runs(trial: Trial, backend: Backend, **how: Any) -> None:
     whole, again = (_outcome(trial, backend, 48, **how) for _ in range(2))
     parts = _outcome(trial, backend, 48, stop=29, **how)
     for key, value in whole.items():
-        assert np.array_equal(value, again[key]), f"{name}: {key} is another in a run that was repeated"
-        assert np.array_equal(value, parts[key]), f"{name}: {key} is another in a run that was resumed"
+        if key.endswith("/seconds"):  # how long an episode took
+            continue
+        assert np.array_equal(value, again[key]), f"{name}: {key} differs in a repeated run"
+        assert np.array_equal(value, parts[key]), f"{name}: {key} differs in a resumed run"
 
 
-def _expect_refusal(trial: Trial, backend: Backend, otherwise: str, **how: Any) -> None:
-    name = trial.algorithm.name()
+def _expect_refusal(call: Callable[[], Any], names: Sequence[str], otherwise: str) -> None:
+    """Assert that the call raises a UsageError whose message contains the names."""
+    error = ""
     try:
-        _outcome(trial, backend, 1, **how)
+        call()
     except UsageError as refusal:
-        sentence = str(refusal)
-    else:
-        raise AssertionError(otherwise)
-    assert name in sentence, f"the refusal does not name {name}: {sentence}"
+        error = str(refusal)
+    assert error, otherwise
+    for name in names:
+        assert name in error, f"the error does not name {name}: {error}"
 
 
 def check_precision(kind: type[Algorithm]) -> None:
@@ -153,14 +148,15 @@ def check_precision(kind: type[Algorithm]) -> None:
 
 
 def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Check masks of choices: parity on batches; a run, repeated and resumed, in which a forbidden action raises.
+    """Check action masks: parity on batches; a run, repeated and resumed, in which a forbidden action raises.
 
-    Algorithms that learn from demonstrations, which have no masks, refuse such an environment in a sentence.
+    Algorithms that learn from demonstrations, which have no masks, must refuse such an environment.
     """
     with _trials(kind) as trials:
-        masked = [dataclasses.replace(trial, masked=True) for trial in trials if masks.choices(trial.action)][:1]
+        masked = [dataclasses.replace(trial, masked=True) for trial in trials if masks.choice_sizes(trial.action)][:1]
         if masked and "demonstrations" in kind.options():
-            _expect_refusal(masked[0], backend, f"{kind.name()} learns from demonstrations, and refuses no masks")
+            otherwise = f"{kind.name()} learns from demonstrations, but accepts action masks"
+            _expect_refusal(lambda: _outcome(masked[0], backend, 1), (kind.name(),), otherwise)
             return
         for trial in masked:
             _compare(trial)
@@ -170,20 +166,20 @@ def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
 
 
 def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Compare two seeds computed together with each alone: on the simplest spaces, with masks, and with joint actions.
+    """Compare two seeds in one process with each alone: on the simplest spaces, with masks, and with joint actions.
 
-    Algorithms whose networks cannot be computed together, such as recurrent ones, refuse it in a sentence.
+    Algorithms without such support, such as recurrent ones, must raise UsageError.
     """
     with _trials(kind) as trials:
         learns_from_masks = "demonstrations" not in kind.options()
-        masked = [dataclasses.replace(trial, masked=True) for trial in trials if masks.choices(trial.action)]
+        masked = [dataclasses.replace(trial, masked=True) for trial in trials if masks.choice_sizes(trial.action)]
         joint = [trial for trial in trials if isinstance(trial.action, Dict)]
         for trial in (trials[0], *(masked[:1] if learns_from_masks else ()), *joint[:1]):
             _compare_together(trial, backend)
 
 
 def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
-    """Check another device: parity with the processor, and a run there that is repeated, and resumed.
+    """Check another device: parity with the CPU, and a repeated and a resumed run.
 
     It is not in `CHECKS`, as few machines have a GPU.
     """
@@ -194,10 +190,9 @@ def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
 
 
 def check_options(kind: type[Algorithm]) -> None:
-    """Check that another value of each option changes the numbers; `Algorithm.alternatives` names it if not obvious.
+    """Check that another value of each option changes the numbers; `Algorithm.alternatives` can name it.
 
-    With options that a class of your own adds, both frameworks must compute the same, too; Duetto's tests compare its
-    own.
+    With the options of a custom class both frameworks must also compute the same.
     """
     unread: list[str] = []
     with _trials(kind) as (trial, *_):
@@ -217,53 +212,30 @@ def check_options(kind: type[Algorithm]) -> None:
                 if key not in base:
                     base[key] = _outcome(before, "torch", steps)
                 if not _equal(base[key], _outcome(after, "torch", steps)):
-                    why = idle(before.algorithm).get(field.name, "")
-                    assert not why, f"{kind.name()}: {field.name} counts, and is said to have no effect: {why}"
                     break
             else:
                 unread.append(f"{field.name} {value!r}" + (f" (with {others})" if others else ""))
-        assert not unread, f"{kind.name()}: nothing changes with {', '.join(unread)}; is it read?"
-
-
-def check_idle(kind: type[Algorithm]) -> None:
-    """Check, for each reason, that changing all options said to have no effect leaves a run the same, to the bit."""
-    with _trials(kind) as (trial, *_):
-        for those in (those for those, _ in WHILE if those.keys() <= set(kind.options())):
-            try:
-                before = dataclasses.replace(trial, algorithm=trial.algorithm.with_options(**those))
-                expected = _outcome(before, "torch", SOON)
-            except UsageError:  # one of its options has no such value, or not beside the others
-                continue
-            others = {name: alternative(before.algorithm, name) for name in idle(before.algorithm)}
-            changed = {name: other[0] for name, other in others.items() if other}
-            after = dataclasses.replace(before, algorithm=before.algorithm.with_options(**changed))
-            assert _equal(expected, _outcome(after, "torch", SOON)), (
-                f"{kind.name()}: one of {', '.join(changed)} is said to have no effect beside {those}, and has one"
-            )
+        assert not unread, f"{kind.name()}: {', '.join(unread)} has no effect. Is the option used?"
 
 
 def check_refusals(kind: type[Algorithm]) -> None:
-    """Check that Dict action spaces are refused in a sentence with the algorithm's name, or that it can act in them."""
-    algorithm = small(kind)
+    """Check that a Dict action space is supported, or refused with an error that names the algorithm."""
+    algorithm = quick_algorithm(kind)
     with _trials(kind) as trials:
         for trial in [trial for trial in trials if isinstance(trial.action, Dict)][:1]:
             try:
-                with temporary() as folder, closed(trial.session("torch", folder)) as session:
+                with TemporaryDirectory() as folder, closing(trial.session("torch", Path(folder))) as session:
                     session.run()
             except Exception as error:
-                sentence = f"{kind.name()} takes actions of {trial.action}: check_spaces refuses nothing"
-                raise AssertionError(f"{sentence}, and it fails with them") from error
+                raise AssertionError(f"{kind.name()} fails with actions of {trial.action}, but accepts them") from error
             return
-    _, observation, action = supported(algorithm)[0]
-    strange = Dict((("a", action),)) if not isinstance(action, Dict) else action
-    try:
-        algorithm.check_spaces(observation, strange, "Somewhere-v0")
-    except UsageError as refusal:
-        sentence = str(refusal)
-        assert kind.name() in sentence, f"the refusal does not name {kind.name()}: {sentence}"
-        assert "Somewhere-v0" in sentence, f"the refusal does not name the environment: {sentence}"
-    else:
-        raise AssertionError(f"{kind.name()} takes actions of {strange}: check_spaces refuses nothing")
+    _, observation, action = supported_spaces(algorithm)[0]
+    unsupported = Dict((("a", action),)) if not isinstance(action, Dict) else action
+    _expect_refusal(
+        lambda: algorithm.check_spaces(observation, unsupported, "Somewhere-v0"),
+        (kind.name(), "Somewhere-v0"),
+        f"{kind.name()} accepts actions of {unsupported}: check_spaces raises no UsageError",
+    )
 
 
 CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
@@ -274,38 +246,37 @@ CHECKS: dict[str, Callable[[type[Algorithm]], None]] = {
     "acting": check_acting,
     "state": check_state,
     "resuming": check_resuming,
-    "behind": check_behind,
     "precision": check_precision,
     "masks": check_masks,
     "together": check_together,
     "options": check_options,
-    "idle": check_idle,
 }
 
 
-# ------------------------------------------------------------------------------------------------ what they share
-@contextlib.contextmanager
+# ------------------------------------------------------------------------------------------------ shared parts
+@contextmanager
 def _trials(kind: type[Algorithm], **options: Any) -> Iterator[list[Trial]]:
-    """Yield a trial for every pair of spaces that the algorithm takes, the simplest first. UsageError if none."""
-    with temporary() as parent:
-        made = []
-        if not (taken := supported(small(kind))):
+    """Yield a trial for every pair of spaces that the algorithm supports, the simplest first; UsageError if none."""
+    with TemporaryDirectory() as parent:
+        trials = []
+        if not (taken := supported_spaces(quick_algorithm(kind))):
             raise UsageError(
-                f"{kind.name()} cannot be checked: its check_spaces refuses all spaces that one is tried on, such "
-                f"as observations {OBSERVATIONS['vector']} with actions {ACTIONS['numbers']} or {ACTIONS['choice']}."
+                f"{kind.name()} cannot be checked: its check_spaces refuses all spaces of the trials, such as "
+                f"observations {OBSERVATIONS['vector']} with actions {ACTIONS['numbers']} or {ACTIONS['choice']}."
             )
         for name, observation, action in taken:
             folder = None
             if "demonstrations" in kind.options():
-                (parent / name).mkdir()
-                folder = demonstrated(parent / name, observation, action)
-            made.append(Trial(small(kind, folder, **options), observation, action))
-        yield made
+                folder = Path(parent, name)
+                folder.mkdir()
+                folder = write_demonstrations(folder, observation, action)
+            trials.append(Trial(quick_algorithm(kind, folder, **options), observation, action))
+        yield trials
 
 
 def _learner(trial: Trial, backend: Backend, seed: int = 0, **options: Any) -> Learner:
     spaces = trial.observation, trial.action
-    return learners.build(backend, trial.algorithm, *spaces, seed=seed, threads=ONE[backend], **options)
+    return learners.build(backend, trial.algorithm, *spaces, seed=seed, threads=THREADS[backend], **options)
 
 
 def _compare(trial: Trial) -> None:
@@ -319,7 +290,7 @@ def _compare_pair(trial: Trial, pair: Sequence[Learner], who: tuple[str, str] = 
     for number, batch in enumerate(batches, 1):
         metrics = [learner.update(batch, (number - 1) / UPDATES) for learner in pair]
         assert metrics[0].names == metrics[1].names, f"{about}: metrics {metrics[0].names} and {metrics[1].names}"
-        tolerance = 1e-4 if number <= 2 else 1e-3  # Adam divides by a gradient's own size: a tiny one's rounding shows
+        tolerance = 1e-4 if number <= 2 else 1e-3  # Adam amplifies the rounding of tiny gradients
         ours, theirs = (on_host(one.values) for one in metrics)
         _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}", who)
         if metrics[0].priority is not None:
@@ -327,7 +298,7 @@ def _compare_pair(trial: Trial, pair: Sequence[Learner], who: tuple[str, str] = 
             _near(ours, theirs, tolerance, f"{about}, update {number}, priorities", who)
         _close(pair, tolerance, f"{about}, update {number}", who)
     if pair[0].on_policy or pair[0].recurrent:
-        return  # they act on windows, or on the host: looked at where they learn
+        return  # `check_acting` compares them
     noise, _ = trial.algorithm.explorer().draw(
         np.random.default_rng(0), np.zeros((8, trial.action.size), np.float32), 0, 100, trial.action
     )
@@ -338,14 +309,14 @@ def _compare_pair(trial: Trial, pair: Sequence[Learner], who: tuple[str, str] = 
 
 def _compare_together(trial: Trial, backend: Backend) -> None:
     about, sentence = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}, two seeds", ""
-    choir, seeds, who = Choir(TOGETHER), range(len(TOGETHER)), ("those side by side", "those alone")
-    how: dict[str, Any] = {"device": "cpu", "precision": "float32", "threads": ONE[backend]}
+    group, seeds, who = SeedGroup(TOGETHER), range(len(TOGETHER)), ("together", "alone")
+    how: dict[str, Any] = {"device": "cpu", "precision": "float32", "threads": THREADS[backend]}
     spaces = trial.observation, trial.action
     try:
-        voices = [choir.voice(backend, trial.algorithm, *spaces, seed=seed, **how) for seed in TOGETHER]
+        members = [group.learner(backend, trial.algorithm, *spaces, seed=seed, **how) for seed in TOGETHER]
     except UsageError as refusal:
-        voices, sentence = [], str(refusal)
-    if not voices:
+        members, sentence = [], str(refusal)
+    if not members:
         assert trial.algorithm.name() in sentence, f"the refusal does not name {trial.algorithm.name()}: {sentence}"
         return
     alone = [_learner(trial, backend, seed) for seed in TOGETHER]
@@ -358,14 +329,12 @@ def _compare_together(trial: Trial, backend: Backend) -> None:
             told |= {f"{name}, update {number}": np.array(value) for name, value in _metrics(metrics).items()}
             if metrics.priority is not None:
                 told[f"priorities, update {number}"] = on_host(metrics.priority)
-            if not (learner.on_policy or learner.recurrent):  # they act on windows, or on the host
+            if not (learner.on_policy or learner.recurrent):
                 told[f"actions after update {number}"] = learner.act(batch.obs, None)
         return told
 
     told: dict[int, dict[str, np.ndarray]] = {}
-    turns = Turns(choir.answer)
-    choir.ask = turns.ask
-    raised = turns.run([lambda seed=seed: told.update({seed: learn(voices[seed], seed)}) for seed in seeds])
+    raised = group.run([lambda seed=seed: told.update({seed: learn(members[seed], seed)}) for seed in seeds])
     for error in raised:
         if error is not None:
             raise AssertionError(f"{about}: {error}") from error
@@ -374,18 +343,20 @@ def _compare_together(trial: Trial, backend: Backend) -> None:
         assert told[seed].keys() == by_itself.keys()
         for name, value in told[seed].items():
             _near(value, by_itself[name], 1e-3, f"{about}, seed {TOGETHER[seed]}, {name}", who)
-        _close([voices[seed], alone[seed]], 1e-3, f"{about}, seed {TOGETHER[seed]}", who)
+        _close([members[seed], alone[seed]], 1e-3, f"{about}, seed {TOGETHER[seed]}", who)
 
 
 def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
-    """Raise AssertionError if NumPy, if it can act at all, collects or evaluates otherwise than a backend."""
+    """Raise AssertionError if NumPy can act, and collects or evaluates unlike a backend."""
     learner = _learner(trial, backends[0])
-    if not acting.in_numpy(trial.algorithm, learner.specs):
+    if not in_numpy(trial.algorithm, learner.specs):
         return
     parameters = _moved(learner)
-    ours = _acted(trial, acting.HostActing(trial.algorithm, learner.specs), parameters)
+    ours = _acted(trial, NumpyPolicy(trial.algorithm, learner.specs), parameters)
     for backend in backends:
-        theirs = _acted(trial, acting.FrameworkActing(_learner(trial, backend)), parameters)
+        other = _learner(trial, backend)
+        vars(other)["_acting"] = other._act  # not in NumPy
+        theirs = _acted(trial, other, parameters)
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():
             about = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}, {name}"
@@ -393,7 +364,7 @@ def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> No
 
 
 def _moved(learner: Learner) -> Parameters:
-    """The learner's parameters and statistics, all changed at random: zeros and ones at the start hide mistakes."""
+    """Return the learner's parameters and statistics with noise: initial zeros and ones hide errors."""
     random, found = np.random.default_rng(0), learner.parameters()
     for name, values in found.items():
         statistics = learner.specs[learner.targets.get(name, name)].statistics
@@ -403,15 +374,15 @@ def _moved(learner: Learner) -> Parameters:
     return found
 
 
-def _acted(trial: Trial, actor: acting.Parted, parameters: Parameters) -> dict[str, np.ndarray]:
-    """The experience of a few steps in three environments, ends of episodes included, and the policy's best guesses."""
-    actor.load(parameters)
+def _acted(trial: Trial, actor: Policy, parameters: Parameters) -> dict[str, np.ndarray]:
+    """Return the experience of a few steps in three environments, with episode ends, and deterministic actions."""
+    actor.load_parameters(parameters)
     found: dict[str, np.ndarray] = {}
-    with contextlib.closing(environments.make(trial.environment, num_envs=3)) as stepper:
+    with closing(environments.make(trial.environment, num_envs=3)) as stepper:
         stepper.reset(0)
         normalizer = Normalizer(trial.observation, *trial.algorithm.observation_scaling())
         collector = Collector(trial.algorithm, stepper, actor, normalizer, seed=0)
-        policy = Policy(actor, normalizer, stepper.action_space, seed=0)
+        policy = EvaluationPolicy(actor, normalizer, stepper.action_space, seed=0)
         for step in range(ACTED):
             found[f"best action {step}"] = policy(stepper.obs, stepper.starts)
             experience, _ = collector.collect(10_000 + step, 20_000)
@@ -433,7 +404,7 @@ def _near(
     about: str,
     who: tuple[str, str] = ("PyTorch", "JAX"),
 ) -> None:
-    """Assert that all elements are near, relative to the largest: Adam's steps do not shrink with the element."""
+    """Assert that all elements are near, relative to the largest: Adam's steps do not shrink with the elements."""
     assert ours.shape == theirs.shape, f"{about}: shapes {ours.shape} and {theirs.shape}"
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     scale = max(1e-3, float(np.abs(ours).max())) if ours.size else 1.0
@@ -447,16 +418,16 @@ def _near(
 def _outcome(
     trial: Trial, backend: Backend, steps: int, stop: int | None = None, **options: Any
 ) -> dict[str, np.ndarray]:
-    """The state at a run's end, everything that its next steps depend on; with `stop` it is resumed there once."""
+    """Return the complete state at a run's end; with `stop` the run is resumed there once."""
     options["steps"] = steps
-    with temporary() as folder:
+    with TemporaryDirectory() as folder:
         if stop is not None:
-            with closed(trial.session(backend, folder, **options)) as first:
+            with closing(trial.session(backend, Path(folder), **options)) as first:
                 first.run([lambda session: session.stop() if session.step >= stop else None])
-        with closed(trial.session(backend, folder, **options)) as session:
+        with closing(trial.session(backend, Path(folder), **options)) as session:
             if stop is not None:
                 session.checkpoints.load(session.checkpoints.store.load_latest())
-                assert session.stepper.resumed_exactly, "the environment of chance did not come back exactly"
+                assert session.stepper.resumed_exactly, "the random environment was not resumed exactly"
             session.run()
             state = session.checkpoints.state_dict()
             line = session.log.last_line.items()  # that of the end
@@ -482,5 +453,5 @@ def _metrics(metrics: learners.Metrics) -> dict[str, float]:
 
 
 def both_installed() -> bool:
-    """Whether both frameworks are installed."""
+    """Return whether both frameworks are installed."""
     return all(installed(backend) for backend in BACKENDS)

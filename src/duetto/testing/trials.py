@@ -1,28 +1,28 @@
-"""Trials of an algorithm: small options, every kind of space that it takes, and batches of a real run."""
+"""Trials of an algorithm: quick options, every kind of space that it supports, and batches of a real run."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from duetto import demonstrations
 from duetto.algorithms import Algorithm
-from duetto.demonstrations import Demonstration, Description
-from duetto.environments.chance import Chance
+from duetto.demonstrations import Demonstration, Metadata
 from duetto.errors import UsageError
 from duetto.learners import Backend
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 from duetto.storage.config import Config, RunOptions
+from duetto.testing.random_env import RandomEnv
 from duetto.training.session import Session
 
-ENVIRONMENT = "an environment of chance"
-ONE: dict[Backend, int] = {"torch": 1, "jax": 0}  # threads; JAX keeps those that it begins with, whoever comes next
+ENVIRONMENT = "the random environment"
+THREADS: dict[Backend, int] = {"torch": 1, "jax": 0}  # for JAX the number at its start
 
 
 def _box(*shape: int, bound: float = float("inf"), dtype: str = "float32") -> Box:
@@ -41,7 +41,7 @@ ACTIONS: dict[str, Space] = {
     "joint": Dict((("aim", _box(2, bound=1.0)), ("buttons", MultiDiscrete((2, 3))), ("move", Discrete(3)))),
 }
 
-# Options with which a trial is quick, of those that an algorithm has; `Algorithm.small` adds its own.
+# Options that make a trial quick; `Algorithm.small` overrides them.
 SMALL: dict[str, Any] = {
     "hidden": (16, 16),
     "head_hidden": (8,),
@@ -66,59 +66,43 @@ SMALL: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Trial:
-    """An algorithm with small options, and spaces that it takes."""
+    """An algorithm with quick options, and spaces that it supports."""
 
     algorithm: Algorithm
     observation: Space
     action: Space
     masked: bool = False
 
-    def environment(self) -> Chance:
-        """Make a new environment of these spaces."""
-        return Chance(self.observation, self.action, masked=self.masked)
+    def environment(self) -> RandomEnv:
+        """Make a random environment with these spaces."""
+        return RandomEnv(self.observation, self.action, masked=self.masked)
 
     def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
-        """Make the session of a run on it, not started."""
+        """Make the session of a run, without starting it."""
         defaults: dict[str, Any] = {"steps": 48, "num_envs": 2, "evaluate_every": 0, "checkpoint_every": 0}
-        defaults |= {"device": "cpu", "threads": ONE[backend]}
+        defaults |= {"device": "cpu", "threads": THREADS[backend]}
         run = RunOptions(backend=backend, **(defaults | options))
         return Session(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
 
     def batches(self, count: int) -> list[Any]:
-        """The first `count` batches of a run on it, as its learner gets them."""
-        seen: list[Any] = []
-        with temporary() as folder, closed(self.session("torch", folder, steps=10_000)) as session:
-            update = session.learner.update
+        """Return the first `count` batches of a run's learner."""
+        batches: list[Any] = []
+        with TemporaryDirectory() as folder, closing(self.session("torch", Path(folder), steps=10_000)) as session:
+            update_each = session.learner.update_each
 
-            def noted(batch: Any, progress: float = 0.0) -> Any:
-                seen.append(batch)
-                if len(seen) == count:
+            def record(due: Sequence[Any], progress: Sequence[float]) -> Any:
+                batches.extend(due)
+                if len(batches) >= count:
                     session.stop()
-                return update(batch, progress)
+                return update_each(due, progress)
 
-            session.learner.update = noted  # type: ignore[method-assign]
+            session.learner.update_each = record  # type: ignore[method-assign]
             session.run()
-        return seen[:count]
+        return batches[:count]
 
 
-@contextmanager
-def temporary() -> Iterator[Path]:
-    """Yield a folder that is deleted afterwards."""
-    with tempfile.TemporaryDirectory(prefix="duetto-trial-") as folder:
-        yield Path(folder)
-
-
-@contextmanager
-def closed(session: Session) -> Iterator[Session]:
-    """Yield the session, and close it afterwards."""
-    try:
-        yield session
-    finally:
-        session.close()
-
-
-def small(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> Algorithm:
-    """Make the algorithm with options that make it quick. `folder` holds demonstrations for one that needs them."""
+def quick_algorithm(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> Algorithm:
+    """Make the algorithm with quick options. `folder` holds demonstrations, if it needs them."""
     known = {name: value for name, value in SMALL.items() if name in kind.options()}
     known |= kind.small
     if "demonstrations" in kind.options() and folder is not None:
@@ -126,17 +110,17 @@ def small(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> 
     return kind(**(known | options))
 
 
-def supported(algorithm: Algorithm) -> list[tuple[str, Space, Space]]:
-    """All pairs of small spaces that the algorithm takes: name, observation space, action space."""
-    found = []
+def supported_spaces(algorithm: Algorithm) -> list[tuple[str, Space, Space]]:
+    """Return all pairs of small spaces that the algorithm supports: name, observation space, action space."""
+    pairs = []
     for o, observation in OBSERVATIONS.items():
         for a, action in ACTIONS.items():
-            if (o == "vector" or a != "joint") and _takes(algorithm, observation, action):
-                found.append((f"{o}-{a}", observation, action))
-    return found
+            if (o == "vector" or a != "joint") and _supports(algorithm, observation, action):
+                pairs.append((f"{o}-{a}", observation, action))
+    return pairs
 
 
-def _takes(algorithm: Algorithm, observation: Space, action: Space) -> bool:
+def _supports(algorithm: Algorithm, observation: Space, action: Space) -> bool:
     try:
         algorithm.check_spaces(observation, action, ENVIRONMENT)
     except UsageError:
@@ -144,10 +128,10 @@ def _takes(algorithm: Algorithm, observation: Space, action: Space) -> bool:
     return True
 
 
-def demonstrated(folder: Path, observation: Space, action: Space, episodes: int = 6) -> Path:
-    """Write a dataset of random episodes in the environment of chance; returns its folder."""
-    random, env = np.random.default_rng(0), Chance(observation, action)
-    made = []
+def write_demonstrations(folder: Path, observation: Space, action: Space, episodes: int = 6) -> Path:
+    """Write a dataset of random episodes in the random environment, and return its folder."""
+    random, env = np.random.default_rng(0), RandomEnv(observation, action)
+    demos = []
     for seed in range(episodes):
         seen, actions, rewards = [env.reset(seed=seed)[0]], [], []
         for _ in range(10):
@@ -159,8 +143,8 @@ def demonstrated(folder: Path, observation: Space, action: Space, episodes: int 
             rewards.append(random.normal())
         obs = {k: np.array([o[k] for o in seen]) for k in seen[0]} if isinstance(seen[0], dict) else np.array(seen)
         kind = np.int64 if isinstance(action, Discrete) else np.float32
-        made.append(Demonstration(obs, np.array(actions, kind), np.array(rewards, np.float32), False, True))
-    about = Description(
-        environment=ENVIRONMENT, options={}, expert="chance", observation_space=observation, action_space=action
+        demos.append(Demonstration(obs, np.array(actions, kind), np.array(rewards, np.float32), False, True))
+    about = Metadata(
+        environment=ENVIRONMENT, options={}, expert="random", observation_space=observation, action_space=action
     )
-    return demonstrations.save(folder / "demonstrations", about, made)
+    return demonstrations.save(folder / "demonstrations", about, demos)

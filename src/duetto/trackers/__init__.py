@@ -1,7 +1,8 @@
-"""Services that show runs: `duetto.train(..., track=["wandb"])`, `duetto train ... --track wandb mlflow`.
+"""Trackers: W&B, MLflow and Trackio. `duetto.train(..., track=["wandb"])`, `duetto train ... --track wandb mlflow`.
 
-A tracker is a small class: `base.py` has the interface, and each service a file. `tracking.py` is the callback that
-feeds any of them from what the run logs, each point once, however often the run is killed and resumed.
+base                      the interface, for custom trackers too
+wandb, mlflow, trackio    one service each
+tracking                  the callback that sends a tracker the numbers and videos that the run logs
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ TRACKERS: dict[str, type[Tracker]] = {kind.name: kind for kind in (Wandb, MLflow
 
 
 def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
-    """The callbacks for trackers, each of which is given by its name or as an object.
+    """Return the callbacks for trackers, given by name or as objects.
 
     Raises:
-        UsageError: There is no tracker of a name, its package is not installed, or one is given twice.
+        UsageError: A name is unknown, its package is not installed, or a tracker is given twice.
     """
     if isinstance(track, str) or not isinstance(track, Sequence):
         raise UsageError(f"track is {track!r}; it must be a list, such as ['wandb'].")
-    trackers = [_made(one) for one in track]
+    trackers = [_tracker(entry) for entry in track]
     names = [tracker.name for tracker in trackers]
     for name in names:
         if names.count(name) > 1:
@@ -39,37 +40,36 @@ def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
 
 
 def note_of_others(folder: Path, given: Sequence[object]) -> list[str]:
-    """A sentence if a run was tracked by others than the given callbacks, and goes on without them."""
-    here = {callback.tracker.name for callback in given if isinstance(callback, Tracking)}
-    others = [name for name in tracked(folder) if name not in here]
+    """Return a notice if the run had trackers that the given callbacks lack; else an empty list."""
+    names = {callback.tracker.name for callback in given if isinstance(callback, Tracking)}
+    others = [name for name in tracked(folder) if name not in names]
     if not others:
         return []
     return [
-        f"This run was tracked by {' and '.join(others)}, and goes on without. What it logs is sent when it is resumed "
-        f"with {how_to_go_on(others)}."
+        f"This run was tracked by {' and '.join(others)}, and continues without. To track it, resume it with "
+        f"{option_for(others)}."
     ]
 
 
-def how_to_go_on(names: Sequence[str]) -> str:
-    """The option that brings trackers of these names back, in the terminal and in Python."""
+def option_for(names: Sequence[str]) -> str:
+    """Return the option for trackers of these names, in the terminal and in Python."""
     if all(name in TRACKERS for name in names):
         return f"--track {' '.join(names)} (in Python track={list(names)!r})"
     objects = ", ".join(repr(name) if name in TRACKERS else f"<the tracker {name}>" for name in names)
     return f"track=[{objects}] in Python"
 
 
-def _made(one: object) -> Tracker:
-    if isinstance(one, type):
-        raise UsageError(f"{one.__name__} is a class. Hand over an object of it: {one.__name__}(...).")
-    if isinstance(one, Tracker):
-        kind = type(one).__name__
-        if not isinstance(getattr(one, "name", None), str):
-            raise UsageError(f'The tracker {kind} has no name: write name = "{kind.lower()}" into the class.')
-        if not re.fullmatch(r"\w[\w.-]*", one.name):  # a file in the run's folder is called by it
-            raise UsageError(f"The tracker {kind} is called {one.name!r}. Take letters, digits, '-', '.' and '_'.")
-        return one
-    if not isinstance(one, str):
-        raise UsageError(f"{one!r} is no tracker: give its name, or a duetto.trackers.Tracker.")
-    if one not in TRACKERS:
-        raise UsageError(f"There is no tracker {one!r}. There are: {', '.join(TRACKERS)}.")
-    return TRACKERS[one]()
+def _tracker(entry: object) -> Tracker:
+    if isinstance(entry, type):
+        raise UsageError(f"{entry.__name__} is a class. Give an object of it: {entry.__name__}(...).")
+    if isinstance(entry, Tracker):
+        kind = type(entry).__name__
+        name = getattr(entry, "name", None)
+        if not re.fullmatch(r"\w[\w.-]*", str(name)) or name is None:  # also the name of a file in the run's folder
+            raise UsageError(f"The tracker {kind} has the name {name!r}. Use letters, digits, '-', '.' and '_'.")
+        return entry
+    if not isinstance(entry, str):
+        raise UsageError(f"{entry!r} is no tracker: give its name, or a duetto.trackers.Tracker.")
+    if entry not in TRACKERS:
+        raise UsageError(f"There is no tracker {entry!r}. There are: {', '.join(TRACKERS)}.")
+    return TRACKERS[entry]()

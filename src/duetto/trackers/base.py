@@ -1,4 +1,4 @@
-"""The interface of trackers, for those here and one of your own."""
+"""The interface of trackers, for Duetto's and for custom ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from duetto.errors import UsageError
-from duetto.extras import install
+from duetto.install_hint import install
 
 
 @dataclass(frozen=True)
@@ -28,56 +28,56 @@ class Point:
 
 
 class Tracker(ABC):
-    """A service that shows runs. Its errors do not end the run: a notice is given, and what was not sent is sent later.
+    """A service that shows runs.
 
-    Only an error of `begin` ends it, before the first step.
+    An error of `begin` ends the run, before the first step. Other errors do not: Duetto warns, and sends a point again.
     """
 
     name: ClassVar[str]
-    """What it is called by in `track`, and its file in the run's folder."""
+    """The name in `track`, and of the tracker's file in the run's folder."""
 
     @abstractmethod
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        """Begin a tracked run, or go on with the one whose id is `known`.
+        """Start a tracked run, or continue the one with the id `known`.
 
         Args:
             run: The name of the run.
-            known: The id that an earlier `begin` of this run returned; None for a new one.
-            config: All that the run is made from, as in `config.yaml`: nested dicts.
+            known: The id that an earlier `begin` of this run returned; None for a new run.
+            config: The run's configuration, as in `config.yaml`: nested dicts.
             folder: The run's folder.
 
         Returns:
-            The tracked run's id, and a few words for the user on where it is to be seen; "" for none. Another id than
-            `known` means that a new tracked run was begun, since the known one is gone: it gets all points.
+            The tracked run's id, and the place where the user finds it; "" for none. An id other than `known` means
+            that the known run no longer exists: the new one gets all points.
         """
 
     @abstractmethod
     def send(self, point: Point) -> None:
-        """Send the numbers and videos of a step. Steps only grow."""
+        """Send the numbers and videos of a step. After a kill, points since the last checkpoint come again."""
 
     @abstractmethod
     def best(self, folder: Path, step: int, mean_return: float) -> None:
-        """Keep the folder of the best evaluation's parameters as an artefact."""
+        """Keep the folder with the best evaluation's parameters as an artifact."""
 
     @abstractmethod
     def finish(self, failed: bool) -> None:
-        """End tracking in this process; the run may be resumed later. `failed`: an error ended it."""
+        """End tracking in this process; the run may resume later. `failed`: an error ended the run."""
 
 
 def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Flatten nested dicts to one, with keys joined by dots."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in config.items():
-        found |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
-    return found
+        values |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
+    return values
 
 
 def needed(package: str, what: str) -> None:
-    """Raise UsageError, with the way to install it, if a tracker's package is not there."""
+    """Raise UsageError, with the command to install it, if a tracker's package is missing."""
     if find_spec(package) is None:
         raise UsageError(f"Tracking with {what} needs {package}, which is not installed. Install: {install(package)}")
 
 
 def imported(package: str) -> Any:
-    """Import a package when it is used, as some take seconds."""
+    """Import a package on its first use, since some take seconds."""
     return import_module(package)

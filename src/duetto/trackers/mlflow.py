@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from duetto.errors import RunInUseError, UsageError
-from duetto.storage.folder_lock import FolderLock
 from duetto.trackers.base import Point, Tracker, flat, imported, needed
 
-PATIENCE = 300.0  # seconds for others that begin in the same file
-_LONGEST = 6000  # characters of a parameter's value
+MAX_VALUE = 6000  # characters of a parameter's value
+MAX_PARAMS = 100  # in one request
 
 
 class MLflow(Tracker):
     """A tracker that sends a run to MLflow: a server, a database, or by default the file `mlflow.db` here.
 
-    MLflow's own variables hold: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (else "duetto"). An experiment that begins
-    in an SQLite file keeps its artefacts beside it, in `mlruns`; all others have theirs where MLflow puts them.
-    `experiment` and `tracking_uri` override these variables. UsageError if MLflow is not installed.
+    MLflow's own variables apply: MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME (else "duetto"). `experiment` and
+    `tracking_uri` override them. UsageError if MLflow is not installed.
     """
 
     name = "mlflow"
@@ -37,85 +33,46 @@ class MLflow(Tracker):
         self._id = ""
 
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        """See Tracker."""
-        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # which tables a new database gets
-        tracking = imported("mlflow.tracking")
-        with _alone(
-            self._uri or tracking.get_tracking_uri()
-        ):  # the first contact makes tables, which two at once spoil
-            self._client = tracking.MlflowClient(tracking_uri=self._uri)
-            self._id = self._new(run) if known is None else self._client.get_run(known).info.run_id  # error: it is gone
+        """Start a tracked run, or continue the known one. Raises MLflow's error if it no longer exists."""
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it lists the tables of a new database
+        with _lock(folder.parent):
+            self._client = imported("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
+            experiment = self._client.get_experiment_by_name(self._experiment)
+            experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(self._experiment)
         if known is None:
-            parameter = imported("mlflow.entities").Param
-            values = [parameter(key, str(value)[:_LONGEST]) for key, value in flat(config).items()]
-            for first in range(0, len(values), 100):  # as many as it takes at once
-                self._client.log_batch(self._id, params=values[first : first + 100])
+            self._id = self._client.create_run(experiment_id, run_name=run).info.run_id
+            param = imported("mlflow.entities").Param
+            params = [param(key, str(value)[:MAX_VALUE]) for key, value in flat(config).items()]
+            for first in range(0, len(params), MAX_PARAMS):
+                self._client.log_batch(self._id, params=params[first : first + MAX_PARAMS])
         else:
+            self._id = self._client.get_run(known).info.run_id
             self._client.update_run(known, status="RUNNING")
         self._client.log_artifact(self._id, str(folder / "config.yaml"))
         return self._id, f"the run {run} of {self._client.tracking_uri}"
 
-    def _new(self, run: str) -> str:
-        experiment = self._client.get_experiment_by_name(self._experiment)
-        if experiment:
-            number = experiment.experiment_id
-        else:
-            place = beside(self._client.tracking_uri, self._experiment)
-            number = self._client.create_experiment(self._experiment, artifact_location=place)
-        return self._client.create_run(number, run_name=run).info.run_id
-
     def send(self, point: Point) -> None:
-        """See Tracker."""
+        """Send the numbers and videos of a step."""
         metric, now = imported("mlflow.entities").Metric, int(time.time() * 1000)
-        values = [metric(name, value, now, point.step) for name, value in point.numbers.items()]
-        if values:
-            self._client.log_batch(self._id, metrics=values)
+        metrics = [metric(name, value, now, point.step) for name, value in point.numbers.items()]
+        if metrics:
+            self._client.log_batch(self._id, metrics=metrics)
         for path in point.videos:
             self._client.log_artifact(self._id, str(path), "videos")
 
     def best(self, folder: Path, step: int, mean_return: float) -> None:
-        """See Tracker. The artefacts of an earlier one are written over."""
+        """Keep the best parameters as an artifact; they replace earlier ones."""
         self._client.log_artifacts(self._id, str(folder), "best")
         self._client.set_tag(self._id, "duetto.best_step", step)
         self._client.set_tag(self._id, "duetto.best_return", mean_return)
 
     def finish(self, failed: bool) -> None:
-        """See Tracker."""
+        """End tracking in this process."""
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
 
 
-@contextmanager
-def _alone(uri: str) -> Iterator[None]:
-    """Keep others on this machine from beginning in the same SQLite file; do nothing for any other `uri`."""
-    folder = _folder(uri)
-    if folder is None:
-        yield
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + PATIENCE
-    with ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(FolderLock(folder))
-                break
-            except RunInUseError:
-                if time.monotonic() > until:
-                    said = f"{folder} has been locked for {PATIENCE:.0f} s by another run that begins. Try again."
-                    raise UsageError(said) from None
-                time.sleep(0.1)
-        yield
-
-
-def _folder(uri: str) -> Path | None:
-    """The folder for artefacts beside an SQLite file; None for all else."""
-    file = uri.removeprefix("sqlite:///").partition("?")[0]
-    is_file = uri.startswith("sqlite:///") and file not in ("", ":memory:")
-    return Path(file).absolute().parent / "mlruns" if is_file else None
-
-
-def beside(uri: str, experiment: str) -> str | None:
-    """The URI for a new experiment's artefacts: beside its SQLite file, not in the folder that is current when it is
-    made. None for all else, where MLflow decides.
-    """
-    folder = _folder(uri)
-    return None if folder is None else (folder / re.sub(r"[^\w+-]+", "-", experiment)).as_uri()
+def _lock(runs_dir: Path) -> AbstractContextManager[Any]:
+    """Let one run of a sweep at a time open the database: MLflow damages a new SQLite file otherwise."""
+    if os.name == "nt":  # MLflow's lock needs fcntl
+        return nullcontext()
+    return imported("mlflow.utils.file_utils").ExclusiveFileLock(str(runs_dir / ".mlflow.lock"))

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from duetto.errors import UsageError
-from duetto.functional import forms
-from duetto.functional.forms import Each
-from duetto.storage.states import State, encode_tree
+from duetto.functional import state_schema
+from duetto.functional.state_schema import DictOf
+from duetto.storage.tree_codec import State, encode_tree
 
 if TYPE_CHECKING:
     from duetto.training.session import Session
@@ -161,7 +161,7 @@ class CallbackList:
 
     def expect(self, saved: State) -> None:
         """Keep a checkpoint's states, by name, for the callbacks of `take`. CheckpointError if they are no dicts."""
-        forms.check(saved, Each(dict), "callbacks")
+        state_schema.check(saved, DictOf(dict), "callbacks")
         self._kept = dict(saved)
 
     def take(self, callbacks: Sequence[AnyCallback]) -> None:

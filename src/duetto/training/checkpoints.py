@@ -11,18 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from duetto import memory
-from duetto.errors import CheckpointError, NonFiniteError
-from duetto.learners.parameters import Parameters
-from duetto.storage.aside import return_to
+from duetto.errors import CheckpointError
 from duetto.storage.checkpoint import CheckpointStore, Loaded
-from duetto.storage.deciding import ENVIRONMENT, Change, deciding, listed, packages
+from duetto.storage.dict_diff import Diff, sentence
+from duetto.storage.reproducibility import ENVIRONMENT, deciding, packages
 from duetto.training import resuming
 from duetto.training.callbacks import CallbackList
+from duetto.training.diagnostics import check_finite
 from duetto.training.evaluations import Evaluations
-from duetto.training.metrics import ADVICE
 
 if TYPE_CHECKING:
     from duetto.training.session import Session
@@ -47,7 +43,7 @@ class Checkpoints:
         self.store: CheckpointStore = store
         self.last: tuple[int, int] | None = None
         self.newest: Path | None = None
-        self.changed: list[Change] = []
+        self.changed: Diff = {}
         self.horizon: int = 0
         self.inexact: list[str] = []
         self._versions = packages(session.config.run.backend)
@@ -62,13 +58,12 @@ class Checkpoints:
         """Whether no step and no update was made since the last checkpoint."""
         return self.last == (self._session.step, self._session.learner.updates)
 
-    def make(self, patience: float) -> Path:
-        """Write a checkpoint and return its folder; first wait at most `patience` seconds for a rehearsal under way.
+    def make(self) -> Path:
+        """Write a checkpoint and return its folder.
 
         Raises: as `Session.checkpoint`, through which all others call it.
         """
         session = self._session
-        session.parts.rehearsal.look(patience)
         state = self.state_dict()
         check_finite(state["learner"]["parameters"])
         window = (session.memory.written, session.memory.rows)
@@ -76,7 +71,7 @@ class Checkpoints:
             path = self.store.save(session.step, state, session.memory.segment(self.store.covered), window)
             self.store.settle_best()
         self.last, self.newest = (session.step, session.learner.updates), path
-        session.parts.rehearse(state["stepper"])
+        session.parts.look_at_saved(state["stepper"])
         return path
 
     def acting_state(self) -> dict[str, Any]:
@@ -96,19 +91,10 @@ class Checkpoints:
                 "step": session.step,
                 **evaluations,
                 "seconds": session.seconds,
-                "exact": session.parts.rehearsal.exact,
             },
             "run": resuming.run_state(session.config, session.learner),
             "versions": self._versions,
         }
-
-    def memory_of_last(self) -> memory.Kept | None:
-        """The memory as the last checkpoint holds it, to restore a lost part from; None if it holds none."""
-        if self.last is None or not self.store.covered.any():
-            return None
-        reader = CheckpointStore(self.store.folder, num_envs=self._session.stepper.num_envs)
-        loaded = reader.load(self.last[0])
-        return memory.Kept(loaded.state["memory"], loaded.segments)
 
     def load(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
         """Go on from a checkpoint. What logs and tables hold from after it is dropped.
@@ -122,64 +108,64 @@ class Checkpoints:
         session = self._session
         changed = self.changed = resuming.accepted(loaded, session.config, session.folder, accept_changes)
         self.inexact = resuming.notes_of_others(loaded, self._versions)
-        notes = resuming.notes_of_changes(loaded, changed, session.config.algorithm, session.config.run.threads)
+        notes = resuming.notes_of_changes(loaded, changed, session.config.run.threads)
         notes += self.inexact
         try:
             self._restore(loaded, changed, without_memory)
         except CheckpointError as error:
             if changed:
                 raise CheckpointError(
-                    f"The run cannot go on with what has changed: {listed(changed)}. {error} With the old values back "
-                    f"it goes on; a new run can begin from this one's networks, if they fit (--from {session.folder})."
+                    f"The run cannot go on with what has changed: {sentence(changed)}. {error} With the old values "
+                    f"back it goes on; a new run can begin from this one's networks, if they fit (--from "
+                    f"{session.folder})."
                 ) from error
             raise
         session.notices += notes
 
-    def _restore(self, loaded: Loaded, changed: list[Change], without_memory: bool) -> None:
+    def _restore(self, loaded: Loaded, changed: Diff, without_memory: bool) -> None:
         session, parts, state = self._session, self._session.parts, loaded.state
         resuming.check_spaces(state["spaces"], session.stepper)
         if without_memory:
             state, note = resuming.with_empty_memory(state, session.config, session.memory)
             session.notices.append(note)
             self.inexact.append(note)
-        another = any(change.key in ENVIRONMENT for change in changed)
+        another = not ENVIRONMENT.isdisjoint(changed)
         if another:
             state = resuming.with_new_episodes(state)
         parts.load_state_dict(state, loaded.segments)
-        if any(change.key == "algorithm.temperature" for change in changed):
+        if "algorithm.temperature" in changed:
             parts.set_fixed()
-        self._callbacks.expect(state.get("callbacks", {}))  # none in those of earlier versions
+        self._callbacks.expect(state.get("callbacks", {}))  # pushed runs have none
         session.step, session.seconds = state["session"]["step"], state["session"]["seconds"]
         self.last, self.newest = (session.step, session.learner.updates), loaded.path
         session.notices += loaded.problems
         self._cut_back(state)
-        same = not any(change.key == resuming.BACKEND for change in changed)
+        same = resuming.BACKEND not in changed
         session.notices += resuming.notes_of_run(state["run"], session.learner, session.config.run.threads, same)
-        self.horizon = state["run"].get("horizon", 0)
-        parts.rehearsal.recall(state["session"].get("exact"))
+        self.horizon = state["run"]["horizon"]
         if session.stepper.resumed_exactly:
             return
-        parts.interrupt()
+        parts.interrupt(~session.stepper.restored)
         if not (another or without_memory):
-            self.inexact.append(
-                f"The state of {session.stepper.name} could not be restored: the run goes on with new episodes, so "
-                "from here it is not the same, number by number, as one that was never interrupted."
-            )
+            self.inexact.append(self._new_episodes())
             session.notices.append(self.inexact[-1])
+
+    def _new_episodes(self) -> str:
+        """Say which environments could not be restored, and why."""
+        stepper = self._session.stepper
+        lost, n = int((~stepper.restored).sum()), stepper.num_envs
+        which = stepper.name if lost == n else f"{lost} of the {n} environments {stepper.name}"
+        because = f" ({'; '.join(stepper.not_restored)})" if stepper.not_restored else ""
+        return (
+            f"The state of {which} could not be restored{because}: the run goes on with new episodes, so from here it "
+            "is not the same, number by number, as one that was never interrupted."
+        )
 
     def _cut_back(self, state: dict[str, Any]) -> None:
         """Drop what logs and tables hold from after the checkpoint."""
         session, log = self._session, self._session.log
         log.load_state_dict(state["log"])
         files = ((log.lines, state["log"]["position"]), (self._evaluations.table, state["evaluations"]))
-        session.notices += return_to(files, session.step)
+        session.notices += filter(None, (file.return_to(mark, session.step) for file, mark in files))
         session.notices += self._evaluations.load_state_dict(state["session"])
         log.go_on_from_file(self._evaluations.written())
-
-
-def check_finite(parameters: Parameters) -> None:
-    """Raise NonFiniteError if a parameter is NaN or infinite."""
-    for network, values in parameters.items():
-        for name, value in values.items():
-            if not np.isfinite(value).all():
-                raise NonFiniteError(f"{network}'s {name} is not finite: learning has diverged. {ADVICE}")

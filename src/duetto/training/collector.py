@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, Tree
-from duetto.environments import Episode, Stepper, trees
-from duetto.functional import forms
-from duetto.functional.forms import ANY, Rows
-from duetto.functional.randomness import generator, restore, state_of
-from duetto.learners import Acting
-from duetto.memory import Afar, Experience
+from duetto.buffers import Experience, RemoteBlock
+from duetto.environments import Episode, VecEnv, obs_tree
+from duetto.functional import state_schema
+from duetto.functional.rng import generator, restore_rng, rng_state
+from duetto.functional.state_schema import ANY, ArrayOf
+from duetto.learners import Policy
 from duetto.networks import masks
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.recurrence import Recurrence
@@ -21,7 +21,7 @@ from duetto.training.recurrence import Recurrence
 class Source(Protocol):
     """A source of a session's experience."""
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience | Afar, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
         """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
         ...
 
@@ -44,8 +44,8 @@ class Collector:
     def __init__(
         self,
         algorithm: Algorithm,
-        stepper: Stepper,
-        learner: Acting,
+        stepper: VecEnv,
+        learner: Policy,
         normalizer: Normalizer,
         seed: int,
         of: int | None = None,
@@ -53,7 +53,7 @@ class Collector:
         """`of`: the number of the run's environments, of which the stepper has some, from its `first` on; None: all."""
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
         if of is not None:
-            self._explorer = self._explorer.among(stepper.first, of)
+            self._explorer = self._explorer.for_envs(stepper.first, of)
         self._stepper = stepper
         self._learner = learner
         self._normalizer = normalizer
@@ -71,7 +71,7 @@ class Collector:
         obs = self._stepper.obs
         if self._normalizer.mode in ("collected", "steps"):
             waiting = self._stepper.waiting
-            self._normalizer.observe(trees.take(obs, np.flatnonzero(~waiting)) if waiting.any() else obs)
+            self._normalizer.observe(obs_tree.take(obs, np.flatnonzero(~waiting)) if waiting.any() else obs)
         action, extras = self._act(obs, step, total_steps)
         transition, episodes = self._stepper.step(action)
         if self._normalizer.stored:
@@ -91,9 +91,9 @@ class Collector:
         """Choose actions for all environments; the actions (N, ...), and arrays that the memory keeps with them."""
         at_random = step < self._algorithm.first_random_steps()
         if at_random and self._recurrence is None:
-            return self._stepper.sample_actions(self._random), self._algorithm.unasked(self._stepper.num_envs)
+            return self._stepper.sample_actions(self._random), {}
         space = self._stepper.action_space
-        mask = masks.of(obs)
+        mask = masks.mask_of(obs)
         # Not where one ends: a vector environment that resets in a step of its own draws for an action between.
         if np.count_nonzero(self._stepper.starts):
             self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
@@ -105,11 +105,11 @@ class Collector:
         before = {f"carry/{name}": part for name, part in window.carry.items()} | {
             "previous_action": window.previous_action[:, 0],
             "previous_reward": window.previous_reward[:, 0],
-            "starts": window.fresh,
+            "starts": window.is_first,
         }
         (action, extras), carry = self._learner.remember("collect", window, noise)
         if at_random:
-            action, extras = self._stepper.sample_actions(self._random), self._algorithm.unasked(len(action))
+            action, extras = self._stepper.sample_actions(self._random), {}
         self._recurrence.step(carry, action)
         after = {f"next_carry/{name}": part for name, part in carry.items()}
         return action, extras | before | after
@@ -127,17 +127,17 @@ class Collector:
         recurrence = {} if self._recurrence is None else self._recurrence.state_dict()
         return {
             "noise": self._noise.copy(),
-            "random": state_of(self._random),
+            "random": rng_state(self._random),
             "rewards": scaling,
             "recurrence": recurrence,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
-        own = {"noise": Rows(self._stepper.num_envs, None), "random": ANY, "rewards": ANY, "recurrence": ANY}
-        forms.check(state, own, "collector")
+        own = {"noise": ArrayOf(self._stepper.num_envs, None), "random": ANY, "rewards": ANY, "recurrence": ANY}
+        state_schema.check(state, own, "collector")
         self._noise = np.array(state["noise"], np.float32)
-        restore(self._random, state["random"])
+        restore_rng(self._random, state["random"])
         if self.rewards is not None:
             self.rewards.load_state_dict(state["rewards"])
         if self._recurrence is not None:

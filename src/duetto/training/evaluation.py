@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Tree
-from duetto.environments import Episode, Stepper
+from duetto.environments import Episode, VecEnv
+from duetto.environments.rng_state import preserve
 from duetto.errors import escaped
 from duetto.training.notices import LOGGER
-from duetto.training.policy import Policy
+from duetto.training.policy import EvaluationPolicy
 
 PARALLEL = 10  # environments at most; more would not be faster
 SEED_OFFSET = 100
@@ -25,7 +26,7 @@ PATIENCE = 100_000
 LONG = 60.0  # seconds without one that are said, too
 
 
-Act = Policy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
+Act = EvaluationPolicy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
 
 
 class Evaluation(NamedTuple):
@@ -71,8 +72,9 @@ class Evaluation(NamedTuple):
         return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episode{plural}{done}"
 
 
+@preserve()
 def evaluate(
-    act: Act, stepper: Stepper, episodes: int, seed: int, tell: Callable[[str], None] = lambda _: None
+    act: Act, stepper: VecEnv, episodes: int, seed: int, tell: Callable[[str], None] = lambda _: None
 ) -> Evaluation:
     """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed.
 
@@ -86,7 +88,7 @@ def evaluate(
             return ended.value
 
 
-def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generator[str, None, Evaluation]:
+def evaluating(act: Act, stepper: VecEnv, episodes: int, seed: int) -> Generator[str, None, Evaluation]:
     """Evaluate as `evaluate` does, a vector step at a time; yields a few words on the progress before each.
 
     If no episode ends for very long, the logger warns, once for an environment.
@@ -119,7 +121,7 @@ def evaluating(act: Act, stepper: Stepper, episodes: int, seed: int) -> Generato
     return Evaluation(returns, lengths, None if np.isnan(successes).all() else successes)
 
 
-def _warn(stepper: Stepper, steps: int) -> None:
+def _warn(stepper: VecEnv, steps: int) -> None:
     about = f"{stepper.name}: no episode has ended for"
     said = (
         f"{about} {steps:,} steps, and an evaluation waits until its episodes end. "
@@ -132,7 +134,8 @@ def _warn(stepper: Stepper, steps: int) -> None:
         LOGGER.warning("%s", escaped(said))
 
 
-def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray, Tree], None] | None = None) -> Episode:
+@preserve()
+def watch(act: Act, stepper: VecEnv, seed: int, on_frame: Callable[[np.ndarray, Tree], None] | None = None) -> Episode:
     """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
     observation (1, ...) that the policy acts on. Without `on_frame` the environment shows itself, if it can.
     """
@@ -145,8 +148,8 @@ def watch(act: Act, stepper: Stepper, seed: int, on_frame: Callable[[np.ndarray,
             return ended[0]
 
 
-def _step(act: Act, stepper: Stepper) -> list[Episode]:
-    if not isinstance(act, Policy):
+def _step(act: Act, stepper: VecEnv) -> list[Episode]:
+    if not isinstance(act, EvaluationPolicy):
         return stepper.step(act(stepper.obs))[1]
     transition, ended = stepper.step(act(stepper.obs, stepper.starts))
     act.rewarded(transition.reward, transition.env)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from duetto import environments
 from duetto.errors import CheckpointError, UsageError
 from duetto.networks import spaces
-from duetto.storage.records import Csv
+from duetto.storage.logs import Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duetto.training.session import Session
 
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
-ADDED = ("success_rate",)  # columns that tables of earlier versions do not have; they come last
+FIELDS += ("success_rate",)
 LOOK = 0.2  # seconds between two looks at one that is made beside the run
 MOST_DROPPED = 4  # best parameters that a lost part of a run may have left
 STOPPED = "stopped"  # in the info of the best parameters: they are of the end of a run that was stopped
@@ -66,7 +66,7 @@ class Evaluations:
         self._best_step = 0
         self._at: tuple[int, int] | None = None  # step and updates of the policy that was evaluated last
         self._concluding: Callable[[], bool] | None = None
-        self._stepper: environments.Stepper | None = None  # in this process
+        self._stepper: environments.VecEnv | None = None  # in this process
         self._under_way: UnderWay | None = None
         self._again = False
         self._looked = 0.0
@@ -154,7 +154,7 @@ class Evaluations:
             self._stepper = before
             self._session.notices.append(f"Evaluations stay in the copies of step {self._copied:,}: {error}")
 
-    def _make(self) -> environments.Stepper:
+    def _make(self) -> environments.VecEnv:
         session, options = self._session, self._session.config.run
         made = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
         if options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
@@ -223,7 +223,7 @@ class Evaluations:
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Undo `state_dict`; returns a sentence if the best parameters are damaged."""
         session = self._session
-        self.best, self._again = state["best"], state.get("under_way", False)
+        self.best, self._again = state["best"], state["under_way"]
         if self.written() == session.step:
             self._at = (session.step, session.learner.updates)
         try:
@@ -270,13 +270,13 @@ class Evaluations:
                     closing.callback(one.close)
 
 
-def check_same_spaces(stepper: environments.Stepper, observation: spaces.Space, action: spaces.Space) -> None:
+def check_same_spaces(stepper: environments.VecEnv, observation: spaces.Space, action: spaces.Space) -> None:
     """Raise UsageError if an environment for evaluations has other spaces than these, the agent's."""
     for kind, theirs, ours in (
         ("observation", stepper.observation_space, observation),
         ("action", stepper.action_space, action),
     ):
-        if apart := spaces.differing(kind, theirs, ours):
+        if apart := spaces.describe_difference(kind, theirs, ours):
             raise UsageError(
                 f"{stepper.name} has the {kind} space {apart[0]}; the agent was trained with {apart[1]}. Choose an "
                 "environment of the same spaces, or the run's options of it."

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from greenlet import getcurrent
+
 from duetto.errors import escaped
 from duetto.training.notices import LOGGER
 
@@ -16,10 +18,11 @@ Came = dict[int, Any]  # signals, and who had them before
 
 
 class _Listening(threading.local):
-    """The calls under way in this thread that pass signals on."""
+    """The calls under way in this thread that pass signals on, and the signals that left a run unfinished."""
 
     def __init__(self) -> None:
         self.calls: list[Came] = []
+        self.unfinished: list[int] = []
 
 
 _listening = _Listening()
@@ -47,6 +50,12 @@ def passed_on() -> Iterator[Came]:
             signal.raise_signal(number)
 
 
+def noted() -> list[int]:
+    """Return a new list that from now on receives each signal that leaves a run of this thread unfinished."""
+    _listening.unfinished = []
+    return _listening.unfinished
+
+
 def say(came: Came, paths: Iterable[Path]) -> None:
     """Log how to resume these runs, if a signal ended them."""
     how = ", ".join(f"duetto.Run({str(path)!r}).resume()" for path in paths)
@@ -60,22 +69,25 @@ def say_how(came: Came, how: str) -> None:
 
 
 @contextmanager
-def interruptible(stop: Callable[[], None]) -> Iterator[None]:
+def interruptible(stop: Callable[[], None], unfinished: Callable[[], bool] = lambda: True) -> Iterator[None]:
     """Have Ctrl-C and SIGTERM call `stop` while the `with` block runs; a second one ends the process at once.
 
     SIGHUP does the same, unless it is ignored already (nohup); but since a terminal that closes may send it several
-    times, it is ignored after the first. Outside the main thread nothing is changed.
+    times, it is ignored after the first. Outside the main thread, and in the greenlet of one seed among several,
+    nothing is changed. `unfinished` says at the end of the block whether anything is left to resume.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or getcurrent().parent is not None:
         yield
         return
 
     def on_signal(number: int, _: Any) -> None:
         stop()
+        stopped_by.append(number)
         for came in _listening.calls[-1:]:
             came[number] = earlier[number]
         signal.signal(number, earlier[number] if number != hangup else signal.SIG_IGN)
 
+    stopped_by: list[int] = []
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     earlier: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
@@ -86,6 +98,8 @@ def interruptible(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(number, on_signal)
     try:
         yield
+        if stopped_by and unfinished():
+            _listening.unfinished += stopped_by
     finally:
         for number, handler in earlier.items():
             if signal.getsignal(number) == on_signal:

@@ -17,18 +17,18 @@ import numpy as np
 
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError, UsageError
-from duetto.functional import forms
-from duetto.functional.forms import ANY, Each, Several
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ANY, DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
-from duetto.storage import within
-from duetto.storage.records import JsonLines
+from duetto.storage import safe_open
+from duetto.storage.logs import JsonLines
 from duetto.training.board import Board
+from duetto.training.diagnostics import ADVICE
 
 _OWN = "/"  # what the names of the user's own numbers begin with, among the sums
 _NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")
 _TAKEN = ("train/", "learn/", "time/", "evaluation/")
 RECENT = 100  # finished episodes that the training return is a mean of
-ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
 
 
 class MetricLog:
@@ -42,7 +42,7 @@ class MetricLog:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        within.check_folders([folder / "tensorboard"])
+        safe_open.check_folders([folder / "tensorboard"])
         self.lines: JsonLines = JsonLines(folder / "metrics.jsonl")
         self._board: Board | None = None
         self._pending: list[tuple[int, Metrics]] = []  # not looked at yet, with the step of each
@@ -176,12 +176,10 @@ class MetricLog:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the caller must cut back the lines, see `storage.aside`."""
-        own = {"sums": Each(float), "counts": Each(int), "returns": Several(float), "lengths": Several(int)}
-        state = {"successes": []} | state  # earlier versions have none
-        own["successes"] = Several(float)
-        forms.check(state, own | {"position": ANY, "episodes": int}, "log")
-        forms.check(state["counts"], Each(int, list(state["sums"])), "log/counts")
+        """Undo `state_dict`; the caller must cut back the lines, see `storage.logs`."""
+        own = {"sums": DictOf(float), "counts": DictOf(int), "returns": ListOf(float), "lengths": ListOf(int)}
+        state_schema.check(state, own | {"successes": ListOf(float), "position": ANY, "episodes": int}, "log")
+        state_schema.check(state["counts"], DictOf(int, list(state["sums"])), "log/counts")
         self._sums = {name: value for name, value in state["sums"].items() if state["counts"][name]}
         self._counts = {name: count for name, count in state["counts"].items() if count}
         self._returns.extend(state["returns"])

@@ -10,11 +10,11 @@ import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 from duetto.errors import CheckpointError
-from duetto.functional import forms
-from duetto.functional.forms import ARRAY, Each
-from duetto.functional.scaling import Moments, fresh_moments, merged, scaled, together
+from duetto.functional import state_schema
+from duetto.functional.running_stats import Moments, initial_moments, merge_moments, normalize, update_moments
+from duetto.functional.state_schema import ARRAY, DictOf
+from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Space
-from duetto.networks.windows import Window
 
 AnyBatch = Batch | RolloutBatch | SequenceBatch
 
@@ -38,8 +38,7 @@ class Normalizer:
         """
         self.mode, self.clip = mode, clip
         self._boxes = {} if mode == "off" else _scalable(space)
-        self._moments = {name: fresh_moments(part.shape, prior) for name, part in self._boxes.items()}
-        self.left_alone: list[str] = []  # bytes that a checkpoint has no statistics of
+        self._moments = {name: initial_moments(part.shape, prior) for name, part in self._boxes.items()}
         self.news: dict[str, Moments] = {}  # of what was observed since `follow`
 
     @property
@@ -50,22 +49,12 @@ class Normalizer:
     def follow(self, moments: dict[str, Moments]) -> None:
         """Replace the statistics by these, which others sent, and gather later observations in `news`, too."""
         self._moments = dict(moments)
-        self.news = {name: fresh_moments(np.shape(part.mean), 0.0) for name, part in moments.items()}
+        self.news = {name: initial_moments(np.shape(part.mean), 0.0) for name, part in moments.items()}
 
     def learn_of(self, news: dict[str, Moments]) -> None:
         """Merge in the statistics of what another normalizer has observed."""
         for name, part in news.items():
-            self._moments[name] = together(self._moments[name], part)
-
-    @property
-    def idle(self) -> str:
-        """A sentence if scaling was asked for and there is nothing to scale; else ""."""
-        if self.mode == "off" or self._boxes:
-            return ""
-        return (
-            "normalize_observations has no effect: the observations are images or choices, which are never scaled. "
-            "Leave it out."
-        )
+            self._moments[name] = merge_moments(self._moments[name], part)
 
     @property
     def stored(self) -> bool:
@@ -85,23 +74,23 @@ class Normalizer:
         """Take observations (B, ...) into the statistics."""
         for name, moments in self._moments.items():
             part = obs[name] if isinstance(obs, dict) else obs
-            self._moments[name] = merged(moments, part)
+            self._moments[name] = update_moments(moments, part)
             if name in self.news:
-                self.news[name] = merged(self.news[name], part)
+                self.news[name] = update_moments(self.news[name], part)
 
     def __call__(self, obs: Tree) -> Tree:
         """Scale observations; the shapes stay the same."""
         if not self._moments:
             return obs
         if not isinstance(obs, dict):
-            return scaled(obs, self._moments[""], self.clip)
-        return obs | {name: scaled(obs[name], moments, self.clip) for name, moments in self._moments.items()}
+            return normalize(obs, self._moments[""], self.clip)
+        return obs | {name: normalize(obs[name], moments, self.clip) for name, moments in self._moments.items()}
 
-    def scaled(self, obs: Tree | Window) -> Tree | Window:
+    def scaled(self, obs: Tree | SequenceInput) -> Tree | SequenceInput:
         """Scale observations from the memory, also inside a window, unless they were stored scaled."""
         if self.stored:
             return obs
-        return obs._replace(obs=self(obs.obs)) if isinstance(obs, Window) else self(obs)
+        return obs._replace(obs=self(obs.obs)) if isinstance(obs, SequenceInput) else self(obs)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
         """Scale a batch's observations; in the modes that sample, take them into the statistics, too."""
@@ -123,7 +112,7 @@ class Normalizer:
     def after_learning(self, batch: AnyBatch) -> None:
         """Take a rollout's (raw) batch into the statistics."""
         if self.mode == "rollouts":
-            obs = batch.obs.obs if isinstance(batch.obs, Window) else batch.obs
+            obs = batch.obs.obs if isinstance(batch.obs, SequenceInput) else batch.obs
             self._observe_where(batch.weight > 0, obs)
 
     def _observe_learned(self, batch: SequenceBatch, ahead: int) -> None:
@@ -141,30 +130,24 @@ class Normalizer:
         return {name: moments._asdict() for name, moments in self._moments.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`. Bytes without statistics in it stay unscaled: earlier versions did not scale them.
+        """Undo `state_dict`.
 
         Raises:
             CheckpointError: The state is of other parts of an observation, or of none.
         """
-        forms.check(state, Each({"mean": ARRAY, "variance": ARRAY, "count": float}), "normalizer")
-        self.left_alone = self._unscaled_bytes(state)
-        wanted = {name: part.shape for name, part in self._boxes.items() if name not in self.left_alone}
+        state_schema.check(state, DictOf({"mean": ARRAY, "variance": ARRAY, "count": float}), "normalizer")
+        wanted = {name: part.shape for name, part in self._boxes.items()}
         if state.keys() != wanted.keys():
             raise CheckpointError(
                 f"The checkpoint has statistics of {_listed(state)} observations, this run wants them of "
                 f"{_listed(wanted)}. Put normalize_observations back to what it was there."
             )
         own = {name: dict.fromkeys(("mean", "variance"), np.zeros(shape)) for name, shape in wanted.items()}
-        forms.check(state, own, "normalizer")
+        state_schema.check(state, own, "normalizer")
         self._moments = {
             name: Moments(np.array(part["mean"]), np.array(part["variance"]), part["count"])
             for name, part in state.items()
         }
-
-    def _unscaled_bytes(self, state: dict[str, Any]) -> list[str]:
-        """Names of all parts of bytes, if the state has none of them, as in earlier versions; else none."""
-        own = [name for name, part in self._boxes.items() if part.dtype == "uint8"]
-        return [] if any(name in state for name in own) else own
 
 
 def _scalable(space: Space) -> dict[str, Box]:
@@ -187,23 +170,23 @@ class RewardScaler:
         """`prior`: the number of samples that the first statistics, mean 0 and variance 1, count as."""
         self._discount = discount
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
-        self.moments: Moments = fresh_moments((), prior)
+        self.moments: Moments = initial_moments((), prior)
         self.news: Moments | None = None  # of what was rewarded since `follow`
 
     def follow(self, moments: Moments) -> None:
         """Replace the statistics by these, which others sent, and gather later rewards in `news`, too."""
-        self.moments, self.news = moments, fresh_moments((), 0.0)
+        self.moments, self.news = moments, initial_moments((), 0.0)
 
     def learn_of(self, news: Moments) -> None:
         """Merge in the statistics of what another scaler has seen."""
-        self.moments = together(self.moments, news)
+        self.moments = merge_moments(self.moments, news)
 
     def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Scale the rewards (K,) of the environments `env` (K,), float32, after taking them into the statistics."""
         self._sums[env] = self._sums[env] * self._discount + reward
-        self.moments = merged(self.moments, self._sums[env])
+        self.moments = update_moments(self.moments, self._sums[env])
         if self.news is not None:
-            self.news = merged(self.news, self._sums[env])
+            self.news = update_moments(self.news, self._sums[env])
         self._sums[env[done]] = 0.0
         return np.clip(reward / np.sqrt(self.moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
 
@@ -229,12 +212,14 @@ class RewardScaler:
                 "The checkpoint has no statistics of rewards. Put normalize_rewards back to false in config.yaml."
             )
         own = {"sums": self._sums, "moments": dict.fromkeys(Moments._fields, np.zeros(()))}
-        forms.check(state, own, "collector/rewards")
+        state_schema.check(state, own, "collector/rewards")
         self._sums = np.array(state["sums"])
         self.take_over(state)
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Take over the statistics of another scaler's `state_dict`, but not the sums of its episodes."""
-        forms.check(state.get("moments"), dict.fromkeys(Moments._fields, np.zeros(())), "collector/rewards/moments")
+        state_schema.check(
+            state.get("moments"), dict.fromkeys(Moments._fields, np.zeros(())), "collector/rewards/moments"
+        )
         mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
         self.moments = Moments(mean, variance, float(count))

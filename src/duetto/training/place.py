@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from duetto import environments
+from duetto.buffers import Shards
 from duetto.errors import UsageError
-from duetto.learners import Acting
+from duetto.learners import Policy
 from duetto.learners.parameters import Parameters
-from duetto.learners.ranks import Machines, ThisMachine
-from duetto.memory import Shards
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
 from duetto.training.evaluation import Evaluation
@@ -36,33 +35,27 @@ class Evaluator(Protocol):
 
 
 class Place(Protocol):
-    """A place where a session's environments, memory shards, learners and evaluator live."""
+    """A place where a session's environments, memory shards and evaluator live."""
 
-    def make_stepper(
-        self, config: Config, environment: Any, notices: list[str], **options: Any
-    ) -> environments.Stepper:
+    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`."""
         ...
 
     def make_source(
-        self, config: Config, stepper: environments.Stepper, learner: Acting, normalizer: Normalizer
+        self, config: Config, stepper: environments.VecEnv, learner: Policy, normalizer: Normalizer
     ) -> Source:
         """Make the source of experience, which acts in the environments."""
         ...
 
-    def machines(self, config: Config, stepper: environments.Stepper) -> Machines | None:
-        """The machines for several learners in processes of their own; None: they are JAX devices of this process."""
-        ...
-
-    def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> Evaluator | None:
+    def make_evaluator(self, config: Config, environment: Any, stepper: environments.VecEnv) -> Evaluator | None:
         """Make the evaluator beside the run on `stepper`; None: the run evaluates itself."""
         ...
 
-    def make_shards(self, config: Config, stepper: environments.Stepper) -> Shards | None:
+    def make_shards(self, config: Config, stepper: environments.VecEnv) -> Shards | None:
         """Make the shards that the replay memory is spread over; None: the whole memory is in this process."""
         ...
 
-    def decided(self, stepper: environments.Stepper) -> dict[str, Any]:
+    def decided(self, stepper: environments.VecEnv) -> dict[str, Any]:
         """The options of the place that decide numbers: `cluster` in the config."""
         ...
 
@@ -70,37 +63,27 @@ class Place(Protocol):
 class Here:
     """The place of a run that has no cluster: this process."""
 
-    def make_stepper(
-        self, config: Config, environment: Any, notices: list[str], **options: Any
-    ) -> environments.Stepper:
+    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """See Place."""
-        if pace := config.cluster.get("pace"):
+        if config.cluster:
             raise UsageError(
-                f"This run goes on a cluster at the pace {pace}, which decides its numbers. Give --cluster "
-                "(in Python cluster=duetto.Cluster())."
+                "This run was trained on a cluster, which decides its numbers. Give --cluster (in Python "
+                "cluster=duetto.Cluster())."
             )
         return environments.make(environment, **options)
 
     def make_source(
-        self, config: Config, stepper: environments.Stepper, learner: Acting, normalizer: Normalizer
+        self, config: Config, stepper: environments.VecEnv, learner: Policy, normalizer: Normalizer
     ) -> Source:
         """See Place."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
-    def machines(self, config: Config, stepper: environments.Stepper) -> Machines | None:
-        """See Place."""
-        if config.run.backend == "jax":
-            return None
-        if config.origin:
-            config.origin.let_travel(type(config.algorithm))
-        return ThisMachine()
-
-    def make_evaluator(self, config: Config, environment: Any, stepper: environments.Stepper) -> None:
+    def make_evaluator(self, config: Config, environment: Any, stepper: environments.VecEnv) -> None:
         """See Place."""
 
-    def make_shards(self, config: Config, stepper: environments.Stepper) -> None:
+    def make_shards(self, config: Config, stepper: environments.VecEnv) -> None:
         """See Place."""
 
-    def decided(self, stepper: environments.Stepper) -> dict[str, Any]:
+    def decided(self, stepper: environments.VecEnv) -> dict[str, Any]:
         """See Place."""
         return {}

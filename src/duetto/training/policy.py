@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from duetto.algorithms.base import Tree
-from duetto.environments import trees
-from duetto.functional.randomness import generator
-from duetto.learners import Acting
+from duetto.environments import obs_tree
+from duetto.functional.rng import generator
+from duetto.learners import Policy
 from duetto.networks import masks
 from duetto.networks.spaces import Space
 from duetto.training.normalizer import Normalizer
 from duetto.training.recurrence import Recurrence
 
 
-class Policy:
-    """A callable from observations (N, ...), as a `Stepper` gives them, to actions (N, ...) in [-1, 1] or integers.
+class EvaluationPolicy:
+    """A callable from observations (N, ...), as a `VecEnv` gives them, to actions (N, ...) in [-1, 1] or integers.
 
     If the algorithm samples in evaluations, every new Policy begins with the same random numbers.
     """
 
     def __init__(
-        self, learner: Acting, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
+        self, learner: Policy, normalizer: Normalizer, action: Space, seed: int, at: tuple[int, int] = (0, 1)
     ) -> None:
         """`at` is (step, total steps), for the schedules of exploration of a policy that explores."""
         self._learner, self._normalizer, self._action, self._at = learner, normalizer, action, at
@@ -34,8 +34,8 @@ class Policy:
 
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
         """Choose actions. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
-        _, part = next(trees.parts(obs))
-        mask = masks.of(obs)
+        _, part = next(obs_tree.parts(obs))
+        mask = masks.mask_of(obs)
         noise = self._explored(len(part), mask, starts) if self.explores else self._evaluated(len(part), mask)
         if not self._learner.recurrent:
             return self._learner.act(self._normalizer(obs), noise)

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
-from duetto.functional import forms
-from duetto.functional.forms import ARRAY, Each
-from duetto.learners import Acting
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ARRAY, DictOf
+from duetto.learners import Policy
+from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
-from duetto.networks.windows import Window
 
 
 class Recurrence:
     """The carry, the previous action and reward of N environments; at an episode's start zeros and "no action"."""
 
-    def __init__(self, learner: Acting, action: Space, num_envs: int) -> None:
+    def __init__(self, learner: Policy, action: Space, num_envs: int) -> None:
         self._learner = learner
         self.carry: dict[str, np.ndarray] = {
             name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()
@@ -25,18 +25,18 @@ class Recurrence:
         self._none = no_action(action, num_envs)
         self._previous_action, self._previous_reward = self._none.copy(), np.zeros(num_envs, np.float32)
 
-    def window(self, obs: Tree, starts: np.ndarray) -> Window:
+    def window(self, obs: Tree, starts: np.ndarray) -> SequenceInput:
         """Wrap observations (N, ...) as windows of one step; where `starts` (N,) is True, forget what was before."""
         if starts.any():
             self._forget(starts)
-        return Window(
+        return SequenceInput(
             obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
             previous_action=self._previous_action[:, None],
             previous_reward=self._previous_reward[:, None],
             starts=starts[:, None].copy(),
             carry=self.carry,
-            fresh=starts.copy(),
-            at=None,
+            is_first=starts.copy(),
+            query_steps=None,
         )
 
     def step(self, carry: dict[str, np.ndarray], action: np.ndarray) -> None:
@@ -60,8 +60,8 @@ class Recurrence:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
         own = {"carry": self.carry, "action": self._previous_action, "reward": self._previous_reward}
-        forms.check(state, own, "collector/recurrence")
-        forms.check(state["carry"], Each(ARRAY, list(self.carry)), "collector/recurrence/carry")
+        state_schema.check(state, own, "collector/recurrence")
+        state_schema.check(state["carry"], DictOf(ARRAY, list(self.carry)), "collector/recurrence/carry")
         self.carry = {name: np.array(part) for name, part in state["carry"].items()}
         self._previous_action, self._previous_reward = np.array(state["action"]), np.array(state["reward"])
 

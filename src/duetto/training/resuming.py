@@ -5,28 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from duetto import own_modules
-from duetto.algorithms.base import Algorithm, ReplaySpec, RolloutSpec
+from duetto.algorithms.base import ReplaySpec, RolloutSpec
 from duetto.algorithms.exploration import ActionNoise
-from duetto.environments import Stepper
+from duetto.buffers import MixedReplay, Replay, Rollout, SequenceReplay, ShardedReplay
+from duetto.cpu import cores, processor
+from duetto.environments import VecEnv
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional import forms
-from duetto.functional.forms import ANY, Each, Optional
+from duetto.functional import state_schema
 from duetto.functional.schedules import linear
+from duetto.functional.state_schema import ANY, DictOf, OptionalOf
 from duetto.learners import Learner
-from duetto.memory import Mixed, Replay, Rollout, SequenceReplay, Sharded
 from duetto.networks import spaces
-from duetto.processor import cores, processor
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
-from duetto.storage.deciding import ENVIRONMENT, Change, changes, listed, other_versions, where
+from duetto.storage.dict_diff import Diff, sentence
+from duetto.storage.reproducibility import ENVIRONMENT, changes, other_versions, where
 
-AnyMemory = Replay | Rollout | SequenceReplay | Mixed | Sharded
+AnyMemory = Replay | Rollout | SequenceReplay | MixedReplay | ShardedReplay
 
 ACTING: dict[str, Any] = {  # the form of what acting needs
     "learner": {"parameters": ANY},
     "normalizer": ANY,
-    "spaces": {"observation": ANY, "action": ANY},
+    "config": ANY,
+    "spaces": {"observation": ANY, "action": ANY, "action_dtype": str, "action_mask": bool, "action_structure": ANY},
 }
 FORM: dict[str, Any] = ACTING | {  # of a whole state
     "learner": ANY,
@@ -35,35 +36,15 @@ FORM: dict[str, Any] = ACTING | {  # of a whole state
     "collector": ANY,
     "stepper": {},
     "evaluations": ANY,
-    "session": {"step": int, "best": Optional(float), "seconds": float},
-    "run": {"algorithm": str, "environment": str},
+    "session": {"step": int, "best": OptionalOf(float), "seconds": float, "under_way": bool},
+    "run": {"algorithm": str, "environment": str, "processor": str, "threads": int, "horizon": int},
+    "versions": DictOf(str),
 }
 
 
-# Options that only a run's start asks for.
-BEGINNINGS = {
-    f"algorithm.{name}"
-    for name in (
-        "initializer",
-        "initializer_gain",
-        "initializer_final_bound",
-        "policy_gain",
-        "zero_biases",
-        "initial_log_std",
-    )
-}
 BACKEND = "run.backend"
-ADAPTING = "algorithm.learning_rate_kl"
-# What earlier versions did not write.
-LATER: dict[tuple[str, str], Any] = {
-    ("session", "exact"): Optional(bool),
-    ("session", "under_way"): bool,
-    ("run", "processor"): str,
-    ("run", "threads"): int,
-    ("run", "horizon"): int,
+SOMETIMES: dict[tuple[str, str], Any] = {  # keys that not every state has
     ("run", "seeds"): int,
-    ("run", "learners"): int,
-    ("run", "remote"): bool,
 }
 
 
@@ -71,14 +52,12 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
     """The part of a checkpoint that describes its run, for `accepted` and `notes_of_run`."""
     return (
         {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
-        | {"processor": str(processor()), "horizon": config.run.horizon}
+        | {"processor": processor(), "horizon": config.run.horizon}
         | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
-        | ({"learners": learner.ranks} if learner.ranks > 1 else {})
-        | ({"remote": True} if learner.remote else {})
     )
 
 
-def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool) -> list[Change]:
+def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool) -> Diff:
     """The config's changes since the checkpoint, in what decides the numbers.
 
     Raises:
@@ -86,25 +65,22 @@ def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool)
         CheckpointError: It is no checkpoint of this run.
     """
     state = loaded.state
-    _check_form(state)
+    _check_form(state, str(loaded.path / "state.json"))
     if state["session"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['session']['step']}.")
     _check_same_run(state["run"], config, folder)
-    changed = changes(config, state.get("config", {}))
+    changed = changes(config, state["config"])
     if changed and not accept_changes:
         raise _refusal(loaded, changed, config, folder)
     return changed
 
 
-def _check_form(state: dict[str, Any]) -> None:
+def _check_form(state: dict[str, Any], file: str) -> None:
     """Raise CheckpointError if a whole state does not have the form that its readers rely on."""
-    forms.check(state, FORM, "state")
-    for (part, name), form in LATER.items():
+    state_schema.check(state, FORM, file)
+    for (part, name), form in SOMETIMES.items():
         if name in state[part]:
-            forms.check(state[part][name], form, f"state/{part}/{name}")
-    forms.check(state.get("goals", {}), Each(bool), "state/goals")
-    for name in ("versions", "modules"):
-        forms.check(state.get(name, {}), Each(str), f"state/{name}")
+            state_schema.check(state[part][name], form, f"{file}/{part}/{name}")
 
 
 def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
@@ -119,70 +95,50 @@ def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None
 
 
 def check_spaces(
-    saved: dict[str, Any], stepper: Stepper, instead: str = "Resume it with the environment that it was started with."
+    saved: dict[str, Any], stepper: VecEnv, instead: str = "Resume it with the environment that it was started with."
 ) -> None:
     """Raise CheckpointError if the environment has other spaces now; its last sentence is `instead`."""
     for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
-        if apart := spaces.differing(kind, spaces.from_json(saved[kind]), ours):
+        if apart := spaces.describe_difference(kind, spaces.from_json(saved[kind]), ours):
             raise CheckpointError(
                 f"The run was made with the {kind} space {apart[0]}; {stepper.name} has {apart[1]}. {instead}"
             )
 
 
-def _refusal(loaded: Loaded, changed: list[Change], config: Config, folder: Path) -> UsageError:
+def _refusal(loaded: Loaded, changed: Diff, config: Config, folder: Path) -> UsageError:
     """The error for changes that were not accepted."""
     edited = where(config, folder / "config.yaml", changed)
     return UsageError(
-        f"{edited} has changed {_since(loaded)}, in what decides the numbers: {listed(changed)}. "
+        f"{edited} has changed {_since(loaded)}, in what decides the numbers: {sentence(changed)}. "
         "To go on with what it says now, give --accept-changes (in Python accept_changes=True); else put the "
         "old values back."
     )
 
 
-def notes_of_changes(loaded: Loaded, changed: list[Change], algorithm: Algorithm, threads: int) -> list[str]:
+def notes_of_changes(loaded: Loaded, changed: Diff, threads: int) -> list[str]:
     """Notices on changes that were accepted; `threads` are those of the config."""
     notes = []
     if changed:
-        afresh = any(change.key in ENVIRONMENT for change in changed)
+        afresh = not ENVIRONMENT.isdisjoint(changed)
         notes.append(
-            f"Changed {_since(loaded)}: {listed(changed)}. The run goes on with the new values"
+            f"Changed {_since(loaded)}: {sentence(changed)}. The run goes on with the new values"
             + (", and with new episodes." if afresh else ".")
         )
-    if threads and any(change.key == BACKEND and change.new == '"torch"' for change in changed):
+    if threads and changed.get(BACKEND, ("", ""))[1] == '"torch"':
         notes.append(
-            f"`threads: {threads}` in its config.yaml is what it had on JAX; with 0 PyTorch finds its own number."
+            f"`threads: {threads}` in its config.yaml is what it had on JAX; with 0 PyTorch has its own default."
         )
-    beginnings = _beginnings(changed, algorithm)
-    if idle := [change.key for change in changed if change.key in beginnings]:
-        notes.append(f"Only a run's start asks for {', '.join(idle)}: the new value changes nothing now.")
     return notes
 
 
 def notes_of_others(loaded: Loaded, versions: dict[str, str]) -> list[str]:
-    """Notices on the user's own modules that were edited, and on packages that are installed in another version now."""
-    notes = []
-    if edited := own_modules.edited(loaded.state.get("modules", {})):
-        notes.append(
-            f"Edited {_since(loaded)}, and imported by what the run is made of: {', '.join(edited)}. If that changes "
-            "what is computed, the numbers from here on are not those of a run that was never interrupted."
-        )
-    if others := other_versions(loaded.state.get("versions", {}), versions):
-        notes.append(
-            f"Installed in another version {_since(loaded)}: {others}. From here the numbers may differ from those of "
-            "a run that was never interrupted."
-        )
-    return notes
-
-
-def _beginnings(changed: list[Change], algorithm: Algorithm) -> set[str]:
-    """Keys of options that only matter at the start of this run."""
-    optimizers = algorithm.optimizers()
-    found = BEGINNINGS | ({"algorithm.temperature"} if "log_alpha" in optimizers else set())
-    # A rate that follows the divergence goes on from where it is; but one that was constant until now begins anew.
-    constant = any(change.key == ADAPTING and change.old in ("0", "0.0") for change in changed)
-    if any(spec.kl > 0 for spec in optimizers.values()) and not constant:
-        found |= {"algorithm.learning_rate"}
-    return found
+    """Notices on packages that are installed in another version now."""
+    if others := other_versions(loaded.state["versions"], versions):
+        return [
+            f"Installed in another version {_since(loaded)}: {sentence(others)}. From here the numbers may differ from "
+            "those of a run that was never interrupted."
+        ]
+    return []
 
 
 def _since(loaded: Loaded) -> str:
@@ -227,17 +183,15 @@ def notes_of_run(saved: dict[str, Any], learner: Learner, wanted: int, same: boo
     on on the same framework.
     """
     return [
-        *_notes_of_processors(saved.get("processor"), str(processor())),
-        *_notes_of_threads(saved.get("threads", 0) if same else 0, learner.threads, wanted),
+        *_notes_of_processors(saved["processor"], processor()),
+        *_notes_of_threads(saved["threads"] if same else 0, learner.threads, wanted),
         *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
-        *_notes_of_learners(saved.get("learners", 1), learner.ranks),
-        *_notes_of_processes(saved, learner),
     ]
 
 
-def _notes_of_processors(saved: str | None, now: str) -> list[str]:
-    """A notice if the checkpoint was made on a processor of another kind; none if it is too old to know."""
-    if saved in (None, now):
+def _notes_of_processors(saved: str, now: str) -> list[str]:
+    """A notice if the checkpoint was made on a processor of another kind."""
+    if saved == now:
         return []
     return [
         f"The checkpoint was made on another processor, {saved}, and the run goes on on {now}: from here its numbers "
@@ -271,29 +225,6 @@ def _notes_of_seeds(saved: int, now: int) -> list[str]:
     return [
         f"The checkpoint was made side by side with {saved - 1} other seed{'s' * (saved > 2)}, and the run goes on "
         "alone: from here its numbers may differ in their last bits from those of a run that was never interrupted."
-    ]
-
-
-def _notes_of_learners(saved: int, now: int) -> list[str]:
-    """A notice if another number of learners shared the batches until the checkpoint."""
-    if saved == now:
-        return []
-    return [
-        f"The checkpoint was made with {saved} learner{'s' * (saved > 1)}, and the run goes on with {now}: from here "
-        "its numbers may differ in their last bits from those of a run that was never interrupted. With "
-        f"--learners {saved} (learners={saved}) they are the same."
-    ]
-
-
-def _notes_of_processes(saved: dict[str, Any], learner: Learner) -> list[str]:
-    """A notice if as many learners of JAX moved between one process and a cluster's processes since the checkpoint."""
-    if saved.get("learners", 1) != learner.ranks or saved.get("remote", False) == learner.remote:
-        return []
-    ways = ("devices of one process", "processes of a cluster")
-    return [
-        f"The checkpoint was made with learners that were {ways[not learner.remote]}, and now they are "
-        f"{ways[learner.remote]}: from here the run's numbers may differ in their last bits from those of a run that "
-        f"was never interrupted. {'Without' if learner.remote else 'With'} --cluster they are the same."
     ]
 
 

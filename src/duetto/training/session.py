@@ -21,33 +21,30 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from duetto import environments, learners, memory
+from duetto import buffers, environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
 from duetto.learners.base import on_host
-from duetto.storage import history
+from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
-from duetto.storage.folder_lock import FolderLock
-from duetto.storage.records import Csv
+from duetto.storage.lock import FolderLock
+from duetto.storage.logs import Csv
 from duetto.training import evaluations, resuming
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
-from duetto.training.checkpoints import Checkpoints, check_finite
+from duetto.training.checkpoints import Checkpoints
 from duetto.training.collector import Source
+from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
 from duetto.training.evaluations import Evaluations
 from duetto.training.interruption import interruptible
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
-from duetto.training.outlook import Outlook
 from duetto.training.parts import Parts
 from duetto.training.place import Here, Place
-from duetto.training.policy import Policy
+from duetto.training.policy import EvaluationPolicy
 from duetto.training.whereabouts import check_folder
-
-# Seconds that the last checkpoint waits for what the environments' rehearsal finds.
-AT_THE_END, WHEN_STOPPED = 60.0, 5.0
 
 
 class Session:
@@ -71,12 +68,12 @@ class Session:
     config: Config
     folder: Path
     parts: Parts
-    stepper: environments.Stepper
+    stepper: environments.VecEnv
     learner: learners.Learner
     normalizer: Normalizer
     collector: Source
     log: MetricLog
-    outlook: Outlook
+    diagnostics: Diagnostics
     checkpoints: Checkpoints
 
     def __init__(
@@ -112,17 +109,15 @@ class Session:
     def _open(
         self, config: Config, place: Place, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
-        self.parts = parts = Parts(
-            config, self._environment, place, build_learner, self.notices, lambda: self.checkpoints.memory_of_last()
-        )
+        self.parts = parts = Parts(config, self._environment, place, build_learner, self.notices)
         opened.callback(parts.close)
         self.stepper, self.learner = parts.stepper, parts.learner
         self.normalizer, self.collector = parts.normalizer, parts.collector
         self.config = dataclasses.replace(config, cluster=place.decided(self.stepper))
-        self.outlook = Outlook(self, elsewhere=not isinstance(place, Here))
+        self.diagnostics = Diagnostics(self)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
-        table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS, evaluations.ADDED))
+        table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS))
         beside = place.make_evaluator(self.config, self._environment, self.stepper)
         self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
         opened.callback(self._evaluations.close)
@@ -139,7 +134,7 @@ class Session:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
         before = self.step
-        with interruptible(self.interrupt), self._saying_where_it_stopped():
+        with interruptible(self.interrupt, lambda: self.unfinished), self._saying_where_it_stopped():
             self._call("on_start")
             if self.checkpoints.changed:  # a plain resume of what is killed before the next one would be refused
                 self.checkpoint()
@@ -152,7 +147,7 @@ class Session:
                 self.checkpoint()
             self._conclude()
             if before < self.step:
-                self.outlook.back()
+                self.diagnostics.after_run()
             self._check_folder()
             self._call("on_end")
             self.log.write_own(self.step)
@@ -162,18 +157,20 @@ class Session:
         try:
             yield
         except NonFiniteError as error:
-            cause = f" {self.outlook.cause}" if self.outlook.cause else ""
-            raise NonFiniteError(f"{error}{cause} {self._where_it_stopped()}") from error
+            raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
         except EnvironmentFailedError as error:
             # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
             sentence = f"{error.sentence} {self._where_it_stopped()}"
             raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
+        except PartLostError as error:
+            error.step = self.step
+            raise
 
     def _where_it_stopped(self) -> str:
         where = f"The run on {self.config.environment} stopped at step {self.step}"
         if self.checkpoints.last is None:
             return f"{where}, before its first checkpoint."
-        place = self._lock.place() or f"its folder, which is no longer {self.folder}"
+        place = near(self.folder) if self._lock.is_in_place() else f"its folder, which is no longer {self.folder}"
         return f"{where}; its checkpoint of step {self.checkpoints.step} is kept for evaluate and resume in {place}."
 
     def _call(self, hook: str) -> None:
@@ -198,7 +195,6 @@ class Session:
         """
         self._concluded = self.stopped
         if self.stopped and self.config.run.evaluate_every and not self._waited_for:
-            self.parts.rehearsal.end()
             self._evaluations.conclude(lambda: self._waited_for)
         if self.log.last != (self.step, self.learner.updates):
             self._write_metrics()
@@ -228,6 +224,11 @@ class Session:
         return self._stop and self.step < self.config.run.steps
 
     @property
+    def unfinished(self) -> bool:
+        """Whether a resume would have something to do: a step, or the evaluation that a signal broke off."""
+        return self.stopped or self.evaluating is not None
+
+    @property
     def seconds(self) -> float:
         """Seconds spent on the run, earlier processes included."""
         return time.perf_counter() - self._began
@@ -250,13 +251,10 @@ class Session:
             if self.stepper.lost is not None:
                 self.parts.interrupt(self.stepper.lost)
                 what = f"environments lost with their actor began new episodes ({int(self.stepper.lost.sum())})"
-                self._note(inexact=history.Event(self.step, what))
-            self.outlook.of_rewards(experience)
+                self._note(inexact=resume_history.Event(self.step, what))
             self.memory.take(experience)
             before, self.step = self.step, self.step + len(experience.env)
             self.log.add_episodes(episodes)
-            if self.parts.behind is not None:
-                self.parts.behind.catch_up()
             last = self._learn_what_is_due()
             if last is not None:
                 self.normalizer.after_learning(last.batch)
@@ -269,9 +267,18 @@ class Session:
             if ended:
                 self._evaluations.finish()
             self._call("on_step")
-            if _crossed(before, self.step, options.checkpoint_every) and not self.checkpoints.up_to_date:
+            if self._checkpoint_is_due(before) and not self.checkpoints.up_to_date:
                 self.checkpoint()
             yield
+
+    def _checkpoint_is_due(self, before: int) -> bool:
+        """Whether a checkpoint is due at this step; `before` is the last one.
+
+        With shards, which may be lost, the first one is written after the random steps.
+        """
+        every = self.config.run.checkpoint_every
+        first = self.config.algorithm.first_random_steps() if every and self.parts.shards is not None else 0
+        return _crossed(before, self.step, every) or before < first <= self.step
 
     def _pretrain(self) -> Iterator[None]:
         """Learn from demonstrations before the first step. Everything written meanwhile is of step 0.
@@ -297,7 +304,7 @@ class Session:
             if self._stop:
                 return
 
-    def _learn_what_is_due(self) -> memory.Sample | None:
+    def _learn_what_is_due(self) -> buffers.Sample | None:
         """Make all updates that are due; the last sample that was learned from, or None."""
         last, due = None, self.memory.due()
         # Where the next sample depends on what was learned from the one before, it is drawn behind that.
@@ -312,7 +319,7 @@ class Session:
             self._learns = False
         return last
 
-    def _learn(self, samples: list[memory.Sample]) -> None:
+    def _learn(self, samples: list[buffers.Sample]) -> None:
         if not self.learner.updates:
             self.on_activity("compiling the first update" if self.config.run.backend == "jax" else "first update")
         batches: list[AnyBatch] = []
@@ -336,7 +343,7 @@ class Session:
             batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
         return self.normalizer.batch(batch)
 
-    def _report_back(self, sample: memory.Sample, metrics: learners.Metrics) -> None:
+    def _report_back(self, sample: buffers.Sample, metrics: learners.Metrics) -> None:
         if self.memory.needs_priorities:
             self.memory.feedback(sample, on_host(metrics.priority))
         if self.memory.needs_divergence:
@@ -350,8 +357,7 @@ class Session:
         extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
         with self.in_its_folder():
             line = self.log.write(self.step, extra)
-        self.outlook.of_metrics(line)
-        self.outlook.of_actor()
+        self.diagnostics.on_metrics(line)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
@@ -376,7 +382,6 @@ class Session:
         """
         self.log.look()
         check_finite(self.learner.parameters())
-        self.parts.rehearsal.end()
         self._evaluations.begin(whole)
         if self._callbacks.listens("on_evaluation"):
             self._evaluations.finish()
@@ -391,7 +396,7 @@ class Session:
         """The step of an evaluation that is under way beside the run, or None."""
         return self._evaluations.under_way
 
-    def another_environment(self, **how: Any) -> environments.Stepper:
+    def another_environment(self, **how: Any) -> environments.VecEnv:
         """Make environments that learning does not see; the caller closes them.
 
         Args:
@@ -401,8 +406,7 @@ class Session:
         Raises:
             UsageError: The environment was handed over as an object, and can be neither copied nor made anew.
         """
-        self.parts.rehearsal.end()
-        made = environments.separate(self._environment, kwargs=self.config.environment_options, **how)
+        made = environments.make_eval(self._environment, kwargs=self.config.environment_options, **how)
         self.notices += [notice for notice in made.notices if notice not in self.notices]
         return made
 
@@ -431,12 +435,12 @@ class Session:
         return environments.is_instance(self._environment)
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> EvaluationPolicy:
         """The policy as evaluations use it, for raw observations (N, ...); it follows the learner's updates.
 
         Its actions are those of the networks, numbers in [-1, 1]; `Agent.act` gives them in the environment's units.
         """
-        return Policy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
+        return EvaluationPolicy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
     # ------------------------------------------------------------------------------------------------ its folder
     @contextmanager
@@ -455,7 +459,7 @@ class Session:
     def _note(self, **what: Any) -> None:
         """Note something in the run's history; see `history.note`."""
         with self.in_its_folder():
-            history.note(self.folder / "config.yaml", **what)
+            resume_history.note(self.folder / "config.yaml", **what)
 
     def _check_folder(self) -> None:
         check_folder(self.folder, self._lock, self.step, self.checkpoints.step)
@@ -490,9 +494,8 @@ class Session:
             return self.checkpoints.newest
         if not {"on_evaluation", "on_step"}.isdisjoint(self._hooks):
             self._asked = True
-            return self.checkpoints.store.path_of(self.step)
-        ended = self.step >= self.config.run.steps
-        path = self.checkpoints.make(AT_THE_END if ended else WHEN_STOPPED if self._stop else 0.0)
+            return self.checkpoints.store.new_path(self.step)
+        path = self.checkpoints.make()
         self._asked = False
         self._call("on_checkpoint")
         return path

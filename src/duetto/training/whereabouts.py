@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from duetto.errors import FolderLostError, to_resume
-from duetto.storage.folder_lock import FolderLock
+from duetto.errors import FolderLostError
+from duetto.storage.lock import FolderLock
 
 
 def check_folder(folder: Path, lock: FolderLock, step: int, saved: int | None) -> None:
@@ -13,22 +13,10 @@ def check_folder(folder: Path, lock: FolderLock, step: int, saved: int | None) -
 
     `saved` is the step of the last checkpoint, None if there is none.
     """
-    place = lock.place()
-    if place == folder:
+    if lock.is_in_place():
         return
-    at, none = f"The run stopped at step {step}", ", before its first checkpoint"
-    if place is not None:
-        kept = none if saved is None else f"; its checkpoint of step {saved} is there"
-        raise FolderLostError(
-            f"{folder} was moved to {place} while the run worked in it. {at}{kept}. Go on with: {to_resume(place)}"
-        )
-    kept = none if saved is None else f"; its last checkpoint was that of step {saved}"
-    if folder.exists():
-        raise FolderLostError(
-            f"{folder} is no longer the folder that the run began in, or its .lock was replaced, and another "
-            f"process may be at work in it. {at}{kept}. Look at what is there before you go on with it."
-        )
+    kept = ", before its first checkpoint" if saved is None else f"; its last checkpoint is that of step {saved}"
     raise FolderLostError(
-        f"{folder} is gone: it was deleted, or moved to where that cannot be seen. {at}{kept}. "
-        "If it was moved, go on with: duetto resume and its new place. Otherwise start a new run."
+        f"{folder} was moved, deleted or replaced while the run worked in it. The run stopped at step {step}{kept}. "
+        "If the folder was moved, resume the run in its new place: duetto resume FOLDER."
     )

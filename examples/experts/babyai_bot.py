@@ -1,0 +1,56 @@
+"""BabyAI's own bot as an expert of `duetto demos record`, for all BabyAI-* tasks except KeyInBox and PutNext*Carrying.
+
+    duetto demos record BabyAI-GoToLocal-v0 --expert examples/experts/babyai_bot.py:BabyAIBot \
+        --only-successes --output demos/local
+
+It looks into the environment. Its stack of plans can end in an assertion, in a box that it opened, or never.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from minigrid.utils.baby_ai_bot import BabyAIBot as Bot
+
+from duetto.environments import VecEnv
+
+DONE = 6
+MOST_SEARCHES = 1_000  # for one action; ten are many
+
+
+class BabyAIBot:
+    """BabyAI's bot; once it has lost its way, it does nothing until the episode ends."""
+
+    about = "BabyAI's bot"
+
+    def __init__(self, stepper: VecEnv) -> None:
+        """Take the stepper that the bot acts in."""
+        self._env = stepper.environments[0]
+        self._bot: Any = None
+
+    def __call__(self, obs: Any, starts: np.ndarray) -> np.ndarray:
+        """Return the action (1,) int64; `starts` (1,) is True where an episode begins."""
+        if self._bot is None or starts[0]:
+            self._bot, self._lost, self._last = Bot(self._env), False, None
+            self._search, self._bot._shortest_path = self._bot._shortest_path, self._search_a_little
+        self._searches = 0
+        if not self._lost:
+            try:
+                self._last = self._bot.replan(self._last)
+            except Exception:  # whatever it is, the bot has lost its way, and the episode will not be a success
+                self._lost = True
+        return np.array([DONE if self._lost else int(self._last)])
+
+    def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
+        """Ignore the rewards."""
+
+    def _search_a_little(self, *args: Any, **kwargs: Any) -> Any:
+        """Search a path as the bot does, but raise RecursionError after MOST_SEARCHES for one action.
+
+        In a plan that replaces itself for ever the bot would search for ever.
+        """
+        self._searches += 1
+        if self._searches > MOST_SEARCHES:
+            raise RecursionError("a plan without an end")
+        return self._search(*args, **kwargs)

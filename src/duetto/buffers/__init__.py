@@ -1,0 +1,208 @@
+"""Rollouts and replay buffers.
+
+- `storage`, `storage_fields`: the newest steps of every environment, each observation once
+- `replay`, `sequences`, `sequence_bounds`, `recurrent_states`: batches of transitions and of sequences
+- `sampling`, `sum_tree`: uniform and prioritized samplers
+- `her`: hindsight experience replay
+- `mixed_replay`, `demonstrations`: batches mixed with demonstrations
+- `rollout`, `recurrent_rollout`: on-policy batches
+- `sharded_replay`, `sharded_sampler`, `replay_shard`, `shard_states`, `remote_blocks`: a buffer in several processes
+- `update_schedule`: how many batches are due
+- `stored_episodes`: whole episodes of a buffer
+- `base`, `experience`, `factory`: the data that goes in and out, and how buffers are made
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from duetto.algorithms.base import MemorySpec, Prioritization, ReplaySpec, RolloutSpec, SequenceSpec, Tree
+from duetto.buffers.base import Experience, Sample
+from duetto.buffers.demonstrations import Episodes, fill, own_spec, rows_for
+from duetto.buffers.factory import ReplayFactory, rows_of, too_large
+from duetto.buffers.her import HindsightGoals
+from duetto.buffers.mixed_replay import MixedReplay
+from duetto.buffers.recurrent_rollout import RecurrentRollout
+from duetto.buffers.remote_blocks import BlockGroup, BlockHeader, BlockRef, RemoteBlock
+from duetto.buffers.replay import Replay
+from duetto.buffers.replay_shard import Shard, ShardRequest, Shards
+from duetto.buffers.rollout import Rollout
+from duetto.buffers.sequences import SequenceReplay
+from duetto.buffers.sharded_replay import ShardedReplay
+from duetto.buffers.storage_fields import step_fields
+from duetto.buffers.stored_episodes import LeftOut
+from duetto.errors import UsageError
+from duetto.networks.spaces import Space
+
+__all__ = [
+    "BlockGroup",
+    "BlockHeader",
+    "BlockRef",
+    "Episodes",
+    "Experience",
+    "HindsightGoals",
+    "LeftOut",
+    "MixedReplay",
+    "RemoteBlock",
+    "Replay",
+    "ReplayFactory",
+    "Rollout",
+    "Sample",
+    "SequenceReplay",
+    "Shard",
+    "ShardRequest",
+    "ShardedReplay",
+    "Shards",
+    "build",
+]
+
+
+def build(
+    spec: MemorySpec,
+    observation_space: Space,
+    action_space: Space,
+    num_envs: int,
+    random: np.random.Generator,
+    value: Callable[[Tree], np.ndarray] | None = None,
+    stacked: int = 1,
+    demonstrations: Episodes | None = None,
+    goals: HindsightGoals | None = None,
+    shards: Shards | None = None,
+) -> Replay | Rollout | MixedReplay | ShardedReplay:
+    """Make the buffer that `spec` describes.
+
+    Args:
+        spec: Its kind and sizes. Each environment gets an equal share of a replay buffer's capacity, rounded up.
+        observation_space: Of one environment.
+        action_space: Of one environment.
+        num_envs: N.
+        random: The buffer's generator; nothing else may draw from it.
+        value: For rollouts, V(s) (N,) of N observations.
+        stacked: Frames that each image is a stack of. A replay buffer stores each frame once.
+        demonstrations: Mixed into batches as the spec says.
+        goals: The reward function of a goal environment, for HER.
+        shards: The processes that store a replay buffer; without them it is in this process.
+
+    Raises:
+        UsageError: Sizes that make no buffer, or a capacity that does not fit into this machine's memory.
+    """
+    if isinstance(spec, RolloutSpec):
+        assert value is not None
+        return _rollout(spec, observation_space, action_space, num_envs, value)
+    if demonstrations is not None:
+        return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations, shards)
+    _check_sequences(spec) if isinstance(spec, SequenceSpec) else _check(spec)
+    factory = ReplayFactory(spec, observation_space, action_space, rows_of(spec, num_envs), stacked)
+    if shards is not None:
+        assert goals is None, "hindsight in shards"
+        return ShardedReplay(factory, num_envs, random, shards)
+    return factory.make(num_envs, random, goals)
+
+
+def _mixed(
+    spec: ReplaySpec | SequenceSpec,
+    observation: Space,
+    action: Space,
+    num_envs: int,
+    random: np.random.Generator,
+    stacked: int,
+    demonstrations: Episodes,
+    shards: Shards | None,
+) -> MixedReplay:
+    mixing = spec.demonstrations
+    assert mixing is not None
+    if mixing.by_priority and spec.prioritization is None:
+        raise UsageError(
+            "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
+        )
+    if isinstance(spec, ReplaySpec) and not spec.replacement:
+        raise UsageError(
+            "Demonstrations are drawn with replacement, because a batch may hold more items. Set replacement."
+        )
+    lengths = demonstrations.lengths or [len(episode.reward) for episode in demonstrations.episodes]
+    rows = rows_for(spec, lengths)
+    own = own_spec(spec, mixing, rows)
+    agent = build(spec, observation, action, num_envs, random, stacked=stacked, shards=shards)
+    experts = build(own, observation, action, 1, demonstrations.own_random, stacked=stacked)
+    assert not isinstance(agent, Rollout | MixedReplay)
+    assert isinstance(experts, Replay)
+    fingerprint = fill(experts, demonstrations.episodes)
+    if not len(experts):
+        raise UsageError("No demonstration can be learned from: all are shorter than the burn-in.")
+    return MixedReplay(mixing, spec.batch_size, agent, experts, fingerprint, demonstrations.random)
+
+
+def _rollout(
+    spec: RolloutSpec, observation: Space, action: Space, num_envs: int, value: Callable[[Tree], np.ndarray]
+) -> Rollout:
+    steps = spec.steps * num_envs
+    check(spec, num_envs)
+    fields = step_fields(observation, action, spec.recurrent)
+    try:
+        kind = RecurrentRollout if spec.recurrent else Rollout
+        return kind(spec, fields, num_envs, value)
+    except MemoryError as error:
+        raise too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
+
+
+def check(spec: MemorySpec, num_envs: int) -> None:
+    """Raise UsageError if the rollouts of so many environments cannot be split into equal minibatches."""
+    if not isinstance(spec, RolloutSpec):
+        return
+    steps = spec.steps * num_envs
+    if steps % spec.minibatches:
+        raise UsageError(
+            f"A rollout of {spec.steps} steps in {num_envs} environment(s) has {steps} steps, which cannot be cut into "
+            f"{spec.minibatches} equal minibatches. Change rollout_steps, num_envs or minibatches."
+        )
+    if spec.recurrent and num_envs % spec.minibatches:
+        raise UsageError(
+            f"With recurrent layers a minibatch is made of whole environments; {num_envs} environment(s) cannot be cut "
+            f"into {spec.minibatches} equal parts. Change num_envs or minibatches."
+        )
+    if steps // spec.minibatches < 2:
+        raise UsageError(
+            f"{spec.minibatches} minibatches of {steps} steps have one step each. Choose fewer minibatches."
+        )
+
+
+def _check(spec: ReplaySpec) -> None:
+    for name in ("capacity", "batch_size", "n_step", "train_every", "gradient_steps"):
+        if getattr(spec, name) < 1:
+            raise UsageError(f"{name} is {getattr(spec, name)}. Choose 1 or more.")
+    if not spec.replacement and spec.batch_size > spec.capacity:
+        raise UsageError(
+            f"batch_size {spec.batch_size} cannot be drawn without replacement from replay_capacity {spec.capacity}. "
+            "Raise replay_capacity, or set replacement."
+        )
+    if spec.prioritization is None:
+        return
+    if not spec.replacement:
+        raise UsageError("Prioritized replay samples with replacement. Set replacement, or turn prioritized off.")
+    _check_epsilon(spec.prioritization)
+
+
+def _check_sequences(spec: SequenceSpec) -> None:
+    for name in ("capacity", "batch_size", "unroll", "n_step", "train_every", "gradient_steps"):
+        if getattr(spec, name) < 1:
+            raise UsageError(f"{name} is {getattr(spec, name)}. Choose 1 or more.")
+    if spec.burn_in < 0:
+        raise UsageError(f"burn_in is {spec.burn_in}. Choose 0 or more.")
+    if not spec.burn_in <= spec.overlap < spec.burn_in + spec.unroll:
+        raise UsageError(
+            f"overlap is {spec.overlap}. Choose at least burn_in, {spec.burn_in}, because otherwise some steps "
+            f"would never be learned from, and less than burn_in + unroll, {spec.burn_in + spec.unroll}."
+        )
+    if not 0 <= spec.priority_mix <= 1:
+        raise UsageError(f"priority_mix is {spec.priority_mix}. Choose a number from 0 to 1.")
+    if spec.prioritization is not None:
+        _check_epsilon(spec.prioritization)
+
+
+def _check_epsilon(prioritization: Prioritization) -> None:
+    if not prioritization.epsilon > 0:
+        raise UsageError(
+            "priority_epsilon is 0: items without an error would never be drawn again. Choose more than 0."
+        )

@@ -1,0 +1,100 @@
+"""The steps that go into a buffer, the batches that come out of it, and the interface of all buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+
+if TYPE_CHECKING:
+    from duetto.buffers.remote_blocks import RemoteBlock
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Experience(NamedTuple):
+    """K transitions of one vector step; those of one environment are in time order.
+
+    Observations are arrays, or for Dict spaces dicts of arrays. At an episode's end `next_obs` is the final
+    observation, never that of the reset.
+    """
+
+    env: np.ndarray  # (K,) int64, which environment each row comes from
+    obs: Tree  # (K, ...)
+    action: np.ndarray  # (K, action size) float32 in [-1, 1]; Discrete: (K,) int64
+    reward: np.ndarray  # (K,) float32
+    next_obs: Tree  # (K, ...)
+    terminated: np.ndarray  # (K,) bool, the task ended: no future counts
+    truncated: np.ndarray  # (K,) bool, the episode was cut from outside: the future counts
+    extras: Mapping[str, np.ndarray] = NOTHING  # (K, ...), computed with the actions, such as hidden states
+
+
+def selected(experience: Experience, rows: np.ndarray) -> Experience:
+    """Return some rows of `experience`, with plain dicts, so that it can be sent to another process."""
+
+    def select(value: Any) -> Any:
+        return {name: select(part) for name, part in value.items()} if isinstance(value, Mapping) else value[rows]
+
+    return Experience(*map(select, experience))
+
+
+_NOWHERE = np.zeros(0, np.int64)
+
+
+class Sample(NamedTuple):
+    """A batch and, from a replay buffer, the positions of its items, for new priorities."""
+
+    batch: Batch | RolloutBatch | SequenceBatch
+    index: np.ndarray = _NOWHERE  # (B,) environment * rows + slot  # pyright: ignore[reportIncompatibleMethodOverride]
+    stamp: np.ndarray = _NOWHERE  # (B,) the number of the step in its environment: tells if it was overwritten
+    age: int = 0  # steps taken since its policy started to collect; schedules use the values of then
+    info: Mapping[str, float] = NOTHING  # numbers about the batch, for the log
+
+
+class ResolvedItems(NamedTuple):
+    """Items of a shard, without importance weights."""
+
+    batch: Batch | SequenceBatch  # with weights of 1
+    index: np.ndarray  # (B,), see Sample  # pyright: ignore[reportIncompatibleMethodOverride]
+    stamp: np.ndarray  # (B,)
+    mass: np.ndarray  # (B,) p^α; 1 where all items are alike
+
+
+class Memory:
+    """The methods that the training loop calls on every buffer, besides `due` and those for checkpoints."""
+
+    needs_priorities = False
+    needs_divergence = False
+    needs_values = False
+    pretraining_left = 0
+
+    def add(self, experience: Experience) -> None:
+        """Store copies of the steps."""
+        raise NotImplementedError
+
+    def take(self, step: Experience | RemoteBlock) -> None:
+        """Store a vector step, in this process or, for a sharded buffer, as a reference."""
+        if not isinstance(step, Experience):
+            raise TypeError(f"{type(self).__name__} is not sharded and cannot store steps of another process.")
+        self.add(step)
+
+    def pretraining(self) -> Iterator[Sample]:
+        """Yield the batches to learn from before the first step; none by default."""
+        return iter(())
+
+    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
+        """Give the sampled items new priorities, if the buffer has priorities."""
+
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a saved state changed so that the buffer is empty, to resume without its segments.
+
+        `learning_starts` counts anew. The generator and the annealed exponent stay, as does a buffer without segments.
+        """
+        return state
+
+    def note_divergence(self, divergence: float) -> None:
+        """Take the mean KL divergence of the last batch; called if `needs_divergence` is set."""

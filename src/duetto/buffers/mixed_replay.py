@@ -1,0 +1,212 @@
+"""A replay buffer mixed with a buffer of demonstrations, which are never overwritten.
+
+    batch of 6, share 1/3      agent's  a a a a | demonstrations  d d     K = 2 of Binomial(6, 1/3)
+                               agent's  a a a a a a |                     K = 0 is as likely as it is
+    weights                    normalized among the agent's, and among the demonstrations
+    priorities                 written back to the buffer of the item
+
+With `by_priority` both act as one buffer: the share of demonstrations is that of their p^α, and the weights are
+normalized among all items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
+from duetto.buffers.base import Experience, Memory, Sample
+from duetto.buffers.remote_blocks import RemoteBlock
+from duetto.buffers.replay import Replay
+from duetto.buffers.sampling import PrioritizedSampler
+from duetto.buffers.sharded_replay import ShardedReplay
+from duetto.buffers.sharded_sampler import ShardedSampler
+from duetto.errors import CheckpointError
+from duetto.functional import rng, state_schema
+from duetto.functional.pytree import tree_map_many
+from duetto.functional.state_schema import ANY
+
+Kind = Replay | ShardedReplay
+
+
+class MixedReplay(Memory):
+    """A buffer whose batches hold items of the agent, then items of demonstrations.
+
+    With a share of 0 the batches are those of the agent's buffer alone.
+    """
+
+    def __init__(
+        self,
+        spec: DemonstrationSpec,
+        batch_size: int,
+        agent: Kind,
+        experts: Replay,
+        fingerprint: str,
+        random: np.random.Generator,
+    ) -> None:
+        """Use `buffers.build`. `experts` holds the demonstrations; nothing else may draw from `random`."""
+        self._spec, self._batch_size = spec, batch_size
+        self._agent, self._experts = agent, experts
+        self._fingerprint, self._random = fingerprint, random
+        self._pretrained = 0
+
+    def __len__(self) -> int:
+        """Return the number of the agent's items that can be sampled."""
+        return len(self._agent)
+
+    @property
+    def needs_priorities(self) -> bool:
+        """Whether `feedback` needs errors."""
+        return self._agent.needs_priorities
+
+    @property
+    def written(self) -> np.ndarray:
+        """(num_envs,) int64, steps of the agent ever stored per environment."""
+        return self._agent.written
+
+    @property
+    def rows(self) -> int:
+        """Steps that each environment's ring can hold."""
+        return self._agent.rows
+
+    def add(self, experience: Experience) -> None:
+        """Store the agent's steps."""
+        self._agent.add(experience)
+
+    def take(self, step: Experience | RemoteBlock) -> None:
+        """See Memory."""
+        self._agent.take(step)
+
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones begin."""
+        self._agent.interrupt(envs)
+
+    # ------------------------------------------------------------------------------------------------ sampling
+    @property
+    def pretraining_left(self) -> int:
+        """Batches that `pretraining` still has."""
+        return max(self._spec.pretraining - self._pretrained, 0)
+
+    def pretraining(self) -> Iterator[Sample]:
+        """Yield batches of demonstrations alone, before the first step."""
+        while self.pretraining_left:
+            self._pretrained += 1
+            yield self._sample(self._batch_size)
+
+    def due(self) -> Iterator[Sample]:
+        """Yield the batches to learn from now; they wait for the agent's first item."""
+        while self._agent.schedule.due and len(self._agent) and self._agent.schedule.take():
+            yield self.sample()
+
+    def sample(self) -> Sample:
+        """Sample a batch with a binomial number of demonstrations."""
+        return self._sample(int(self._random.binomial(self._batch_size, self._share())))
+
+    def _share(self) -> float:
+        if not self._spec.by_priority:
+            return self._spec.share
+        agent, experts = _priorities(self._agent).total, _priorities(self._experts).total
+        return experts / (agent + experts)
+
+    def _sample(self, experts: int) -> Sample:
+        """Sample a batch of which `experts` items are demonstrations."""
+        parts = []
+        exponent = _priorities(self._agent).exponent if self.needs_priorities else 0.0
+        for kind, size in ((self._agent, self._batch_size - experts), (self._experts, experts)):
+            if size:
+                sample = kind.sample(size)
+                parts.append(sample._replace(batch=self._marked(sample.batch, kind, exponent)))
+            elif self.needs_priorities:
+                _priorities(kind).skip()  # both have the same importance exponent
+        batch = _joined([sample.batch for sample in parts])
+        index, stamp = (np.concatenate([getattr(sample, name) for sample in parts]) for name in ("index", "stamp"))
+        return Sample(batch, index, stamp, info={"demonstrations": experts / self._batch_size})
+
+    def _marked(self, batch: Any, kind: Kind, exponent: float) -> Batch | SequenceBatch:
+        """Set `expert` in the batch, and with `by_priority` normalize its weights among both buffers' items."""
+        weight = batch.weight
+        if self._spec.by_priority:
+            least = min(_priorities(each).smallest for each in (self._agent, self._experts))
+            weight = (weight * (least / _priorities(kind).smallest) ** exponent).astype(np.float32)
+        return batch._replace(expert=np.full(len(weight), kind is self._experts, np.float32), weight=weight)
+
+    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
+        """Give the sampled items new priorities, each in its own buffer."""
+        if not self.needs_priorities:
+            return
+        assert priority is not None
+        assert isinstance(sample.batch, Batch | SequenceBatch)
+        for kind, flag in ((self._agent, 0), (self._experts, 1)):
+            rows = np.flatnonzero(sample.batch.expert == flag)
+            if len(rows):
+                kind.feedback(_part(sample, rows), priority[rows])
+        if self._spec.by_priority:  # new items of the one buffer that both act as
+            agent = _priorities(self._agent)
+            agent.largest = max(agent.largest, _priorities(self._experts).largest)
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def state_dict(self) -> dict[str, Any]:
+        """Return both buffers' states, without the demonstrations: a resumed run reads their folder again."""
+        return {
+            "agent": self._agent.state_dict(),
+            "experts": self._experts.sampler_state(),
+            "fingerprint": self._fingerprint,
+            "pretrained": self._pretrained,
+            "random": rng.rng_state(self._random),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`; the agent's steps follow with `load_segment`.
+
+        Raises:
+            CheckpointError: Other demonstrations than those that the run started with.
+        """
+        form = {"agent": ANY, "experts": ANY, "fingerprint": str, "pretrained": int, "random": ANY}
+        state_schema.check(state, form, "memory")
+        if state["fingerprint"] != self._fingerprint:
+            raise CheckpointError(
+                "The contents of the demonstrations have changed since the run started. Put the old ones back in their "
+                "folder, or start a new run."
+            )
+        self._agent.load_state_dict(state["agent"])
+        self._experts.load_sampler_state(state["experts"])
+        self._pretrained = state["pretrained"]
+        rng.restore_rng(self._random, state["random"])
+
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """See `Memory.emptied`. The demonstrations stay, with their priorities."""
+        return state | {"agent": self._agent.emptied(state["agent"])}
+
+    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
+        """Return the agent's steps stored after the counts `since` (num_envs,)."""
+        return self._agent.segment(since)
+
+    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
+        """Put the agent's steps back."""
+        self._agent.load_segment(segment)
+
+
+def _priorities(kind: Kind) -> PrioritizedSampler | ShardedSampler:
+    assert isinstance(kind.sampler, PrioritizedSampler | ShardedSampler)
+    return kind.sampler
+
+
+def _joined(batches: list[Any]) -> Any:
+    """Concatenate one or two batches. Demonstrations get hidden states of zeros if the agent's sequences have some."""
+    if len(batches) == 1:
+        return batches[0]
+    if isinstance(batches[0], SequenceBatch):
+        carry = batches[0].obs.carry
+        zeros = {name: np.zeros((len(batches[1].weight), *part.shape[1:]), part.dtype) for name, part in carry.items()}
+        batches = [batches[0], batches[1]._replace(obs=batches[1].obs._replace(carry=zeros))]
+    return tree_map_many(np.concatenate, batches)
+
+
+def _part(sample: Sample, rows: np.ndarray) -> Sample:
+    """Return some items of a sample, with the fields that `feedback` reads."""
+    batch = sample.batch
+    if isinstance(batch, SequenceBatch):
+        batch = batch._replace(mask=batch.mask[rows])
+    return Sample(batch, sample.index[rows], sample.stamp[rows])

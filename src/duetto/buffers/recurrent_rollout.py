@@ -1,0 +1,125 @@
+"""Rollouts for recurrent networks: a batch's rows are whole environments with their first hidden states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Tree
+from duetto.buffers.base import Experience
+from duetto.buffers.rollout import End, Rollout
+from duetto.buffers.storage_fields import named, unnamed
+from duetto.functional import state_schema
+from duetto.functional.pytree import tree_map_many
+from duetto.functional.state_schema import ArrayOf, DictOf
+from duetto.networks.sequence_input import SequenceInput
+
+CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the state before and after its steps
+
+
+class RecurrentRollout(Rollout):
+    """T steps of N environments; a batch has N rows of T steps, so that learning computes the hidden states again.
+
+    It keeps only the states before the first step, and those after steps whose next observation needs a value.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        """Use `memory.build`."""
+        super().__init__(*arguments)
+        self._carry: dict[str, np.ndarray] = {}  # (N, ...), before the first step
+
+    def add(self, experience: Experience) -> None:
+        """See `Rollout.add`."""
+        if self._filled == 0:
+            self._begin(experience)
+        super().add(experience)
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Rollout.state_dict`."""
+        return super().state_dict() | {"carry": {name: part.copy() for name, part in self._carry.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Rollout.load_state_dict`."""
+        state_schema.check(state, {"carry": DictOf(ArrayOf(self._real.shape[1], None))}, "memory")
+        super().load_state_dict(state)
+        self._carry = {name: np.array(part) for name, part in state["carry"].items()}
+
+    def _begin(self, experience: Experience) -> None:
+        for name, part in _named_like(experience, CARRY).items():
+            whole = np.zeros((self._real.shape[1], *part.shape[1:]), part.dtype)
+            whole[experience.env] = part
+            self._carry[name] = whole
+
+    def _outlook(self, experience: Experience) -> Tree:
+        obs = experience.next_obs
+        seen = {f"obs/{name}": part for name, part in obs.items()} if isinstance(obs, dict) else {"obs": obs}
+        carry = {f"{CARRY}{name}": part for name, part in _named_like(experience, NEXT_CARRY).items()}
+        return seen | carry | {"action": experience.action, "reward": experience.extras["seen_reward"]}
+
+    def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
+        if anew:
+            return self._value(self._up_to(ends))[:, 0]
+        outlook = tree_map_many(np.stack, [one for _, _, one in ends])
+        obs, count = unnamed("obs", outlook), len(ends)
+        window = SequenceInput(
+            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
+            previous_action=outlook["action"][:, None],
+            previous_reward=outlook["reward"][:, None],
+            starts=np.zeros((count, 1), bool),
+            carry={name.removeprefix(CARRY): part for name, part in outlook.items() if name.startswith(CARRY)},
+            is_first=np.zeros(count, bool),
+            query_steps=None,
+        )
+        return self._value(window)
+
+    def _up_to(self, ends: list[End]) -> SequenceInput:
+        """N rows of T + 1 steps, one for each end: its environment's steps until there, and what they led to.
+
+        Parameters that have changed leave another carry there than the one that was kept.
+        """
+        whole, (steps, _) = self._seen(), self._real.shape
+        envs, times = [env for _, env, _ in ends], [time for time, _, _ in ends]
+        parts = {**dict(named("obs", whole.obs)), "action": whole.previous_action, "reward": whole.previous_reward}
+        longer = {}
+        for name, part in parts.items():
+            longer[name] = np.zeros((len(ends), steps + 1, *part.shape[2:]), part.dtype)
+            longer[name][:, :steps] = part[envs]
+            for row, (time, _, outlook) in enumerate(ends):
+                longer[name][row, time + 1] = outlook[name]
+        starts = np.zeros((len(ends), steps + 1), bool)
+        starts[:, :steps] = whole.starts[envs]
+        starts[np.arange(len(ends)), np.add(times, 1)] = False
+        return SequenceInput(
+            obs=unnamed("obs", longer),
+            previous_action=longer["action"],
+            previous_reward=longer["reward"],
+            starts=starts,
+            carry={name: part[envs] for name, part in self._carry.items()},
+            is_first=whole.is_first[envs],
+            query_steps=np.add(times, 1)[:, None],
+        )
+
+    def _values_again(self) -> np.ndarray:
+        return np.ascontiguousarray(self._value(self._seen()).T)
+
+    def _rows(self, array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(np.swapaxes(array, 0, 1))
+
+    def _seen(self) -> SequenceInput:
+        arrays = {name: self._rows(array) for name, array in self._arrays.items()}
+        steps, num_envs = self._real.shape
+        return SequenceInput(
+            obs=unnamed("obs", arrays),
+            previous_action=arrays["previous_action"],
+            previous_reward=arrays["previous_reward"],
+            starts=arrays["starts"],
+            carry=self._carry,
+            is_first=arrays["starts"][:, 0],
+            query_steps=np.broadcast_to(np.arange(steps), (num_envs, steps)).copy(),
+        )
+
+
+def _named_like(experience: Experience, prefix: str) -> dict[str, np.ndarray]:
+    """Return the extras whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): part for name, part in experience.extras.items() if name.startswith(prefix)}

@@ -1,0 +1,301 @@
+"""Replay of transitions: n-step returns of the stored steps, drawn uniformly or in proportion to priorities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
+from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
+from duetto.buffers.experience import turns
+from duetto.buffers.her import HindsightGoals, Relabeling
+from duetto.buffers.sampling import PrioritizedSampler, PriorityLine, StepSampler, UniformSampler, checked_priorities
+from duetto.buffers.storage import EpisodeStorage, Segment
+from duetto.buffers.stored_episodes import LeftOut, StoredEpisode, whole_episodes
+from duetto.buffers.update_schedule import Schedule
+from duetto.errors import CheckpointError
+from duetto.functional import rng, state_schema
+from duetto.functional.pytree import tree_map
+from duetto.functional.returns import n_step_return
+from duetto.functional.state_schema import ANY, DictOf
+
+
+class ReplayMemory(Memory):
+    """The parts that a replay buffer in this process and one in shards share.
+
+    Attributes:
+        rows: Steps that each environment's ring can hold: those older than `written - rows` are gone.
+        schedule: When batches are due.
+    """
+
+    def __init__(self, spec: Any, num_envs: int, rows: int, stacked: int, random: np.random.Generator) -> None:
+        self._spec: Any = spec  # a ReplaySpec or a SequenceSpec
+        self._random = random
+        self.rows: int = rows
+        self.schedule: Schedule = Schedule.of(spec)
+        self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # the same in a state to be loaded
+        if isinstance(spec, SequenceSpec):
+            self._sizes |= {"steps of a sequence": spec.burn_in + spec.unroll, "overlap": spec.overlap}
+
+    @property
+    def needs_priorities(self) -> bool:
+        """Whether `feedback` needs errors."""
+        return self._spec.prioritization is not None
+
+    def due(self) -> Iterator[Sample]:
+        """Yield the batches to learn from now; they wait for the first item.
+
+        Each is drawn when it is asked for, so it sees the priorities fed back for the one before. What is not asked for
+        stays due.
+        """
+        while self.schedule.due and len(self) and self.schedule.take():
+            yield self.sample()
+
+    def __len__(self) -> int:
+        """Return the number of items that can be sampled."""
+        raise NotImplementedError
+
+    def sample(self, size: int | None = None) -> Sample:
+        """Return a batch of `size` items, by default `batch_size`."""
+        raise NotImplementedError
+
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """See `Memory.emptied`."""
+        items = state["items"]
+        keep = (lambda part: part[:0]) if "index" in items else np.zeros_like
+        return state | {
+            "envs": tree_map(np.zeros_like, state["envs"]),
+            "items": {name: keep(part) for name, part in items.items()},
+            "schedule": dict(Schedule.BEGINNING),
+        }
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raise CheckpointError for a state of a buffer with other sizes."""
+        form = {"shape": DictOf(int), "envs": dict, "items": dict, "sampler": dict, "schedule": ANY, "random": ANY}
+        state_schema.check(state, form, "memory")
+        saved, sizes = state["shape"], self._sizes
+        if saved != sizes:
+            words = (f"{name} {saved.get(name)}, here {n}" for name, n in sizes.items() if saved.get(name) != n)
+            options = "burn-in, unroll, overlap, replay_capacity" if "overlap" in sizes else "replay_capacity"
+            raise CheckpointError(
+                f"The checkpoint's replay memory has other sizes ({'; '.join(words)}). Set {options} and the number of "
+                "environments back."
+            )
+
+
+class Replay(ReplayMemory):
+    """The newest transitions of every environment (Lin, 1992), and batches drawn from them.
+
+    n-step sums are made when a batch is read, from the steps that follow in the same environment. With a
+    `prioritization` (Schaul et al., 2016, arXiv:1511.05952), a priority fed back for a step that was overwritten
+    meanwhile is ignored.
+
+    Attributes:
+        sampler: How items are drawn.
+    """
+
+    strict = False  # whether an observation may differ from what the step before led to
+
+    def __init__(
+        self,
+        spec: Any,
+        storage: EpisodeStorage,
+        random: np.random.Generator,
+        goals: HindsightGoals | None = None,
+    ) -> None:
+        """Use `buffers.build`. `random` belongs to the memory."""
+        super().__init__(spec, len(storage.written), storage.rows, storage.stacked, random)
+        self._storage = storage
+        self.sampler: StepSampler | UniformSampler | PrioritizedSampler = self._make_sampler(spec)
+        self._relabeling: Relabeling | None = None
+        if isinstance(spec, ReplaySpec) and spec.hindsight is not None:
+            assert goals is not None
+            self._relabeling = Relabeling(spec.hindsight, storage, goals, spec.discount, spec.ignore_termination)
+
+    def __len__(self) -> int:
+        """Return the number of items that can be sampled."""
+        return len(self.sampler)
+
+    @property
+    def written(self) -> np.ndarray:
+        """(num_envs,) int64, steps ever stored per environment; a copy."""
+        return self._storage.written.copy()
+
+    # ------------------------------------------------------------------------------------------------ filling
+    def add(self, experience: Experience) -> None:
+        """Store copies of the steps; a batch may be due afterwards.
+
+        Raises:
+            ValueError, TypeError, UsageError: See `EpisodeStorage.check`. Then nothing is stored.
+        """
+        continues = self._storage.check(experience, self.strict)
+        self._check_extras(experience)
+        for turn, follows in turns(experience, continues):
+            self._added(turn, self._storage.add(turn, follows))
+        self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
+
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones begin."""
+        self._interrupted(self._storage.interrupt(envs))
+
+    # ------------------------------------------------------------------------------------------------ sampling
+    def sample(self, size: int | None = None) -> Sample:
+        """Return a batch of `size` items, by default `batch_size`; of all items if there are fewer to draw once.
+
+        Raises:
+            ValueError: Nothing is stored yet.
+        """
+        self._storage.check_complete()
+        if not len(self):
+            raise ValueError("The memory is empty, or has no sequence that is complete: add steps before sampling")
+        index, weight = self.sampler.draw(self._spec.batch_size if size is None else size, self._random)
+        batch = self._gather(index, weight)
+        if self._relabeling is not None:
+            batch = self._relabeling(batch, index, self._random)
+        return Sample(batch, index, self._storage.number(index))
+
+    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
+        """Give the items of `sample` new priorities; if an item comes twice, its last one stays.
+
+        Args:
+            sample: A sample of this memory.
+            priority: |δ| (B,), or of sequences (B, L).
+
+        Raises:
+            NonFiniteError: A priority is NaN or infinite.
+            ValueError: A priority is negative, or their number is not the sample's.
+        """
+        if self.needs_priorities:
+            self.prioritize(sample.index, sample.stamp, checked_priorities(self._spec, sample, priority))
+
+    # ------------------------------------------------------------------------------------------------ shards
+    @property
+    def line(self) -> PriorityLine:
+        """The `PriorityLine` of all items."""
+        return self.sampler.line
+
+    def resolve(self, point: np.ndarray) -> ResolvedItems:
+        """Return the items at points (B,) of the line, without hindsight."""
+        index = self.sampler.find(point)
+        batch = self._gather(index, np.ones(len(index), np.float32))
+        return ResolvedItems(batch, index, self._storage.number(index), self.sampler.mass(index))
+
+    def prioritize(self, index: np.ndarray, stamp: np.ndarray, priority: np.ndarray) -> None:
+        """Give the items at `index` (B,) new priorities (B,), if they are still those of `stamp`."""
+        there = self.sampler.has(index) & (self._storage.number(index) == stamp)
+        self.sampler.feedback(index, priority, there)
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything but the steps, which `segment` hands out.
+
+        "envs" has arrays (num_envs, ...), "items" arrays of items: of those with an "index", or else of every index.
+        """
+        return {
+            "shape": self._sizes,
+            "envs": self._storage.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            **self.sampler_state(),
+        }
+
+    def sampler_state(self) -> dict[str, Any]:
+        """Return the part of the state that a memory needs whose items are known."""
+        return {
+            "items": self.sampler.masses(self._items()),
+            "sampler": self.sampler.state_dict(),
+            "random": rng.rng_state(self._random),
+        }
+
+    def load_sampler_state(self, state: dict[str, Any]) -> None:
+        """Restore the result of `sampler_state`."""
+        state_schema.check(state, {"items": dict, "sampler": dict, "random": ANY}, "memory")
+        self.sampler.load_state_dict(self._items(), state["items"], state["sampler"])
+        rng.restore_rng(self._random, state["random"])
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`; the steps follow with `load_segment`.
+
+        Raises:
+            CheckpointError: The state is that of a memory with another capacity or number of environments.
+        """
+        self._check_state(state)
+        self._storage.load_state_dict(state["envs"])
+        self._load_items(state)
+        self.load_sampler_state(state)
+        self.schedule.load_state_dict(state["schedule"])
+
+    def segment(self, since: np.ndarray) -> Segment | None:
+        """Return the steps stored after the counts `since` (num_envs,); see `EpisodeStorage.segment`."""
+        return self._storage.segment(since)
+
+    def load_segment(self, segment: Segment) -> None:
+        """Put steps back, in any order of segments, after `load_state_dict`."""
+        self._storage.load_segment(segment)
+
+    def episodes(self, left: LeftOut) -> Iterator[StoredEpisode]:
+        """Yield the whole episodes that are stored, each environment's in order; count the other steps in `left`."""
+        return whole_episodes(self._storage, left)
+
+    # ------------------------------------------------------------------------------------------------ transitions
+    def _make_sampler(self, spec: Any) -> StepSampler | UniformSampler | PrioritizedSampler:
+        if spec.prioritization is None:
+            return StepSampler(self._storage, spec.replacement)
+        return PrioritizedSampler(len(self._storage.written) * self.rows, spec.prioritization)
+
+    def _check_extras(self, experience: Experience) -> None:
+        """Check what the algorithm gave with its actions."""
+
+    def _added(self, turn: Experience, index: np.ndarray) -> None:
+        """Make items of the steps just stored at `index` (K,), of different environments."""
+        self.sampler.add(index)
+        if self._relabeling is not None:
+            self._relabeling.spans.note(index, turn.terminated | turn.truncated)
+
+    def _interrupted(self, env: np.ndarray) -> None:
+        if self._relabeling is not None:
+            self._relabeling.spans.close(env)
+
+    def _items(self) -> np.ndarray:
+        return np.arange(len(self._storage.written) * self.rows)
+
+    def _load_items(self, state: dict[str, Any]) -> None:
+        if self._relabeling is not None:
+            self._relabeling.spans.stale = True
+
+    def _gather(self, index: np.ndarray, weight: np.ndarray) -> Any:
+        """Return the batch of the items at `index` (B,), with importance weights (B,)."""
+        reward, discount, last = self._one_step(index) if self._spec.n_step == 1 else self._n_steps(index)
+        return Batch(
+            obs=self._storage.observation(index),
+            action=self._storage.columns["action"].take(index, axis=0),
+            reward=reward,
+            discount=discount,
+            next_obs=self._storage.next_observation(last),
+            weight=weight,
+            one_step=self._first_step(index) if self._spec.one_step and self._spec.n_step > 1 else None,
+        )
+
+    def _first_step(self, index: np.ndarray) -> OneStep:
+        reward, discount, _ = self._one_step(index)
+        return OneStep(reward, discount, self._storage.next_observation(index))
+
+    def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`_n_steps` for n = 1, where a window is its transition."""
+        discount = np.full(len(index), self._spec.discount, np.float32)
+        if not self._spec.ignore_termination:
+            discount[self._storage.columns["terminated"].take(index)] = 0.0
+        return self._storage.columns["reward"].take(index), discount, index
+
+    def _n_steps(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return reward and discount (B,) of the windows that start at `index`, and the index of their last step."""
+        window, available = self._storage.ahead(index, self._spec.n_step)
+        reward, terminated, truncated = (
+            self._storage.columns[name].take(window) for name in ("reward", "terminated", "truncated")
+        )
+        if self._spec.ignore_termination:  # then a termination cuts the window, as a truncation does, and no more
+            terminated, truncated = np.zeros_like(terminated), terminated | truncated
+        summed, discount, length = n_step_return(reward, terminated, truncated, available, self._spec.discount)
+        last = window[np.arange(len(index)), length - 1]
+        return summed.astype(np.float32), discount.astype(np.float32), last

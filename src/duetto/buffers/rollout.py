@@ -1,0 +1,284 @@
+"""On-policy rollouts: the last steps of every environment, learned from for several epochs, then dropped.
+
+    time 0 .. T-1    environment 0   s s s s E s s s |      E: the episode ends, the next step begins another
+                     environment 1   s s s s s s s s |      |: learn, drop, continue
+
+Observations keep their dtype (images stay uint8) until a minibatch goes to the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
+from duetto.buffers.base import Experience, Memory, Sample
+from duetto.buffers.storage_fields import Field, named, unnamed
+from duetto.errors import CheckpointError
+from duetto.functional import state_schema
+from duetto.functional.advantages import explained_variance, generalized_advantages
+from duetto.functional.pytree import tree_map, tree_map_many
+from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf, ListOf
+
+End = tuple[int, int, Tree]  # time, environment, and all that the value of what this step led to depends on
+
+
+class Rollout(Memory):
+    """T steps of N environments; the batches are the same N·T rows once for each epoch.
+
+    A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
+
+    Attributes:
+        values_anew: Compute all values when the rollout is complete, with the parameters of that moment. Needed where
+            steps come from older parameters: values at the rollout's ends are always computed then, with newer ones.
+    """
+
+    values_anew = False
+    values_anew: bool
+
+    def __init__(
+        self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]
+    ) -> None:
+        """Use `buffers.build`. `value` returns V(s) (N,) of N observations, with the current parameters."""
+        self._spec, self._fields, self._value = spec, fields, value
+        self._arrays = {name: field.allocate(spec.steps * num_envs) for name, field in fields.items()}
+        self._arrays = {
+            name: array.reshape(spec.steps, num_envs, *array.shape[1:]) for name, array in self._arrays.items()
+        }
+        self._real = np.zeros((spec.steps, num_envs), bool)
+        self._next_obs: Tree = None  # (N, ...), what the newest step led to
+        self._ends: list[End] = []  # of truncated episodes
+        self._filled = 0
+        self._diverged = False
+
+    def __len__(self) -> int:
+        return int(self._real[: self._filled].sum())
+
+    @property
+    def needs_divergence(self) -> bool:
+        """Whether `note_divergence` must be called after each epoch."""
+        return self._spec.target_kl > 0
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether an epoch's batch needs values by the networks of the epoch before."""
+        return self._spec.recompute_advantages
+
+    def add(self, experience: Experience) -> None:
+        """Store a copy of one vector step.
+
+        Raises:
+            ValueError, TypeError: shapes or dtypes other than the memory's. Then nothing is stored.
+        """
+        time, env = self._filled, experience.env
+        values = {
+            **dict(named("obs", experience.obs)),
+            "action": experience.action,
+            "reward": experience.reward,
+            "terminated": experience.terminated,
+            "truncated": experience.truncated,
+            **experience.extras,
+        }
+        for name, field in self._fields.items():
+            field.check(name, values[name], len(env))
+        whole = len(env) == self._real.shape[1]
+        for name, array in self._arrays.items():
+            if not whole:
+                array[time] = 0
+            array[time, env] = values[name]
+        self._real[time] = False
+        self._real[time, env] = True
+        self._note_next(time, experience)
+        self._filled += 1
+
+    def due(self) -> Iterator[Sample]:
+        """Yield one batch for each epoch once the rollout is complete; then drop it.
+
+        Log-probabilities are those from collection; so are values and advantages, unless `recompute_advantages` or
+        `values_anew` has them computed again.
+        """
+        if self._filled < self._spec.steps:
+            return
+        self._diverged = False
+        batch = self._batch_anew() if self.values_anew else self._batch(self._arrays["value"])
+        real = batch.weight > 0
+        info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
+        for epoch in range(self._spec.epochs):
+            if epoch and self._spec.recompute_advantages:
+                batch = self._batch_anew()
+            yield Sample(batch, age=len(self), info=info if epoch == 0 else {})
+            if self._diverged:
+                break
+        self._filled, self._ends = 0, []
+
+    def note_divergence(self, divergence: float) -> None:
+        """Note the mean KL divergence of the epoch just learned from: beyond the limit, the next ones are left out."""
+        self._diverged = divergence > self._spec.target_kl
+
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Note that every environment, or those in `envs` (N,) bool, begins an episode though its last did not end: the
+        trace is cut there.
+        """
+        if not self._filled:
+            return
+        last = self._filled - 1
+        done = self._arrays["terminated"][last] | self._arrays["truncated"][last]
+        open_ended = self._real[last] & ~done & (True if envs is None else envs)
+        for env in np.flatnonzero(open_ended).tolist():
+            self._arrays["truncated"][last, env] = True
+            self._ends.append((last, env, _row(self._next_obs, env)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the steps collected so far; none between two rollouts."""
+        filled = self._filled
+        return {
+            "shape": list(self._real.shape),
+            "filled": filled,
+            "real": self._real[:filled].copy(),
+            "arrays": {name: array[:filled].copy() for name, array in self._arrays.items()},
+            "next_obs": {} if self._next_obs is None else dict(named("obs", self._next_obs)),
+            "ends": {
+                str(i): {"time": time, "env": env, "obs": dict(named("obs", obs))}
+                for i, (time, env, obs) in enumerate(self._ends)
+            },
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`. CheckpointError for another number of steps or environments."""
+        state_schema.check(state, {"shape": ListOf(int), "filled": int, "ends": DictOf(ANY)}, "memory")
+        if tuple(state["shape"]) != self._real.shape:
+            raise CheckpointError(
+                f"The checkpoint's rollout has {state['shape'][0]} steps of {state['shape'][1]} environments, this "
+                f"run's {self._real.shape[0]} of {self._real.shape[1]}. Set rollout_steps and num_envs back."
+            )
+        self._check_state(state)
+        filled = self._filled = int(state["filled"])
+        self._real[:filled] = state["real"]
+        for name, array in self._arrays.items():
+            array[:filled] = state["arrays"][name]
+        if state["next_obs"]:
+            self._next_obs = unnamed("obs", {name: np.array(array) for name, array in state["next_obs"].items()})
+        ends = (state["ends"][str(i)] for i in range(len(state["ends"])))
+        self._ends = [(int(end["time"]), int(end["env"]), unnamed("obs", end["obs"])) for end in ends]
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raise CheckpointError unless `state` holds the first `filled` steps, and whole rows of what they led to."""
+        (steps, num_envs), filled = self._real.shape, state["filled"]
+        whole = DictOf(ArrayOf(num_envs, None))
+        form: dict[str, Any] = {"real": ArrayOf.like(self._real, filled), "next_obs": whole}
+        form["arrays"] = {name: ArrayOf.like(array, filled) for name, array in self._arrays.items()}
+        form["ends"] = DictOf(
+            {"time": int, "env": int, "obs": DictOf(ARRAY)}, [str(i) for i in range(len(state["ends"]))]
+        )
+        state_schema.check(state, form, "memory")
+        rows = {name: array.shape[1:] for name, array in state["next_obs"].items()}
+        ends = state["ends"].values()
+        inside = all(end["time"] < filled and end["env"] < num_envs for end in ends)
+        alike = all({name: array.shape for name, array in end["obs"].items()} == rows for end in ends)
+        if filled >= steps or (filled and not rows) or not (inside and alike):
+            raise CheckpointError("The checkpoint's rollout is not one of this run: it ends where it has no steps.")
+
+    # A rollout is short: it goes into the checkpoint's state whole, not into the segments of replay memories.
+    @property
+    def written(self) -> np.ndarray:
+        """Zeros (num_envs,) int64: rollouts have no segments."""
+        return np.zeros(self._real.shape[1], np.int64)
+
+    @property
+    def rows(self) -> int:
+        """Always 0; see `written`."""
+        return 0
+
+    def segment(self, since: np.ndarray) -> None:
+        """Return None; see `written`."""
+
+    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
+        """Raise CheckpointError: a rollout has no segments."""
+        raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")
+
+    def _note_next(self, time: int, experience: Experience) -> None:
+        outlook = self._outlook(experience)
+        if len(experience.env) == self._real.shape[1]:
+            self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", outlook)})
+        else:
+            if self._next_obs is None:  # rows that never come have no weight
+                self._next_obs = unnamed("obs", {name: self._blank(part) for name, part in named("obs", outlook)})
+            rows = dict(named("", outlook))  # by name: another learner may have a carry's parts in another order
+            for name, array in named("", self._next_obs):
+                array[experience.env] = rows[name]
+        for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
+            self._ends.append((time, int(experience.env[row]), _row(outlook, row)))
+
+    def _blank(self, rows: np.ndarray) -> np.ndarray:
+        """Return zeros like these rows (K, ...), for every environment."""
+        return np.zeros((self._real.shape[1], *rows.shape[1:]), rows.dtype)
+
+    # What differs where networks are recurrent:
+    def _outlook(self, experience: Experience) -> Tree:
+        """Return all that the value of what each step led to depends on, (K, ...)."""
+        return experience.next_obs
+
+    def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
+        """Return V (N,) of what N steps led to; `anew` where the parameters have changed since they were made."""
+        return self._value(tree_map_many(np.stack, [outlook for _, _, outlook in ends]))
+
+    def _values_again(self) -> np.ndarray:
+        """Compute V (T, N) of all steps, with the current parameters."""
+        return self._value(unnamed("obs", self._flat())).reshape(self._real.shape)
+
+    def _rows(self, array: np.ndarray) -> np.ndarray:
+        """Return an array (T, N, ...) in the order of a batch's rows."""
+        return array.reshape(-1, *array.shape[2:])
+
+    def _seen(self) -> Any:
+        """Return the batch's observations."""
+        return unnamed("obs", self._flat())
+
+    def _flat(self) -> dict[str, np.ndarray]:
+        """Return all arrays as views (T·N, ...)."""
+        return {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
+
+    def _batch_anew(self) -> RolloutBatch:
+        """Make the batch with values by the current parameters."""
+        return self._batch(self._values_again(), anew=True)
+
+    def _batch(self, value: np.ndarray, anew: bool = False) -> RolloutBatch:
+        arrays = self._arrays
+        advantage = generalized_advantages(
+            arrays["reward"],
+            value,
+            self._next_values(value, anew),
+            arrays["terminated"],
+            arrays["truncated"],
+            self._spec.discount,
+            self._spec.trace,
+        )
+        return RolloutBatch(
+            obs=self._seen(),
+            action=self._rows(arrays["action"]),
+            log_prob=self._rows(arrays["log_prob"]),
+            value=self._rows(value),
+            advantage=self._rows(advantage.astype(np.float32)),
+            returns=self._rows((advantage + value).astype(np.float32)),
+            weight=self._rows(self._real.astype(np.float32)),
+        )
+
+    def _next_values(self, value: np.ndarray, anew: bool) -> np.ndarray:
+        """Return values (T, N) of what each step led to: the next step's, except where a rollout or an episode ends."""
+        steps, num_envs = value.shape
+        following = np.empty_like(value)
+        following[:-1] = value[1:]
+        ends = [(steps - 1, env, _row(self._next_obs, env)) for env in range(num_envs)] + self._ends
+        for start in range(0, len(ends), num_envs):  # always N rows: another number would be compiled anew
+            some = ends[start : start + num_envs]
+            padded = some + some[:1] * (num_envs - len(some))
+            for (time, env, _), end in zip(some, self._values_behind(padded, anew), strict=False):
+                following[time, env] = end
+        return following
+
+
+def _row(obs: Tree, row: int) -> Tree:
+    """Copy one row; a scalar becomes an array, which a checkpoint can hold."""
+    return tree_map(lambda part: np.array(part[row]), obs)

@@ -1,0 +1,76 @@
+"""Schedule of updates: how many batches are due after the steps taken so far."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from duetto.algorithms.base import ReplaySpec, SequenceSpec
+from duetto.functional import state_schema
+
+
+class Schedule:
+    """Counts steps, and the batches that are due.
+
+    Each step after `learning_starts` adds gradient_steps / train_every batches. `gradient_steps` batches are due after
+    every `train_every` steps, or with `train_at_episode_end` all whole batches at an episode's end. In that case steps
+    before `learning_starts` count too, so that the first update phase has as many batches as its episode has steps;
+    nothing is due before. The debt is an integer, in units of 1 / train_every batches, so it stays exact.
+
+        learning_starts 3, train_every 2, gradient_steps 2
+        step              1  2  3  4  5  6  7
+        batches due       .  .  .  .  2  .  2
+    """
+
+    BEGINNING: ClassVar = {"steps": 0, "debt": 0, "due": 0}  # the state of a new one
+
+    def __init__(
+        self, learning_starts: int, train_every: int, gradient_steps: int, train_at_episode_end: bool = False
+    ) -> None:
+        self._learning_starts = learning_starts
+        self._train_every = train_every
+        self._gradient_steps = gradient_steps
+        self._train_at_episode_end = train_at_episode_end
+        self._steps = 0
+        self._debt = 0
+        self._due = 0
+
+    @classmethod
+    def of(cls, spec: ReplaySpec | SequenceSpec) -> Self:
+        """Return the schedule of a replay buffer with this spec."""
+        if isinstance(spec, SequenceSpec):
+            return cls(spec.learning_starts, spec.train_every, spec.gradient_steps)
+        return cls(spec.waits_for, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
+
+    def advance(self, steps: int, episode_ended: bool) -> None:
+        """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""
+        self._steps += steps
+        beyond = min(steps, max(0, self._steps - self._learning_starts))
+        self._debt += (steps if self._train_at_episode_end else beyond) * self._gradient_steps
+        if not self._train_at_episode_end:
+            unit = self._gradient_steps * self._train_every
+            self._due += self._debt // unit * self._gradient_steps
+            self._debt %= unit
+        elif episode_ended and self._steps > self._learning_starts:
+            self._due += self._debt // self._train_every
+            self._debt %= self._train_every
+
+    @property
+    def due(self) -> bool:
+        """Whether a batch is due."""
+        return self._due > 0
+
+    def take(self) -> bool:
+        """Take one batch off the due ones; return whether there was one."""
+        if self._due == 0:
+            return False
+        self._due -= 1
+        return True
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the steps, the debt and the batches due but not yet taken."""
+        return {"steps": self._steps, "debt": self._debt, "due": self._due}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Restore the result of `state_dict`."""
+        state_schema.check(state, {"steps": int, "debt": int, "due": int}, "memory/schedule")
+        self._steps, self._debt, self._due = int(state["steps"]), int(state["debt"]), int(state["due"])

@@ -1,0 +1,268 @@
+"""Import and export Minari datasets. The import runs Minari's reader in a child process with a memory limit.
+
+parent: duetto demos import --trust -- job (JSON) --> child: checks the file, reads it with Minari, writes segments
+        verifies them, gives the folder its name  <-- exit status and a message (JSON)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import numpy as np
+
+from duetto.demonstrations.dataset import check_free, decode_metadata, encode_metadata, load, writer
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_actions, limits, spell
+from duetto.environments import ActionMap, complete_options, from_gymnasium, learned_reward, to_gymnasium
+from duetto.environments.spaces import Layout
+from duetto.errors import DuettoError, UsageError
+from duetto.install_hint import install
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.storage import safe_open
+from duetto.storage.atomic_io import staging_folder
+
+MEMORY = 2**33  # bytes of address space that the child may use (Linux)
+ROUNDING = 1e-6  # by which actions may be outside of their bounds
+METADATA, DATA = "metadata.json", "main_data.hdf5"  # Minari's names
+
+
+def minari(part: str = "") -> Any:
+    """Return the minari package, or a module of it. UsageError if it is not installed."""
+    try:
+        import_module("h5py")
+        return import_module(f"minari.{part}".rstrip("."))
+    except ImportError as error:
+        raise UsageError(f"Minari datasets need minari ({error}). Install: {install('demos')}") from error
+
+
+def import_minari(
+    source: str, output: str | Path, metadata: Metadata, *, overwrite: bool = False, trust: bool = False
+) -> None:
+    """Convert a Minari dataset to demonstrations with this metadata; an empty `expert` is read from the dataset.
+
+    Rewards are clipped or scaled as the environment's options say, as a run learns from them.
+
+    Args:
+        source: The dataset's folder, or its id in Minari's local folder.
+        output: The folder to create.
+        metadata: Environment, options and spaces; the dataset's spaces must be the same.
+        overwrite: Replace demonstrations in `output`.
+        trust: Required. Minari and HDF5 read the file without checksums.
+
+    Raises:
+        UsageError: There is no such dataset, it is not trusted, is damaged, or has other spaces.
+    """
+    check_actions(metadata.action_space)
+    options = complete_options(metadata.environment, metadata.options)
+    if options.get("episodic_life"):
+        raise UsageError(
+            f"{metadata.environment} has episodic_life here, and Minari datasets do not contain where a life is lost. "
+            "Import with episodic_life=false, and train with it."
+        )
+    path, folder = Path(output).absolute(), _find(source)
+    check_free(path, overwrite)
+    if not trust:
+        raise UsageError(
+            f"{source} is read by Minari and HDF5, which do not protect you from a file that was made to harm you. "
+            "If you trust its author: --trust."
+        )
+    with staging_folder(path, overwrite) as hidden:
+        job = {
+            "source": str(folder.absolute()),
+            "output": str(hidden),
+            "metadata": encode_metadata(metadata),
+            "clip": bool(options.get("clip_rewards")),
+            "log": bool(options.get("log_rewards")),
+        }
+        command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
+        done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UsageError(f"{folder} cannot be imported ({_message(done)}).")
+        load(hidden)
+        if overwrite:
+            check_free(path, overwrite)
+
+
+def _find(source: str) -> Path:
+    path = Path(source)
+    for folder in (path, path / "data"):
+        if (folder / METADATA).is_file():
+            return folder
+    folder = Path(minari("storage.local").get_dataset_path(source)) / "data"
+    if not (folder / METADATA).is_file():
+        raise UsageError(f"{source} is no Minari dataset. Give its folder, or its id in Minari's local folder.")
+    return folder
+
+
+def _message(done: subprocess.CompletedProcess[str]) -> str:
+    for text in reversed(done.stdout.splitlines()):
+        with suppress(ValueError):
+            return str(json.loads(text)).rstrip(".")
+    return f"the reader ended with status {done.returncode}; it may use {MEMORY // 2**30} GiB of memory"
+
+
+# ---------------------------------------------------------------------------------------------------- child
+def check_source(folder: Path) -> None:
+    """Raise ValueError if Minari would read other files, or would make an environment that the dataset names."""
+    metadata = json.loads(safe_open.read_file(folder / METADATA, 2**27))
+    if metadata.get("data_format") != "hdf5":
+        raise ValueError(f"its data_format is {metadata.get('data_format')!r}, not 'hdf5'")
+    missing = [name for name in ("observation_space", "action_space") if not isinstance(metadata.get(name), str)]
+    if missing:  # Minari would import what `env_spec` names
+        raise ValueError(f"{METADATA} has no {missing[0]}. Load and save the dataset with Minari once")
+    os.close(safe_open.open_file(folder / DATA, os.O_RDONLY))  # no link, no pipe
+    h5py: Any = import_module("h5py")
+
+    def is_outside(_: str, link: Any) -> bool | None:
+        return isinstance(link, h5py.ExternalLink) or None  # what is not None ends the visit
+
+    def is_elsewhere(_: str, node: Any) -> bool | None:
+        return (isinstance(node, h5py.Dataset) and bool(node.is_virtual or node.external)) or None
+
+    with h5py.File(folder / DATA, "r") as file:
+        if file.visititems_links(is_outside) or file.visititems(is_elsewhere):
+            raise ValueError(f"{DATA} has links to other files, or data in them")
+
+
+def convert(folder: Path, output: Path, metadata: Metadata, clip: bool, log: bool) -> None:
+    """Read a dataset with Minari, and write it in our format."""
+    check_source(folder)
+    storage = minari("dataset.minari_storage").MinariStorage.read(folder)
+    _check_spaces(storage, metadata)
+    about = storage.metadata
+    expert = f"{about.get('algorithm_name') or 'unknown'} in {about.get('dataset_id', folder)}"
+    observation, action = Layout(storage.observation_space), ActionMap(storage.action_space)
+    numbers = range(storage.total_episodes)
+    episodes = zip(storage.get_episodes(numbers), storage.get_episode_metadata(numbers), strict=True)
+    with writer(output, replace(metadata, expert=metadata.expert or expert), overwrite=True) as opened:
+        for number, (arrays, facts) in enumerate(episodes):
+            try:
+                episode = _episode(observation, arrays, action)
+                opened.add(episode._replace(reward=learned_reward(episode.reward, clip, log)), facts.get("seed"))
+            except (DuettoError, ValueError, LookupError, TypeError) as error:
+                raise ValueError(f"episode {number}: {error}") from error
+
+
+def _check_spaces(storage: Any, metadata: Metadata) -> None:
+    for kind, bounds in (("observation", False), ("action", True)):
+        ours = spell(getattr(metadata, f"{kind}_space"), bounds=bounds)
+        space = getattr(storage, f"{kind}_space")
+        try:
+            theirs = spell(from_gymnasium(space), bounds=bounds)
+        except UsageError:
+            theirs = str(space)  # texts, for example
+        if theirs != ours:
+            raise UsageError(
+                f"its {kind} space is {theirs}, and the environment's is {ours}. Give the --environment that it was "
+                "recorded in, with the same --environment-options"
+            )
+
+
+def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap) -> Demonstration:
+    raw, rewards, terminations, truncations = (
+        np.asarray(arrays[name]) for name in ("actions", "rewards", "terminations", "truncations")
+    )
+    if any(array.shape != (len(raw),) for array in (rewards, terminations, truncations)):
+        raise ValueError(f"it has {len(raw)} actions and another number of rewards, terminations or truncations")
+    if len(raw) == 0 or np.any(terminations[:-1]) or np.any(truncations[:-1]):
+        raise ValueError("it is over before its last step, or has none")
+    if not actions.continuous and raw.dtype.kind == "f" and np.any(raw != np.floor(raw)):
+        raise ValueError(f"its actions are no whole numbers, as {actions.space} needs them")
+    action = actions.from_environment(raw)
+    if actions.continuous:
+        if np.any(np.abs(action) > 1 + ROUNDING):
+            raise ValueError(f"it has actions outside of the bounds of {actions.space}")
+        action = np.clip(action, -1, 1)
+    obs, terminated = observation.batch(arrays["observations"]), bool(terminations[-1])
+    # An episode without an end was cut off, which the learner treats as a time limit.
+    return Demonstration(obs, action, rewards.astype(np.float32), terminated, bool(truncations[-1]) or not terminated)
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit
+        resource: Any = import_module("resource")
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def main() -> None:
+    """Do the job on standard input. The last line of the output says in JSON why it failed."""
+    job = json.load(sys.stdin)
+    try:
+        _limit_memory()
+        metadata = decode_metadata(job["metadata"])
+        convert(Path(job["source"]), Path(job["output"]), metadata, job["clip"], job["log"])
+    except Exception as error:
+        print(json.dumps(str(error) or type(error).__name__))
+        sys.exit(1)
+
+
+# ---------------------------------------------------------------------------------------------------- export
+def export_minari(demonstrations: Demonstrations, output: str | Path) -> None:
+    """Write a Minari dataset: discrete actions from 0, actions of Box spaces flat and in [-1, 1], lossless images.
+
+    Raises:
+        UsageError: `output` exists.
+    """
+    path, metadata = Path(output).absolute(), demonstrations.metadata
+    storage, buffers = minari("dataset.minari_storage").MinariStorage, minari("data_collector")
+    if path.exists():
+        raise UsageError(f"{path} exists already. Choose another --output.")
+    with staging_folder(path) as folder:
+        dataset = storage.new(
+            folder,
+            to_gymnasium(_stored(metadata.observation_space)),
+            to_gymnasium(_stored(metadata.action_space, is_action=True)),
+            jpeg_encoding=False,  # Minari's default loses details of images
+        )
+        for episode, seed in zip(demonstrations.episodes, demonstrations.seeds, strict=True):
+            dataset.update_episodes([buffers.EpisodeBuffer(seed=seed, **_arrays(episode))])
+        dataset.update_metadata(
+            {
+                "dataset_id": re.sub(r"[^-\w]+", "-", path.name).strip("-") + "-v0",
+                "minari_version": minari().__version__,
+                "algorithm_name": metadata.expert,
+                "description": f"Demonstrations of {metadata.environment}, recorded by Duetto.",
+            }
+        )
+
+
+def _stored(space: Space, *, is_action: bool = False) -> Space:
+    """Return the space of the arrays that are written; names of parts are quoted, since "a/b" is a group in HDF5."""
+    match space:
+        case Box() if is_action:
+            low, high = limits(space)
+            return Box((space.size,), "float32", tuple(low.tolist()), tuple(high.tolist()))
+        case Discrete():
+            return Discrete(space.n)
+        case MultiDiscrete():
+            return MultiDiscrete(space.nvec)
+        case Dict():
+            return Dict(cast("Any", tuple((_key(name), _stored(part)) for name, part in space.parts)))
+    return space
+
+
+def _key(name: str) -> str:
+    return quote(name, safe=" ")
+
+
+def _arrays(episode: Demonstration) -> dict[str, Any]:
+    ends = np.zeros((2, episode.length), bool)
+    ends[:, -1] = episode.terminated, episode.truncated
+    obs = episode.obs
+    return {
+        "observations": {_key(name): part for name, part in obs.items()} if isinstance(obs, dict) else obs,
+        "actions": episode.action,
+        "rewards": episode.reward,
+        "terminations": ends[0],
+        "truncations": ends[1],
+    }

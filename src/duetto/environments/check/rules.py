@@ -1,0 +1,174 @@
+"""Rules of the environment checker: spaces, observations, rewards, episodes, masks, speed and rendering."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import env_checker
+
+from duetto.algorithms import ALGORITHMS
+from duetto.environments import normalizer_check
+from duetto.environments.action_masks import KEY
+from duetto.environments.check.findings import Findings
+from duetto.environments.check.rollout import RolloutRecord
+from duetto.environments.vec_env import VecEnv
+from duetto.errors import UsageError
+from duetto.networks.preprocessing import image_warnings
+from duetto.networks.spaces import Box, Dict
+
+LARGE = 100.0  # networks learn well from numbers of about 1
+SLOW = 300.0  # steps per second; below this, the environment takes most of a run's time
+
+
+def check_spaces(findings: Findings, vec: VecEnv) -> None:
+    """Name the algorithms that accept its spaces; refuse wrappers that training refuses."""
+    accepting, reasons = [], []
+    for name, algorithm in ALGORITHMS.items():
+        try:
+            algorithm().check_spaces(vec.observation_space, vec.action_space, vec.name)
+            accepting.append(name)
+        except UsageError as error:
+            reasons.append(str(error))
+    spaces = f"Observations {vec.observation_space}, actions {vec.action_space}"
+    spaces = re.sub(r"(\[[^\]]{60})[^\]]*\]", r"\1 ...]", spaces)
+    refused = f"{spaces}: no algorithm can learn from it. {' '.join(dict.fromkeys(reasons))}"
+    fine = f"{spaces}: {', '.join(accepting)} can learn from it."
+    findings.add("spaces", broken="" if accepting else refused, fine=fine)
+    for sentence in image_warnings(vec.observation_space):
+        findings.add("images", costs=sentence)
+    if wrapper := normalizer_check.running(None, vec):
+        refused = (
+            f"Training refuses its {wrapper}: evaluations would have other running statistics. Remove the wrapper "
+        )
+        findings.add("normalization", broken=f"{refused}and use --normalize-observations.")
+
+
+def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
+    """Judge what random actions led to."""
+    steps = len(record.rewards)
+    findings.add("contract", fine=f"reset and step return valid values in {steps:,} steps of random actions.")
+    _check_observations(findings, vec, record)
+    _check_rewards(findings, record.rewards)
+    _check_episodes(findings, vec.environments[0], record)
+    if vec.masked:
+        fine = f"info has an {KEY}: algorithms choose among allowed actions, but bc, dqfd and r2d3 refuse."
+        findings.add("masks", fine=fine)
+    elif vec.environments[0].has_wrapper_attr("action_masks"):
+        costs = f"Its method action_masks is not read. Return the mask as info[{KEY!r}] in each reset and step."
+        findings.add("masks", costs=costs)
+    rate = steps / record.seconds
+    hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
+    slow = f"{hours}(--num-envs 8 --vectorization subprocess)." if rate < SLOW else ""
+    findings.add("speed", costs=slow, fine=f"{rate:,.0f} steps per second in one process, resets included.")
+
+
+def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
+    costs, space = [], vec.observation_space
+    for name, part in space.parts if isinstance(space, Dict) else [("", space)]:
+        if not isinstance(part, Box) or part.dtype == "uint8":
+            continue
+        label, seen = f"observation {name}".rstrip(), np.stack([record.low[name], record.high[name]]).reshape(2, -1)
+        low, high = part.bounds
+        slack = 1e-6 * (1 + np.abs([low, high]))  # float32 rounds bounds
+        left = np.any(seen < low - slack[0], axis=0) | np.any(seen > high + slack[1], axis=0)
+        if left.any():
+            at = int(np.argmax(left))
+            costs.append(
+                f"The {label} leaves its space: element {at} ranges from {seen[0, at]:.6g} to {seen[1, at]:.6g}, its "
+                f"bounds are {low[at]:.6g} and {high[at]:.6g}. Correct the bounds: other libraries rely on them."
+            )
+        if np.abs(seen).max() > LARGE:
+            costs.append(
+                f"The {label} reaches {np.abs(seen).max():.4g}, and networks learn best from numbers of about 1. Scale "
+                "it, or use --normalize-observations."
+            )
+    fine = "Observations stay within their space and are of a good size."
+    findings.add("observations", costs=" ".join(costs), fine=fine)
+
+
+def _check_rewards(findings: Findings, rewards: list[float]) -> None:
+    low, high = min(rewards), max(rewards)
+    said = f"Rewards range from {low:.4g} to {high:.4g}"
+    large = f"{said}, and values are sums of them. Scale them down, or let PPO do it (--normalize-rewards)."
+    rare = ". Check that random actions deserve this; rare rewards need exploration, demonstrations or goals"
+    too_large = low < high and max(abs(low), abs(high)) > LARGE
+    findings.add("rewards", costs=large if too_large else "", fine=f"{said}{rare if low == high else ''}.")
+
+
+def _check_episodes(findings: Findings, env: gymnasium.Env, record: RolloutRecord) -> None:
+    """Look for time limits reported as terminations, and for episodes that never end."""
+    lengths = [length for length, _, _ in record.episodes]
+    count, steps = len(lengths), len(record.rewards)
+    terminated = sum(terminated for _, terminated, _ in record.episodes)
+    truncated = sum(truncated for _, _, truncated in record.episodes)
+    both = sum(terminated and truncated for _, terminated, truncated in record.episodes)
+    limit = env.get_wrapper_attr("_max_episode_steps") if env.has_wrapper_attr("_max_episode_steps") else None
+    broken = costs = ""
+    if 2 * both > count:  # a task that is done just when its time is up is correct
+        broken = (
+            f"{both} of {count} episodes ended with terminated and truncated at once: values are learned as if nothing "
+            "came after a time limit. Return terminated=True only if the task is over, and truncated=True alone for a "
+            "time limit."
+        )
+    elif count >= 3 and not truncated and 1 < lengths[0] == min(lengths) == max(lengths):
+        costs = (
+            f"All {count} episodes terminated after exactly {lengths[0]} steps. If this is a time limit, return "
+            "truncated=True and terminated=False (or register max_episode_steps): values are learned as if nothing "
+            "came after it. If the task really ends there, observe the remaining time."
+        )
+    elif limit is None and not truncated and count < 3:
+        costs = (
+            f"{count} episode(s) ended in {steps:,} steps, and there is no time limit: evaluations, which play whole "
+            "episodes, may never end. Register max_episode_steps, or wrap it in gymnasium.wrappers.TimeLimit."
+        )
+    said = f"{count} episodes of {min(lengths)} to {max(lengths)} steps" if lengths else "No episode ended"
+    limited = f" The time limit is {limit} steps." if limit else ""
+    fine = f"{said}: {truncated} truncated, {terminated} terminated.{limited}"
+    findings.add("episodes", broken=broken, costs=costs, fine=fine)
+
+
+class _BoolFlags(gymnasium.Wrapper):
+    """A wrapper that converts NumPy's flags, which Gymnasium allows and its checker takes for a truncation."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.reset: Any = env.reset  # with its own signature, which the checker looks at
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, reward, bool(terminated), bool(truncated), info
+
+
+def check_gymnasium(findings: Findings, vec: VecEnv) -> None:
+    """Run Gymnasium's checker, which stops at its first objection and knows no action masks."""
+    if vec.masked:
+        return
+    findings.doing("while Gymnasium's checker ran")
+    costs = ""
+    try:
+        env_checker.check_env(_BoolFlags(vec.environments[0]), skip_render_check=True, skip_close_check=True)
+    except Exception as error:  # assertions, and whatever the environment raises
+        costs = f"Gymnasium's checker objects: {' '.join(str(error).split()) or type(error).__name__}"
+        if "observation space" in costs:
+            costs += " Return observations with its shape and dtype, within its bounds."
+    findings.add("gymnasium", costs=costs, fine="Gymnasium's checker objects to nothing.")
+
+
+def check_render(findings: Findings, make: Callable[..., VecEnv], metadata: dict[str, Any]) -> None:
+    """Render a frame, as `duetto video` does."""
+    costs, fine = 'Its metadata lacks the render mode "rgb_array". Add it, and render() for it.', ""
+    if "rgb_array" in (metadata.get("render_modes") or ()):
+        findings.doing("while a frame was rendered")
+        try:
+            with closing(make(render_mode="rgb_array")) as vec:
+                vec.reset(0)
+                height, width, _ = vec.render().shape
+            costs, fine = "", f"It renders frames of {width} × {height}."
+        except UsageError as error:
+            costs = str(error)
+    findings.add("render", costs=costs and f"duetto video cannot record it. {costs}", fine=fine)

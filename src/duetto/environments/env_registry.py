@@ -1,0 +1,137 @@
+"""The families of environments that Duetto knows: how to recognize, register and install them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from types import ModuleType
+
+from duetto.environments import silence
+from duetto.errors import UsageError
+from duetto.install_hint import install
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of environments that come with one package."""
+
+    name: str
+    examples: tuple[str, ...]
+    extra: str  # of pyproject.toml
+    entry_point: str  # module of its environments in Gymnasium's registry
+    pattern: str = r"(?!)"  # ids that exist only after the packages in `imports` were imported; the last registers them
+    imports: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # other modules that it needs, for rendering too
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The modules that the extra installs."""
+        return self.imports + self.needs
+
+    @property
+    def install(self) -> str:
+        """The command that installs the family."""
+        return install(self.extra)
+
+
+MUJOCO = Family(
+    "MuJoCo",
+    ("HalfCheetah-v5", "Ant-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "InvertedPendulum-v5", "Reacher-v5"),
+    "mujoco",
+    "gymnasium.envs.mujoco",
+    needs=("mujoco",),
+)
+
+ATARI = Family(
+    "Atari",
+    ("ALE/Breakout-v5", "ALE/Pong-v5", "BreakoutNoFrameskip-v4"),
+    "atari",
+    "ale_py",
+    r"ALE/.*|\w+(-ram)?(NoFrameskip|Deterministic)-v\d+|\w+-ram-v\d+",
+    ("ale_py",),
+)
+
+MINIGRID = Family(
+    "MiniGrid",
+    ("MiniGrid-Empty-5x5-v0", "MiniGrid-DoorKey-8x8-v0", "BabyAI-KeyCorridorS3R3-v0"),
+    "minigrid",
+    "minigrid",
+    r"(MiniGrid|BabyAI)-.*",
+    ("minigrid",),
+)
+
+FAMILIES = (
+    MUJOCO,
+    Family(
+        "classic control",  # rendering needs pygame, the extra
+        ("CartPole-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Acrobot-v1"),
+        "classic",
+        "gymnasium.envs.classic_control",
+        needs=("pygame",),
+    ),
+    Family(
+        "Box2D",
+        ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "CarRacing-v3"),
+        "box2d",
+        "gymnasium.envs.box2d",
+        needs=("Box2D", "pygame"),
+    ),
+    Family(
+        "PyBullet",
+        ("AntBulletEnv-v0", "HalfCheetahBulletEnv-v0", "HopperBulletEnv-v0", "Walker2DBulletEnv-v0"),
+        "pybullet",
+        "pybullet_envs_gymnasium",
+        r".*BulletEnv-v\d+",
+        ("pybullet", "pybullet_envs_gymnasium"),
+    ),
+    ATARI,
+    MINIGRID,
+)
+
+ENVPOOL = Family("EnvPool", ("Pong-v5", "HalfCheetah-v4", "CartPole-v1"), "envpool", "envpool")
+
+
+def examples() -> list[str]:
+    """Return example ids of all families."""
+    return [example for family in FAMILIES for example in family.examples]
+
+
+def register(environment: str) -> None:
+    """Import the package that registers this id, with or without the package's name, if its family has one.
+
+    Raises:
+        UsageError: The package is not installed.
+    """
+    for family in FAMILIES:
+        prefix = f"{family.imports[-1]}:" if family.imports else ""
+        if re.fullmatch(family.pattern, environment.removeprefix(prefix)):
+            with silence.output():  # PyBullet's C code prints its build date
+                for package in family.imports:
+                    import_family(family, package, environment)
+            return
+
+
+def import_family(family: Family, module: str, environment: str) -> ModuleType:
+    """Import `module`; if it is missing, raise a UsageError with the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise missing(family, environment, error) from error
+
+
+def said(error: Exception) -> str:
+    """Return an error's message without its `pip install` command, since ours names our extra."""
+    before, command, _ = str(error).partition("pip install")
+    return re.sub(r"[,;.:]\s[^,;.:]*$", "", before) if command else before
+
+
+def missing(family: Family, environment: str, error: Exception) -> UsageError:
+    """Return the UsageError for a user who lacks the family's package."""
+    return UsageError(f"{environment} needs the {family.name} environments ({said(error)}). Install: {family.install}")
+
+
+def of_entry_point(entry_point: object) -> Family | None:
+    """Return the family of a registered environment, by its module; None if Duetto does not know it."""
+    module = re.split("[.:]", str(entry_point))
+    return next((f for f in FAMILIES if module[: f.entry_point.count(".") + 1] == f.entry_point.split(".")), None)

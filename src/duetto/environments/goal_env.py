@@ -1,0 +1,80 @@
+"""Compute rewards and terminations of any two goals, for hindsight experience replay.
+
+Gymnasium-Robotics' `GoalEnv` defines `compute_reward(achieved_goal, desired_goal, info)`, for one pair or a batch of
+pairs, and `compute_terminated`, in some environments for one pair only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from duetto.environments.errors import EnvironmentFault, raised
+from duetto.environments.vec_env import VecEnv
+from duetto.errors import UsageError
+
+
+class GoalEnv:
+    """The goal functions of one environment, for batches. It owns the environment: `close` it.
+
+    Attributes:
+        changed: Whether a callback has set an attribute: earlier steps may have had other rewards.
+
+    Raises:
+        UsageError: The environment has no `compute_reward`, or lives in another process.
+    """
+
+    def __init__(self, stepper: VecEnv) -> None:
+        self._stepper = stepper
+        self.name: str = stepper.name
+        self.changed: bool = False
+        env = next(iter(stepper.environments), None)
+        reward = None if env is None else _function(env, "compute_reward")
+        if env is None or reward is None:
+            raise UsageError(
+                f"{self.name} has no compute_reward(achieved_goal, desired_goal, info), which hindsight needs for the "
+                "rewards of other goals. Add it, as in Gymnasium-Robotics' GoalEnv, or leave hindsight off."
+            )
+        self._reward = reward
+        self._terminated = _function(env, "compute_terminated")
+
+    def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
+        """Return the rewards (B,) float32 for goals (B, ...)."""
+        return self._ask("compute_reward", self._reward, achieved, desired, np.float32)
+
+    def terminated(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray | None:
+        """Return whether the task is over (B,) bool; None without `compute_terminated`."""
+        if self._terminated is None:
+            return None
+        return self._ask("compute_terminated", self._terminated, achieved, desired, np.bool_)
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute that was set in the environments of training."""
+        self._stepper.set_attr(name, value)
+        self.changed = True
+
+    def close(self) -> None:
+        """Release the environment."""
+        self._stepper.close()
+
+    def _ask(self, name: str, function: Callable[..., Any], achieved: Any, desired: Any, dtype: Any) -> np.ndarray:
+        try:
+            answer = np.asarray(function(achieved, desired, {}))
+            if answer.shape != (len(achieved),):  # it takes one pair only
+                answer = np.array([function(*pair, {}) for pair in zip(achieved, desired, strict=True)])
+        except Exception as error:
+            raise raised(f"{name}, with an empty info,", error, None).told(self.name, self._stepper.steps) from error
+        if answer.shape != (len(achieved),) or answer.dtype.kind not in "biuf":
+            what = f"{answer.dtype} of shape {answer.shape} for {len(achieved)} pairs"
+            fault = EnvironmentFault(f"{name} gave {what}. Return a number for each.")
+            raise fault.told(self.name, self._stepper.steps)
+        return answer.astype(dtype)
+
+
+def _function(env: gymnasium.Env, name: str) -> Callable[..., Any] | None:
+    """Return the function of the outermost wrapper that has it, or of the environment; None without one."""
+    found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    return found if callable(found) else None

@@ -1,0 +1,153 @@
+"""Change an agent's rewards and episode ends in Atari games: lives, clipping, FIRE. Games and scores stay the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from duetto.environments.action_masks import ActionMasks
+from duetto.environments.engines import Engine, StepResult
+from duetto.environments.obs_tree import Tree
+from duetto.environments.spaces import Layout
+from duetto.errors import UsageError
+
+FIRED = (0, 1, 2)  # no-op, FIRE and the next action, a step each after a lost life, as in OpenAI Baselines
+FIRED_FIRST = 2  # of these, the last ones at a game's start, which already had no-ops
+
+
+def learned_reward(reward: np.ndarray, clip: bool, log: bool) -> np.ndarray:
+    """Return the rewards to learn from: sign(r) log(1 + |r|) with `log`, sign(r) with `clip`, else r."""
+    if log:
+        return np.sign(reward) * np.log1p(np.abs(reward))
+    return np.sign(reward) if clip else reward
+
+
+class LearnerView(Engine):
+    """An engine with other rewards and terminations for the learner; episodes and scores stay the game's.
+
+    Args:
+        engine: An engine that reports lives.
+        episodic_life: A lost life sets `terminated`, and `starts` after it, while the game continues.
+        life_starts: A lost life sets only `starts` after it: in whole games, a recurrent policy resets its state where
+            it did in training with `episodic_life`.
+        clip_rewards: Replace a reward by its sign.
+        log_rewards: Replace a reward r by sign(r) log(1 + |r|) (Hester et al., 2018, experimental setup).
+        fires: Press FIRE at a game's start and after a lost life, for games that wait for it. These steps are `bogus`:
+            they replace the agent's actions, give no transitions, and `starts` is set after them. Their rewards count
+            for the score, except before a game's first observation.
+
+                lives             5    5    4    4    4    4    4
+                action            a1   a2   a3   0    1    2    a4       a3 loses a life; 0, 1, 2 are FIRED
+                bogus             .    .    .    x    x    x    .
+                terminated        .    .    x                   .        with `episodic_life`
+                starts            .    .    .    .    .    x    .
+    """
+
+    num_envs: int
+    layout: Layout
+    label: str
+    single_action_space: Any
+    metadata: dict[str, Any]
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        episodic_life: bool = False,
+        life_starts: bool = False,
+        clip_rewards: bool = False,
+        log_rewards: bool = False,
+        fires: bool = False,
+    ) -> None:
+        self._engine, self._episodic_life, self._life_starts = engine, episodic_life, episodic_life or life_starts
+        self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
+        self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
+        self.stacked: int = engine.stacked
+        self.allowing: ActionMasks | None = engine.allowing
+        self.envs: list[Any] = getattr(engine, "envs", [])  # for `VecEnv.environments`
+        self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
+        self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first step
+        self._fires = fires
+        self._left = np.zeros(self.num_envs, np.int64)  # steps of FIRED that remain
+
+    def reset(self, seed: int | None) -> Tree:
+        """Start a game everywhere, and press FIRE."""
+        obs = self._engine.reset(seed)
+        for action in FIRED[-FIRED_FIRST:] if self._fires else ():
+            obs = self._engine.step(np.full(self.num_envs, action)).obs
+        self._lives[:], self._left[:] = 0, 0
+        return obs
+
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Step the games; see the class for rewards and ends."""
+        firing = self._left > 0
+        outcome = self._engine.step(np.where(firing, np.array(FIRED)[-self._left], actions) if self._fires else actions)
+        ended = outcome.terminated | outcome.truncated
+        score, terminated, starts = outcome.reward, outcome.terminated, outcome.starts
+        if self._fires:  # before a game's first observation nothing counts, as in its no-ops
+            score = np.where(firing & (self._lives == 0), 0.0, score)
+        reward = self._learned(outcome.reward)
+        if self._life_starts or self._fires:
+            lost = self._lost_a_life(outcome, ended, firing)
+            if self._life_starts:
+                starts = starts | lost
+            if self._episodic_life:
+                terminated = terminated | lost
+            if self._fires:
+                starts, bogus = self._fire(outcome, lost, firing)
+                outcome = outcome._replace(bogus=bogus)
+        return outcome._replace(reward=reward, terminated=terminated, starts=starts, score=score, ended=ended)
+
+    def _learned(self, reward: np.ndarray) -> np.ndarray:
+        return learned_reward(reward, self._clip_rewards, self._log_rewards)
+
+    def _fire(self, outcome: StepResult, lost: np.ndarray, firing: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Count down the steps of FIRED; return `starts` after them, and the `bogus` steps."""
+        self._left = np.where(firing, self._left - 1, 0)
+        self._left[lost], self._left[outcome.starts] = len(FIRED), FIRED_FIRST
+        bogus = firing if outcome.bogus is None else firing | outcome.bogus
+        return firing & (self._left == 0), bogus if bogus.any() else None
+
+    def _lost_a_life(self, outcome: StepResult, ended: np.ndarray, firing: np.ndarray) -> np.ndarray:
+        if outcome.lives is None:
+            raise UsageError(f"{self.label} reports no lives. Leave episodic_life off.")
+        # Some games continue for a few frames without a life before they end: that is one end, not two.
+        lost = (outcome.lives > 0) & (outcome.lives < self._lives)
+        begins = ended | outcome.starts | (firing & (self._lives == 0))
+        self._lives = np.where(begins, 0, outcome.lives)
+        return lost
+
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """Start a new game in one environment."""
+        self._lives[env], self._left[env] = 0, FIRED_FIRST if self._fires else 0
+        return self._engine.reset_env(env, seed)
+
+    def render(self) -> np.ndarray | None:
+        """Return the first game's frame."""
+        return self._engine.render()
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute of every environment."""
+        self._engine.set_attr(name, value)
+
+    def save(self) -> dict[str, Any] | None:
+        """Return the state of the games, their lives and the remaining FIRED steps."""
+        saved = self._engine.save()
+        if saved is None:
+            return None
+        firing = {"firing": self._left.copy()} if self._fires else {}
+        return {"engine": saved, "lives": self._lives.copy()} | firing
+
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
+        """See Engine."""
+        obs, why = self._engine.load(saved["engine"], obs, seed)
+        anew = np.array([bool(one) for one in why])
+        first = FIRED_FIRST if self._fires else 0
+        self._lives = np.where(anew, 0, saved["lives"])
+        self._left = np.where(anew, first, saved.get("firing", np.zeros(self.num_envs, np.int64)))
+        return obs, why
+
+    def close(self) -> None:
+        """Release the games."""
+        self._engine.close()

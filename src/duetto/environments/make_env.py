@@ -1,0 +1,389 @@
+"""Make a `VecEnv` from an id, an instance, a vector environment or a factory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+import gymnasium
+from gymnasium.vector import VectorEnv
+
+from duetto.environments import (
+    atari,
+    atari_gymnasium,
+    box2d,
+    bullet,
+    copying,
+    env_registry,
+    minigrid,
+    silence,
+    subproc,
+    suggestions,
+    user_env,
+    validation,
+)
+from duetto.environments.atari import AtariOptions
+from duetto.environments.atari_native import NativeAtari
+from duetto.environments.engines import Engine, GymVectorEngine, SyncEngine, label_of
+from duetto.environments.errors import raised
+from duetto.environments.hide_velocity import OPTION, HideVelocity
+from duetto.environments.learner_view import LearnerView
+from duetto.environments.minigrid import MiniGridOptions
+from duetto.environments.rng_state import preserve
+from duetto.environments.vec_env import VecEnv
+from duetto.errors import DuettoError, UsageError
+
+Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
+Vectorization = Literal["sync", "subprocess"]
+EngineName = Literal["auto", "native", "gymnasium", "envpool"]
+
+
+def make(
+    environment: Environment,
+    *,
+    num_envs: int = 1,
+    vectorization: Vectorization = "sync",
+    worker_timeout: float = subproc.TIMEOUT,
+    engine: EngineName = "auto",
+    render_mode: str | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> VecEnv:
+    """Make a VecEnv for `num_envs` environments.
+
+    Args:
+        environment: An id ("HalfCheetah-v5", "module:Id-v0"), a class in a file ("FILE.py:CLASS"), an instance (then
+            num_envs is 1), a Gymnasium vector environment in any autoreset mode (with its own num_envs), or a factory:
+            the environment's class, or a callable that returns a new environment at each call.
+        num_envs: Number of environments.
+        vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
+            Processes are not forked (PyTorch and JAX have threads), so a script needs `if __name__ == "__main__":`.
+        worker_timeout: Seconds that such a process may take to answer before it is an error; 0: no limit.
+        engine: "native" steps Atari games in ale-py's C++ threads; "envpool" steps ids of EnvPool in its threads;
+            "auto" is "native" for Atari without rendering, and else "gymnasium".
+        render_mode: Gymnasium's; "rgb_array" for videos.
+        kwargs: Arguments of the environment's constructor or of the factory; for Atari, `AtariOptions`; for MiniGrid
+            and BabyAI, `MiniGridOptions` too. `mask_velocity=True` hides the velocities of CartPole, Pendulum,
+            MountainCar, MountainCarContinuous, Acrobot and LunarLander.
+
+    Raises:
+        UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
+    """
+    options = dict(kwargs or {})
+    return _make(environment, num_envs, vectorization, worker_timeout, engine, render_mode, options, to_learn=True)
+
+
+@preserve()
+def make_eval(
+    environment: Environment,
+    *,
+    num_envs: int = 1,
+    vectorization: Vectorization = "sync",
+    worker_timeout: float = subproc.TIMEOUT,
+    engine: EngineName = "auto",
+    render_mode: str | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> VecEnv:
+    """Make a new VecEnv that shares nothing with `environment`, for evaluation. Arguments are those of `make`.
+
+    Ids and factories are called again. An instance is copied with its attributes or, if that fails, made from its
+    `spec` with a notice. A vector environment's first environment is copied `num_envs` times. Atari plays whole games:
+    with `episodic_life`, recurrent state still resets after each life. `clip_rewards` and `log_rewards` apply, so that
+    a recurrent policy sees the rewards of training; scores are the game's.
+
+    Raises:
+        UsageError: An instance can be neither copied nor remade, or has wrappers around a whole vector environment;
+            pass a factory instead.
+    """
+    another = copying.Another(environment) if isinstance(environment, VectorEnv | gymnasium.Env) else None
+    options = {} if another else dict(kwargs or {})
+    how = (num_envs, vectorization, worker_timeout, engine, render_mode, options)
+    stepper = _make(another or environment, *how, to_learn=False)
+    if another is not None and another.note:
+        stepper.notices.append(another.note)
+    return stepper
+
+
+def is_instance(environment: Any) -> bool:
+    """Whether it is an environment or vector environment, and not an id, a class or another factory."""
+    return hasattr(environment, "step") and not isinstance(environment, type)
+
+
+def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the id's `kwargs` of `make`, completed with the defaults of Duetto's options.
+
+    Raises:
+        UsageError: A value is invalid, or the environment's package is missing.
+    """
+    game = atari.find(environment)
+    if game:
+        chosen = AtariOptions.of(options)
+        return dataclasses.asdict(chosen) | {"sticky_actions": atari.sticky_actions(game, chosen)}
+    if suggestions.family_of(environment) is env_registry.MINIGRID:
+        seen, others = MiniGridOptions.take(options)
+        return dataclasses.asdict(seen) | others
+    return dict(options)
+
+
+def _make(
+    environment: Environment,
+    num_envs: int,
+    vectorization: Vectorization,
+    worker_timeout: float,
+    engine: EngineName,
+    render_mode: str | None,
+    options: dict[str, Any],
+    to_learn: bool,
+) -> VecEnv:
+    if num_envs < 1:
+        raise UsageError(f"num_envs is {num_envs}. Give a number of at least 1.")
+    environment = user_env.resolved(environment)
+    for value, known, option in ((vectorization, Vectorization, "vectorization"), (engine, EngineName, "engine")):
+        suggestions.check_choice(option, value, known)
+    if engine == "envpool":
+        return _make_envpool(environment, num_envs, vectorization, render_mode, options)
+    game = atari.find(environment) if isinstance(environment, str) else None
+    several = partial(_several, num_envs=num_envs, vectorization=vectorization, worker_timeout=worker_timeout)
+    if game:
+        chosen = AtariOptions.of(options)
+        played = _make_atari(game, chosen, num_envs, several, vectorization, engine, render_mode, to_learn)
+        return VecEnv(played, game.id)
+    if engine == "native":
+        raise UsageError(
+            f'engine="native" is for Atari ids, such as ALE/Breakout-v5. Use engine="auto" for {environment}.'
+        )
+    if isinstance(environment, VectorEnv | gymnasium.Env):
+        return _wrap_instance(environment, num_envs, vectorization, render_mode, options)
+    if isinstance(environment, str):
+        suggestions.check_known(environment)
+        name, single = environment, partial(_make_registered, environment, render_mode, options)
+    elif callable(environment):
+        name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
+    elif hasattr(environment, "step"):
+        raise UsageError(_of_another_kind(environment))
+    elif isinstance(environment, list | tuple) and environment and all(map(callable, environment)):
+        raise UsageError(
+            f"A {type(environment).__name__} of {len(environment)} factories is no environment. If they make the same, "
+            f"pass one with num_envs={len(environment)}; otherwise, pass gymnasium.vector.SyncVectorEnv of them."
+        )
+    else:
+        raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
+    return VecEnv(several(single, name))
+
+
+def _of_another_kind(environment: Any) -> str:
+    """Return the error's text for an object that has `step` but is no gymnasium.Env."""
+    kind = type(environment)
+    return (
+        f"{kind.__module__}.{kind.__qualname__} is no gymnasium.Env. Derive its class from gymnasium.Env; replace "
+        "`import gym` by `import gymnasium as gym`."
+    )
+
+
+def _several(
+    single: Callable[[], gymnasium.Env], name: str, num_envs: int, vectorization: str, worker_timeout: float
+) -> Engine:
+    if vectorization == "sync":
+        envs: list[gymnasium.Env] = []
+        with ExitStack() as opened:  # close the earlier ones if one cannot be made or differs
+            for _ in range(num_envs):
+                envs.append(single())
+                opened.callback(validation.close, envs[-1])
+            loop = SyncEngine(envs)
+            opened.pop_all()
+        return loop
+    return subproc.SubprocEngine([single] * num_envs, name, worker_timeout)
+
+
+def _make_atari(
+    game: atari.AtariGame,
+    options: AtariOptions,
+    num_envs: int,
+    several: Callable[..., Engine],
+    vectorization: str,
+    engine: str,
+    render_mode: str | None,
+    to_learn: bool,
+) -> Engine:
+    native = engine == "native" or (engine == "auto" and not render_mode)
+    if native and (render_mode or vectorization != "sync"):
+        raise UsageError(
+            f'engine="native" has its own threads and renders no full frames. Make {game.id} without vectorization and '
+            'render_mode, or with engine="gymnasium".'
+        )
+    try:
+        if native:
+            played: Engine = NativeAtari(game, options, num_envs)
+        else:
+            single = partial(atari_gymnasium.make, game, options, render_mode)
+            played = several(single, game.id)
+            played.stacked = options.stack
+        fires = atari.fires_at_lives(game, options)
+    except DuettoError:
+        raise
+    except OSError as error:
+        raise UsageError(
+            f"The ROM of {game.id} cannot be loaded: {error}. ROMs come with ale-py: unset ALE_ROMS_DIR, or install "
+            "ale-py again."
+        ) from error
+    except Exception as error:
+        raise suggestions.explain(game.id, {}, error) from error
+    if not (options.episodic_life or options.clip_rewards or options.log_rewards or fires):
+        return played
+    return LearnerView(
+        played,
+        episodic_life=options.episodic_life and to_learn,
+        life_starts=options.episodic_life,
+        clip_rewards=options.clip_rewards,
+        log_rewards=options.log_rewards,
+        fires=fires,
+    )
+
+
+def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    """Make one environment by id, also in a subprocess, where the id must be registered again."""
+    env_registry.register(environment)
+    user_env.look_here(environment)
+    own_model = suggestions.family_of(environment) is env_registry.MUJOCO
+    hides, kwargs = kwargs.get(OPTION), {name: value for name, value in kwargs.items() if name != OPTION}
+    options, seen = [], None
+    if suggestions.family_of(environment) is env_registry.MINIGRID:
+        options = minigrid.OPTIONS
+        seen, kwargs = MiniGridOptions.take(kwargs)
+    if render_mode is not None:  # an environment without rendering need not accept it
+        kwargs = kwargs | {"render_mode": render_mode}
+    try:
+        # Gymnasium's passive checker only warns; VecEnv checks what matters.
+        with silence.repeated_warnings(), silence.mujoco_compiler() if own_model else contextlib.nullcontext():
+            env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
+    except Exception as error:
+        raise suggestions.explain(environment, kwargs, error, options) from error
+    _follow_with_camera(env)
+    env = bullet.QuietStart(env) if bullet.is_bullet(env.unwrapped) else env
+    env = box2d.NewWorld(env) if box2d.is_bipedal_walker(env.unwrapped) else env
+    env = HideVelocity(env) if hides else env
+    return env if seen is None else minigrid.wrap(env, seen)
+
+
+def _follow_with_camera(env: gymnasium.Env) -> None:
+    """Let the camera of a MuJoCo environment follow the body, if the model has such a camera.
+
+    Gymnasium's default camera is fixed, and a cheetah that runs leaves its view within a second. A camera chosen by
+    `camera_id` or `camera_name` stays.
+    """
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if renderer is None or getattr(renderer, "camera_id", None) not in (None, -1):
+        return
+    cameras = [renderer.model.cam(number).name for number in range(renderer.model.ncam)]
+    if "track" in cameras:
+        renderer.camera_id = cameras.index("track")
+
+
+def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+    if render_mode is not None and _accepts(factory, "render_mode"):
+        kwargs = kwargs | {"render_mode": render_mode}
+    name = _name(factory)
+    try:
+        with silence.repeated_warnings():
+            env = factory(**kwargs)
+    except UsageError:
+        raise
+    except Exception as error:
+        given = f" with {kwargs}" if kwargs else ""
+        inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None  # not at the call itself
+        where = f"\n{raised(name, error, None).trace}" if inside else ""
+        raise UsageError(f"The factory {name} failed{given}: {type(error).__name__}: {error}{where}") from error
+    if not isinstance(env, gymnasium.Env | VectorEnv) and hasattr(env, "step"):
+        raise UsageError(_of_another_kind(env))
+    if not isinstance(env, gymnasium.Env) or isinstance(env, VectorEnv):
+        raise UsageError(f"The factory {name} returned {type(env).__name__}. Return one gymnasium.Env.")
+    _check_new(name, env.unwrapped)
+    return env
+
+
+# Environments that factories returned, by id(), while they exist.
+_RETURNED: WeakValueDictionary[int, gymnasium.Env] = WeakValueDictionary()
+
+
+def _check_new(name: str, env: gymnasium.Env) -> None:
+    """Raise UsageError if a factory returned `env` before: rows would share it, and evaluations would reset it."""
+    if _RETURNED.get(id(env)) is env:
+        raise UsageError(
+            f"The factory {name} returned the same environment twice. Make a new one at each call, or pass the "
+            "environment itself: training and evaluations need separate ones."
+        )
+    with contextlib.suppress(TypeError):  # a class with __slots__
+        _RETURNED[id(env)] = env
+
+
+def _name(factory: Callable[..., Any]) -> str:
+    return getattr(factory, "__name__", type(factory).__name__)
+
+
+def _accepts(factory: Callable[..., Any], parameter: str) -> bool:
+    parameters = inspect.signature(factory).parameters
+    return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _wrap_instance(
+    environment: gymnasium.Env | VectorEnv,
+    num_envs: int,
+    vectorization: str,
+    render_mode: str | None,
+    kwargs: dict[str, Any],
+) -> VecEnv:
+    name = label_of(environment)
+    if kwargs or (render_mode is not None and render_mode != environment.render_mode):
+        raise UsageError(f"{name} already exists; kwargs and render_mode come too late. Pass an id or a factory.")
+    if isinstance(environment, VectorEnv):
+        if num_envs not in (1, environment.num_envs):
+            raise UsageError(f"{name} has {environment.num_envs} environments, num_envs says {num_envs}.")
+        if vectorization != "sync":
+            raise UsageError(
+                f'{name} is a vector environment, which steps its environments itself: vectorization="{vectorization}" '
+                "comes too late. Leave it out, or pass an id or a factory."
+            )
+        return VecEnv(GymVectorEngine(environment, name))
+    if num_envs != 1 or vectorization != "sync":
+        raise UsageError(
+            f'{name} is one environment; num_envs={num_envs} with vectorization="{vectorization}" needs several. '
+            "Pass its id, or a factory that makes a new one at each call."
+        )
+    return VecEnv(SyncEngine([environment]))
+
+
+def _make_envpool(
+    environment: Environment, num_envs: int, vectorization: str, render_mode: str | None, kwargs: dict[str, Any]
+) -> VecEnv:
+    if not isinstance(environment, str):
+        raise UsageError('engine="envpool" makes environments by id. Give an id, or use engine="gymnasium".')
+    if render_mode or vectorization != "sync":
+        raise UsageError(
+            f'engine="envpool" has its own threads and renders no frames. Make {environment} without vectorization and '
+            'render_mode, or with engine="gymnasium".'
+        )
+    envpool: Any = env_registry.import_family(env_registry.ENVPOOL, "envpool", environment)
+    known = envpool.list_all_envs()
+    if environment not in known:
+        raise UsageError(f"EnvPool has no {environment}.{suggestions.nearest(environment, known)}")
+
+    def remake(seed: int) -> VectorEnv:
+        # EnvPool takes a seed only here; environment i gets seed + i, as in Gymnasium.
+        with silence.repeated_warnings():
+            warnings.filterwarnings("ignore", ".*precision lowered by casting")  # EnvPool writes bounds as float64
+            vector = envpool.make(environment, env_type="gymnasium", num_envs=num_envs, seed=seed, **kwargs)
+            _ = vector.single_observation_space, vector.single_action_space  # cached properties
+        return vector
+
+    try:
+        return VecEnv(GymVectorEngine(remake(0), environment, remake))
+    except DuettoError:
+        raise
+    except Exception as error:  # some need system libraries: Procgen needs Qt
+        raise suggestions.explain(environment, kwargs, error) from error

@@ -1,0 +1,37 @@
+"""Find wrappers with running statistics, such as Gymnasium's NormalizeObservation and NormalizeReward.
+
+Each environment has its own statistics. Evaluations, videos and users of the trained agent would normalize otherwise
+than training did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers.utils import RunningMeanStd
+
+from duetto.environments.vec_env import VecEnv
+
+
+def running(environment: Any, stepper: VecEnv) -> str:
+    """Return the class name of the first wrapper whose statistics still change; "" without one.
+
+    `environment` is the argument of `make`. Environments in other processes are not checked.
+    """
+    inner = [environment] if isinstance(environment, VectorEnv) else []
+    for outermost in [*inner, *stepper.environments[:1]]:
+        for wrapper in _chain(outermost):
+            own = vars(wrapper).values()
+            changes = getattr(wrapper, "update_running_mean", True)
+            if changes and any(isinstance(value, RunningMeanStd) for value in own):
+                return type(wrapper).__name__
+    return ""
+
+
+def _chain(environment: Any) -> Iterator[Any]:
+    while environment is not None:
+        yield environment
+        several = vars(environment).get("envs")  # of a SyncVectorEnv
+        environment = several[0] if several else vars(environment).get("env")

@@ -1,0 +1,44 @@
+"""Batched observations: an array or a flat dict of arrays, with the environments along the first axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+Tree = np.ndarray | dict[str, np.ndarray]
+
+
+def array(value: Any) -> np.ndarray:
+    """Return a user's value as an array, also a PyTorch tensor that requires a gradient."""
+    return np.asarray(value.detach() if getattr(value, "requires_grad", False) else value)
+
+
+def copy(tree: Tree) -> Tree:
+    """Return a copy that shares no memory with `tree`."""
+    return {name: part.copy() for name, part in tree.items()} if isinstance(tree, dict) else tree.copy()
+
+
+def take(tree: Tree, rows: np.ndarray) -> Tree:
+    """Copy the given rows (indices, (K,))."""
+    return {name: part[rows] for name, part in tree.items()} if isinstance(tree, dict) else tree[rows]
+
+
+def assign(target: Tree, source: Tree, rows: np.ndarray) -> None:
+    """Overwrite the given rows (mask or indices) of `target` with the same rows of `source`."""
+    if isinstance(target, dict):
+        assert isinstance(source, dict)
+        for name, part in target.items():
+            part[rows] = source[name][rows]
+    else:
+        assert isinstance(source, np.ndarray)
+        target[rows] = source[rows]
+
+
+def parts(tree: Tree) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield (name, array) of each part; a single array has the name ""."""
+    if isinstance(tree, dict):
+        yield from tree.items()
+    else:
+        yield "", tree

@@ -1,0 +1,55 @@
+"""Pickle the arguments of `make` for another process of this user. They are never written to a run's folder."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from typing import Any
+
+import cloudpickle
+from gymnasium.envs.registration import registry
+
+from duetto.environments import make_env, user_env
+from duetto.environments.vec_env import VecEnv
+
+
+def pack(environment: Any, options: dict[str, Any]) -> bytes:
+    """Pickle the arguments of `make_env.make` or, with the option `to_learn=False`, of `make_env.make_eval`.
+
+    Uses cloudpickle, as Gymnasium's vector environments do, and raises any error of a user's objects. A class from a
+    file is pickled by value, since the other process may be on a machine without the file.
+    """
+    environment = user_env.resolved(environment)
+    return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, registration(environment)))))
+
+
+def registration(environment: Any) -> Any:
+    """Return an id's registration, which a script may have made, for `register`; None if it is no registered id."""
+    return registry.get(environment) if isinstance(environment, str) else None
+
+
+def register(spec: Any) -> None:
+    """Register the id of a `registration` in this process."""
+    if spec is not None:
+        registry.setdefault(spec.id, spec)
+
+
+def make(recipe: bytes, **others: Any) -> VecEnv:
+    """Make environments from a recipe, with some options replaced, and with the `sys.path` of `pack`.
+
+    Raises:
+        ImportError: A module is not installed here.
+        UsageError: As `environments.make`.
+    """
+    environment, options = unpack(recipe)
+    how = make_env.make if options.pop("to_learn", True) else make_env.make_eval
+    return how(environment, **options | others)
+
+
+def unpack(recipe: bytes) -> tuple[Any, dict[str, Any]]:
+    """Return the arguments of `pack`; register an id that a script registered."""
+    path, packed = pickle.loads(recipe)
+    sys.path += [place for place in path if place not in sys.path]
+    environment, options, spec = pickle.loads(packed)
+    register(spec)
+    return environment, options

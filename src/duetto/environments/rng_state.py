@@ -1,0 +1,190 @@
+"""The random generators that an environment draws from: found by one rule, saved and set again, seeded, preserved."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from inspect import getattr_static
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from duetto.errors import CheckpointError
+
+Generator = np.random.Generator | np.random.RandomState | random.Random
+Place = tuple[str, dict[str, Any], str]  # a path, and the attributes and the name where the generator is
+
+
+def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
+    """Return an environment and what it holds as its `env`, wrappers or not, from the outermost one on."""
+    found = [env]
+    while isinstance(inside := getattr(found[-1], "env", None), gymnasium.Env):
+        found.append(inside)
+    return found
+
+
+def places(env: gymnasium.Env) -> list[Place]:
+    """Find the generators among the attributes of each layer, and those that its spaces have already."""
+    found: list[Place] = []
+    for depth, layer in enumerate(layers(env)):
+        own = [name for name, value in vars(layer).items() if isinstance(value, Generator)]
+        found += [(f"{depth}/{name}", vars(layer), name) for name in own]
+    for path, space in _spaces(layers(env)):
+        if space._np_random is not None:
+            found.append((f"{SPACE}{path}", vars(space), "_np_random"))
+    return found
+
+
+SPACE = "space:"  # begins the path of a space's generator
+
+
+def save(found: Iterable[Place]) -> dict[str, Any]:
+    """Return the states of the generators that are there, as arrays and JSON values."""
+    return {
+        path: state_of(generator) for path, owner, name in found if isinstance(generator := owner.get(name), Generator)
+    }
+
+
+def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
+    """Set the generators to states from `save`, in place; return False if the environment lacks one.
+
+    A missing `np_random`, which Gymnasium makes when it is first used, is made.
+
+    Raises:
+        CheckpointError: A state is none.
+    """
+    known = {path: (owner, name) for path, owner, name in places(env)}
+    depth, chain = len(layers(env)), layers(env)
+    for path, state in saved.items():
+        layer, _, name = path.partition("/")
+        if path in known:
+            owner, name = known[path]
+        elif name == "_np_random" and layer.isdigit() and int(layer) < depth:
+            owner = vars(chain[int(layer)])
+            owner[name] = np.random.Generator(np.random.PCG64())
+        else:
+            return False
+        owner[name] = _set(owner[name], state)
+    return True
+
+
+def state_of(generator: Generator) -> dict[str, Any]:
+    """Return a generator's state as arrays and JSON values."""
+    if isinstance(generator, np.random.Generator):
+        return dict(generator.bit_generator.state)
+    if isinstance(generator, np.random.RandomState):
+        return generator.get_state(legacy=False)  # type: ignore[return-value]
+    version, words, gauss = generator.getstate()
+    return {"version": version, "words": np.array(words, np.uint32), "gauss": gauss}
+
+
+def _set(generator: Generator, state: dict[str, Any]) -> Generator:
+    """Set a generator to a state and return it; another one if its bits are drawn in another way."""
+    try:
+        if isinstance(generator, random.Random):
+            generator.setstate((state["version"], tuple(state["words"].tolist()), state["gauss"]))
+        elif isinstance(generator, np.random.RandomState):
+            generator.set_state(state)
+        else:
+            if type(generator.bit_generator).__name__ != state["bit_generator"]:
+                generator = np.random.Generator(_bit_generator(state["bit_generator"]))
+            generator.bit_generator.state = state
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"What should be a random generator's state is none ({error!r}).") from error
+    return generator
+
+
+def _bit_generator(name: str) -> np.random.BitGenerator:
+    kind = getattr(np.random, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        raise CheckpointError(f"{name!r} in the saved state is no random generator of NumPy.")
+    return kind()
+
+
+# ------------------------------------------------------------------------------------------- the process's own
+def process_state() -> dict[str, Any]:
+    """Return the state of the process's global generators, `random`'s and `np.random`'s."""
+    return {"python": state_of(_PYTHON), "numpy": state_of(_NUMPY)}
+
+
+def set_process_state(state: dict[str, Any]) -> None:
+    """Set the process's global generators."""
+    _set(_PYTHON, state["python"])
+    _set(_NUMPY, state["numpy"])
+
+
+_PYTHON: random.Random = random._inst  # type: ignore[attr-defined]
+_NUMPY: np.random.RandomState = np.random.mtrand._rand
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states are equal."""
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+
+
+@contextmanager
+def preserve() -> Iterator[None]:
+    """Preserve the process's global generators: `random`'s, `np.random`'s, and PyTorch's if it is imported."""
+    torch = sys.modules.get("torch")
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        devices = range(torch.cuda.device_count()) if torch and torch.cuda.is_initialized() else ()
+        with torch.random.fork_rng(devices) if torch else nullcontext():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+# ------------------------------------------------------------------------------------------- spaces
+def seed(env: gymnasium.Env, number: int) -> None:
+    """Seed every space of an environment and its wrappers, each with numbers of its own.
+
+    A space that is an attribute of the class becomes the environment's own copy: else all of them would share it.
+    """
+    for name in ("action_space", "observation_space"):
+        if name not in vars(env.unwrapped) and isinstance(
+            space := getattr_static(env.unwrapped, name), gymnasium.Space
+        ):
+            setattr(env.unwrapped, name, copy.deepcopy(space))
+    for i, (_, space) in enumerate(_spaces(layers(env))):
+        space.seed(int(np.random.SeedSequence((number, i)).generate_state(1)[0]))
+
+
+def _spaces(chain: Iterable[gymnasium.Env]) -> Iterator[tuple[str, gymnasium.Space]]:
+    """Yield every space once, with a path to it."""
+    known: set[int] = set()
+    for depth, layer in enumerate(chain):
+        own = {name: value for name, value in vars(layer).items() if isinstance(value, gymnasium.Space)}
+        if not isinstance(layer, gymnasium.Wrapper):  # they may be the class's; a wrapper's are the environment's
+            own |= {"action_space": layer.action_space, "observation_space": layer.observation_space}
+        for name, space in own.items():
+            for path, part in _parts(space, f"{depth}/{name}"):
+                if id(part) not in known:
+                    known.add(id(part))
+                    yield path, part
+
+
+def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.Space]]:
+    yield path, space
+    match space:
+        case spaces.Dict():
+            inside = dict(space.spaces)
+        case spaces.Tuple() | spaces.OneOf():
+            inside = dict(enumerate(space.spaces))
+        case spaces.Sequence():
+            inside = {"feature": space.feature_space}
+        case spaces.Graph():
+            inside = {"node": space.node_space, "edge": space.edge_space}
+        case _:
+            return
+    for name, part in inside.items():
+        if part is not None:
+            yield from _parts(part, f"{path}/{name}")

@@ -1,0 +1,464 @@
+"""Environments that each run in a process of their own: watched, and none left behind.
+
+    trainer    reset, step, set_attr, save, load ...  ->  worker: a `SyncEngine` of one environment
+               rows of all workers, side by side      <-          its result, or its error
+
+A worker resets its environment in the step that ends an episode, so an end costs no second message.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import multiprocessing.util
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+
+from duetto.environments import obs_tree, silence
+from duetto.environments.action_masks import ALWAYS, KEY, ActionMasks
+from duetto.environments.engines import Engine, StepResult, SyncEngine
+from duetto.environments.errors import EnvironmentFault, raised, summary
+from duetto.environments.obs_tree import Tree
+from duetto.environments.replay import seconds_of
+from duetto.environments.spaces import Layout
+from duetto.errors import DuettoError, UsageError
+
+# A false alarm ends a run of days, and that a worker hangs is as well known after five minutes as after one: no step or
+# reset that is meant takes as long.
+TIMEOUT = 300.0
+TO_START = 120.0  # seconds at least for a worker's first answer: before it, packages are imported
+LOOK = 1.0  # seconds between two looks at the clock: a trainer that was stopped (Ctrl-Z) loses no more than that
+TO_CLOSE = 30.0  # seconds that environments have to close themselves
+TO_GIVE_UP = 1.0  # the same in the middle of a call, after Ctrl-C or an error
+ORPHANED = 3.0  # seconds that a worker lives on without its trainer
+
+OURS = "DUETTO_WORKER"  # in the environment of a worker that Duetto begins
+GUARD = 'Put the script\'s calls under `if __name__ == "__main__":`'
+
+
+class SubprocEngine(Engine):
+    """Environments that are stepped at the same time, each in its own process.
+
+    A worker that dies, that raises, or that does not answer within `timeout` seconds (0: that may take for ever) is an
+    EnvironmentFault. Afterwards, as after Ctrl-C, `close` ends all of them.
+
+    Attributes:
+        processes: The workers.
+    """
+
+    num_envs: int
+    layout: Layout
+    single_action_space: gymnasium.Space[Any]
+    metadata: dict[str, Any]
+    processes: list[Any]
+
+    def __init__(self, singles: Sequence[Callable[[], gymnasium.Env]], label: str, timeout: float) -> None:
+        """Start a process for each environment.
+
+        Raises:
+            UsageError: The environments cannot be made there, or differ; or a script would start itself in each of
+                them.
+        """
+        leave_if_begun_again()
+        self.label: str = label
+        self.num_envs, self.processes = len(singles), []
+        self._lines: list[_Line] = []
+        self._timeout = timeout and max(timeout, TO_START)  # of the first answer
+        self._busy = False  # in the middle of a call
+        # Before multiprocessing waits for its children at the end of this process: they mind no SIGTERM.
+        multiprocessing.util.Finalize(self, _kill, args=(self.processes,), exitpriority=100)
+        try:
+            with deaf_to_hangups(), _marked():
+                self._start(singles)
+                described = self._ask("describe")
+            if any(other[:2] != described[0][:2] for other in described):
+                raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
+        except (EnvironmentFault, BrokenPipeError, ConnectionResetError) as error:
+            self._close(0.0)
+            if isinstance(error, EnvironmentFault) and not isinstance(
+                error.__cause__, EOFError | OSError
+            ):  # it started
+                raise error.told(label, 0) from error
+            happened = str(error).partition(". ")[0]  # not where to look for it: no environment was made
+            raise UsageError(
+                f'The environments\' processes could not start ({happened}). {GUARD}, or use vectorization="sync".'
+            ) from None  # what was raised on the way says nothing more
+        except BaseException:
+            self._close(0.0)
+            raise
+        self._timeout = timeout
+        observation_space, self.single_action_space, self.metadata, warned = described[0]
+        silence.tell(warned)
+        self.layout = Layout(observation_space)
+        self.allowing: ActionMasks | None = ActionMasks(self.single_action_space)
+
+    def _start(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> None:
+        try:
+            packed = [cloudpickle.dumps(single) for single in singles]
+        except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
+            raise UsageError(
+                f'{self.label} cannot be sent to a process of its own ({summary(error)}). Use vectorization="sync", or '
+                "a factory that makes what it needs when it is called."
+            ) from error
+        methods = multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+        for env, single in enumerate(packed):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(dict(os.environ), single, theirs), daemon=False)
+            self._lines.append(_Line(ours, process, env))
+            process.start()  # no daemon, or no environment could start a process
+            self.processes.append(process)
+            theirs.close()
+
+    # ------------------------------------------------------------------------------------------- calls
+    def _ask(self, method: str, arguments: Sequence[Any] | None = None) -> list[Any]:
+        """Call a method of every worker, and return its values; `arguments` has a tuple for each."""
+        self._busy = True
+        for env, line in enumerate(self._lines):
+            line.send((method, () if arguments is None else arguments[env]))
+        values = [line.receive(self._timeout) for line in self._lines]
+        self._busy = False
+        for env, (done, value) in enumerate(values):
+            if not done:
+                raise _numbered(value, env)
+        return [value for _, value in values]
+
+    def _ask_one(self, env: int, method: str, *arguments: Any) -> Any:
+        self._busy = True
+        self._lines[env].send((method, arguments))
+        done, value = self._lines[env].receive(self._timeout)
+        self._busy = False
+        if not done:
+            raise _numbered(value, env)
+        return value
+
+    def reset(self, seed: int | None) -> Tree:
+        """See Engine."""
+        return self._first(self._ask("reset", [(None if seed is None else seed + i,) for i in range(self.num_envs)]))
+
+    def _first(self, begun: list[tuple[Tree, Any]]) -> Tree:
+        """Return the workers' first observations, and take over what their infos told of masks."""
+        masks: Any = self.allowing
+        masks.given, masks.ignored, masks.misnamed = begun[0][1]
+        for env, (_, told) in enumerate(begun):
+            if told[0] != masks.given:
+                raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", env)
+        return _side_by_side([obs for obs, _ in begun])
+
+    def step(self, actions: np.ndarray) -> StepResult:
+        """See Engine."""
+        rows = self._ask("step", [(action,) for action in actions])
+        next_obs, reward, terminated, truncated, first, lives, success = zip(*rows, strict=True)
+        done = np.array([one is not None for one in first])
+        next_obs = _side_by_side(next_obs)
+        obs = obs_tree.copy(next_obs)
+        for env in np.flatnonzero(done).tolist():
+            _write(obs, env, first[env])
+        return StepResult(
+            next_obs,
+            np.array(reward),
+            np.array(terminated),
+            np.array(truncated),
+            obs,
+            done,
+            None,
+            lives=None if None in lives else np.array(lives),
+            success=None if all(one is None for one in success) else np.array(success, np.float64),  # None: NaN
+        )
+
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """See Engine."""
+        first, _ = self._ask_one(env, "reset", seed)
+        parts = {name: np.zeros((self.num_envs, *part.shape[1:]), part.dtype) for name, part in obs_tree.parts(first)}
+        obs = parts if isinstance(first, dict) else parts[""]
+        _write(obs, env, first)
+        return obs
+
+    def render(self) -> np.ndarray | None:
+        """See Engine."""
+        return self._ask_one(0, "render")
+
+    def save(self) -> dict[str, Any] | None:
+        """See Engine."""
+        return {str(env): one["0"] for env, one in enumerate(self._ask("save"))}
+
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
+        """See Engine."""
+        each = [saved[str(env)] for env in range(self.num_envs)]
+        rows = [obs_tree.take(obs, np.array([env])) for env in range(self.num_envs)]
+        timeout, self._timeout = self._timeout, self._timeout and self._timeout + max(map(seconds_of, each))
+        try:
+            loaded = self._ask("load", [({"0": each[i]}, rows[i], seed + i) for i in range(self.num_envs)])
+        finally:
+            self._timeout = timeout
+        return self._first([first for first, _ in loaded]), [why for _, why in loaded]
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """See Engine."""
+        self._ask("set_attr", [(name, value)] * self.num_envs)
+
+    def close(self) -> None:
+        """Let every environment close itself; end those processes that take too long."""
+        self._close(TO_GIVE_UP if self._busy else TO_CLOSE)
+
+    def _close(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        try:
+            for line in self._lines:
+                with suppress(EnvironmentFault):
+                    line.send(("close", ()))
+            for process in self.processes:
+                process.join(max(0.0, deadline - time.monotonic()))
+        finally:
+            _kill(self.processes)
+            for one in (*self._lines, *self.processes):
+                one.close()
+            self.processes.clear()
+            self._lines.clear()
+
+
+def _numbered(error: Exception, env: int) -> Exception:
+    """Return a worker's error with the number of its environment, which knows only of itself."""
+    if isinstance(error, EnvironmentFault):
+        error.env = env
+    return error
+
+
+def _side_by_side(trees: Sequence[Tree]) -> Tree:
+    first = trees[0]
+    if isinstance(first, dict):
+        return {name: np.concatenate([tree[name] for tree in trees]) for name in first}  # type: ignore[call-overload]
+    return np.concatenate(trees)  # type: ignore[arg-type]
+
+
+def _write(obs: Tree, env: int, row: Tree) -> None:
+    """Overwrite the row `env` with the only one of `row`."""
+    parts = dict(obs_tree.parts(row))
+    for name, part in obs_tree.parts(obs):
+        part[env] = parts[name][0]
+
+
+class _Line:
+    """The trainer's end of a worker's pipe, which knows when nobody will ever answer."""
+
+    def __init__(self, pipe: Connection, process: Any, env: int) -> None:
+        self._pipe, self._process, self._env = pipe, process, env
+        self._answered = _poll(pipe)
+
+    def close(self) -> None:
+        self._pipe.close()
+
+    def send(self, message: Any) -> None:
+        try:
+            self._pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+        except OSError as error:
+            raise self._dead() from error
+
+    def receive(self, timeout: float) -> Any:
+        look = min(LOOK, timeout or LOOK)
+        waited = 0.0
+        while not self._answered(look):
+            waited += look
+            if self._process.exitcode is not None and not self._pipe.poll():  # a process of its own holds the pipe open
+                raise self._dead()
+            if timeout and waited >= timeout:
+                raise EnvironmentFault(
+                    f"its process has not answered for {waited:g} s. If that was not long enough, give it more time "
+                    "(--worker-timeout; in config.yaml worker_timeout; 0 for no limit). If it hangs, correct it.",
+                    self._env,
+                    failed=True,
+                )
+        try:
+            return pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise self._dead() from error
+
+    def _dead(self) -> EnvironmentFault:
+        self._process.join(TO_GIVE_UP)
+        return EnvironmentFault(f"its process {_end(self._process.exitcode)}.", self._env, failed=True)
+
+
+def _poll(pipe: Connection) -> Callable[[float], Any]:
+    """Return `pipe.poll`, which waits so many seconds for something to read, without making a selector each time."""
+    if not hasattr(select, "poll"):  # on Windows
+        return pipe.poll
+    poll = select.poll()
+    poll.register(pipe.fileno(), select.POLLIN)
+    return lambda seconds: poll.poll(math.ceil(seconds * 1000))
+
+
+def ended(code: int | None) -> str:
+    """Return how a process with this exit code ended, as the rest of a sentence."""
+    if code is None or code >= 0:
+        return "does not answer any more" if code is None else f"ended with exit code {code}"
+    known = -code in [one.value for one in signal.Signals]  # of the real-time signals, two
+    return f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
+
+
+def _end(code: int | None) -> str:
+    why = "Look for the cause in the environment and in what it calls; what it printed is above"
+    if code is not None and -code == signal.SIGKILL:
+        why = "The system does that where memory runs out; train with fewer environments then"
+    return f"{ended(code)}. {why}"
+
+
+def _kill(processes: list[Any]) -> None:
+    for process in processes:
+        if process.is_alive():
+            process.kill()
+    for process in processes:
+        process.join()
+
+
+# ------------------------------------------------------------------------------------------- in the worker
+def _work(variables: dict[str, str], packed: bytes, pipe: Connection) -> None:
+    """Answer the trainer's calls until it asks to close or is gone.
+
+    The environment variables are the trainer's of now, for a fork server keeps those of its start; they are set before
+    the environment's factory is unpickled, which may import what reads them.
+    """
+    os.environ.clear()
+    os.environ.update(variables)
+    # Ctrl-C and the end of a terminal or a job reach every process of it. The trainer ends then, after a checkpoint
+    # that needs this one. What the environment starts inherits the first of these, but no handler.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handled = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    for number in handled:
+        signal.signal(number, lambda *_: None)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: [signal.signal(number, signal.SIG_DFL) for number in handled])
+    threading.Thread(target=_leave_with_the_trainer, daemon=True).start()
+    worker = _Worker(packed)
+    try:
+        method = ""
+        while method != "close":
+            method, arguments = pickle.loads(pipe.recv_bytes())
+            pipe.send_bytes(pickle.dumps(worker.answer(method, arguments), pickle.HIGHEST_PROTOCOL))
+    except (EOFError, OSError):  # the pipe's other end is gone
+        trainer = multiprocessing.parent_process()
+        assert trainer is not None
+        trainer.join(ORPHANED)
+        if trainer.is_alive():
+            raise
+    finally:
+        worker.close()
+
+
+class _Worker:
+    """One environment, made by the first call."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+        self._engine: SyncEngine | None = None
+
+    def answer(self, method: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Return True and the method's value, or False and the error that it raised."""
+        try:
+            return True, getattr(self if hasattr(self, method) else self._engine, method)(*arguments)
+        except (DuettoError, EnvironmentFault) as error:
+            return False, error
+        except (Exception, SystemExit) as error:
+            return False, raised(method if self._engine else "making it", error, None)
+
+    def describe(self) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], list[silence.Warned]]:
+        self._engine = SyncEngine([cloudpickle.loads(self._packed)()])
+        [env] = self._engine.envs
+        metadata = {name: value for name, value in self._engine.metadata.items() if _can_travel(value)}
+        return env.observation_space, env.action_space, metadata, silence.held
+
+    def reset(self, seed: int | None) -> tuple[Tree, Any]:
+        assert self._engine is not None
+        return self._begun(self._engine.reset(seed))
+
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Any, str]:
+        assert self._engine is not None
+        obs, [why] = self._engine.load(saved, obs, seed)
+        return self._begun(obs), why
+
+    def _begun(self, obs: Tree) -> Any:
+        assert self._engine is not None
+        masks = self._engine.allowing
+        assert masks is not None
+        return obs, (masks.given, masks.ignored, masks.misnamed)
+
+    def step(self, action: Any) -> tuple[Any, ...]:
+        assert self._engine is not None
+        result = self._engine.step(np.asarray(action)[None])
+        reward, *ends = (float(result.reward[0]), bool(result.terminated[0]), bool(result.truncated[0]))
+        lives, success = (None if one is None else one[0] for one in (result.lives, result.success))
+        return result.next_obs, reward, *ends, result.obs if any(ends) else None, lives, success
+
+    def close(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+
+def _can_travel(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # whatever a user's objects raise
+        return False
+    return True
+
+
+def _leave_with_the_trainer() -> None:
+    """End this worker once its trainer has been gone for `ORPHANED` seconds.
+
+    A trainer that is killed asks nobody to close, and an environment that hangs would stay for ever.
+    """
+    trainer = multiprocessing.parent_process()
+    assert trainer is not None
+    trainer.join()
+    time.sleep(ORPHANED)
+    os._exit(1)
+
+
+# ------------------------------------------------------------------------------------------- how they start
+def leave_if_begun_again() -> None:
+    """End this process where it is a worker that only reads the script which started it, and would train, too.
+
+    Where Duetto started it, the trainer says what is wrong; else it is said here.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        if OURS not in os.environ:
+            print(f"duetto: this script starts itself in a process of its own. {GUARD}.", file=sys.stderr, flush=True)
+        raise SystemExit(1)
+
+
+@contextmanager
+def _marked() -> Iterator[None]:
+    """Mark the processes that begin within as Duetto's, by an environment variable."""
+    os.environ[OURS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(OURS, None)
+
+
+@contextmanager
+def deaf_to_hangups() -> Iterator[None]:
+    """Have processes that start within, Python's own helpers among them, ignore SIGHUP, which reaches every process of
+    a terminal that closes.
+    """
+    if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, earlier)

@@ -1,0 +1,46 @@
+"""Trees of arrays: an array, a dict or (named) tuple of trees, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Return the tree with `function(array)` for each array."""
+    if isinstance(tree, dict):
+        return {name: tree_map(function, part) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return _like(tree, [tree_map(function, part) for part in tree])
+    return None if tree is None else function(tree)
+
+
+def tree_map_many(function: Callable[[Sequence[Any]], Any], trees: Sequence[Any]) -> Any:
+    """Return one tree with `function([array, ...])` for the arrays at each place of several trees.
+
+    The first tree decides the structure; names that only others have are dropped.
+    """
+    first = trees[0]
+    if isinstance(first, dict):
+        return {name: tree_map_many(function, [tree[name] for tree in trees]) for name in first}
+    if isinstance(first, tuple):
+        return _like(first, [tree_map_many(function, parts) for parts in zip(*trees, strict=True)])
+    return None if first is None else function(trees)
+
+
+def tree_stack(trees: Sequence[Any]) -> Any:
+    """Stack the arrays and numbers of trees along a new first axis, by NumPy."""
+    return tree_map_many(np.stack, trees)
+
+
+def tree_leaves(tree: Any) -> list[Any]:
+    """Return the leaves of a tree in order, all but dicts, tuples and None."""
+    found: list[Any] = []
+    tree_map(found.append, tree)
+    return found
+
+
+def _like(tree: Any, parts: list[Any]) -> Any:
+    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)

@@ -1,0 +1,49 @@
+"""Random generators, one for each purpose, derived from the run's seed; their states can be saved.
+
+NumPy draws every random number that learning depends on. So both frameworks see the same numbers for the same seed, and
+checkpoints contain no framework's generator.
+"""
+
+from __future__ import annotations
+
+import operator
+import zlib
+from typing import Any
+
+import numpy as np
+
+from duetto.errors import CheckpointError
+
+
+def as_int(value: Any) -> Any:
+    """Return any integer, such as NumPy's, as an int; all else unchanged, also bools and 1.0."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:
+        return value
+
+
+def generator(seed: int, purpose: str, worker: int = 0) -> np.random.Generator:
+    """Return the generator of (run seed, purpose, worker); a new purpose never changes another's numbers."""
+    return np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(purpose.encode()), worker]))
+
+
+def rng_state(random: np.random.Generator) -> dict[str, Any]:
+    """Return the generator's state as a JSON value."""
+    return _plain(random.bit_generator.state)
+
+
+def restore_rng(random: np.random.Generator, state: dict[str, Any]) -> None:
+    """Set the generator to a state from `rng_state`. Raises CheckpointError for an invalid one."""
+    try:
+        random.bit_generator.state = state
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"The checkpoint's state of a random generator is invalid ({error!r}).") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -1,0 +1,50 @@
+"""Running mean and variance of a stream of batches, and scaling by them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Moments(NamedTuple):
+    """Mean and variance per element, and the number of samples."""
+
+    mean: np.ndarray  # (...,) float64
+    variance: np.ndarray  # (...,) float64, of the population
+    count: float  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+def initial_moments(shape: tuple[int, ...], count: float = 1.0) -> Moments:
+    """Return mean 0 and variance 1 with the weight of `count` samples, which leaves data unscaled at first.
+
+    skrl has 1, Gymnasium 0.0001, so that the first samples decide.
+    """
+    return Moments(np.zeros(shape), np.ones(shape), count)
+
+
+def update_moments(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
+    """Return the moments after another batch (B, ...), which may be empty (Chan et al., 1979, parallel update).
+
+    `ddof` 0 is the batch's population variance; 1 is skrl's, whose result is NaN for ever after a batch of one sample.
+    """
+    batch = np.asarray(batch, np.float64)
+    if len(batch) == 0:
+        return moments
+    return merge_moments(moments, Moments(batch.mean(axis=0), batch.var(axis=0, ddof=ddof), len(batch)))
+
+
+def merge_moments(one: Moments, other: Moments) -> Moments:
+    """Return the moments of the samples of `one` and `other`."""
+    if not other.count:
+        return one
+    delta, total = other.mean - one.mean, one.count + other.count
+    squares = one.variance * one.count + other.variance * other.count + delta**2 * one.count * other.count / total
+    mean = np.asarray(one.mean + delta * other.count / total)  # NumPy's operations on scalars return no arrays
+    return Moments(mean, np.asarray(squares / total), total)
+
+
+def normalize(x: Any, moments: Moments, clip: float = 5.0, epsilon: float = 1e-8) -> np.ndarray:
+    """Return clip((x - mean) / (std + ε), ±clip) as float32, for x (B, ...)."""
+    y = (np.asarray(x) - moments.mean) / (np.sqrt(moments.variance) + epsilon)
+    return np.clip(y, -clip, clip).astype(np.float32)

@@ -1,0 +1,83 @@
+"""The choice of backend and device for "auto", by measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from duetto.errors import UsageError
+from duetto.install_hint import install
+from duetto.learners.runtime import jax_has_cuda, start_jax
+from duetto.networks.preprocessing import is_image
+from duetto.networks.spaces import Space
+
+Backend = Literal["torch", "jax"]
+Device = Literal["cpu", "cuda"]
+BACKENDS: tuple[Backend, ...] = ("torch", "jax")
+EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
+
+# Vectors on a CPU: training steps per second of TD3, DDPG and PPO, benchmarks/results/speed.md, and
+# updates of R2D2 and R2D3. Images on a CPU: a
+# minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3 978 steps per second and
+# 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
+FASTEST: dict[tuple[Device, str], Backend] = {
+    ("cpu", "vector"): "jax",
+    ("cpu", "image"): "torch",
+    ("cuda", "vector"): "torch",
+    ("cuda", "image"): "torch",
+}
+
+
+def installed(backend: Backend) -> bool:
+    """Return whether every package of the backend is installed, without importing it."""
+    return all(find_spec(package) is not None for package in EXTRA[backend])
+
+
+def choose(
+    observation: Space,
+    backend: Literal["auto", "torch", "jax"],
+    device: Literal["auto", "cpu", "cuda"],
+    threads: int = 0,
+    possible: Sequence[Backend] = BACKENDS,
+) -> tuple[Backend, Device]:
+    """Return backend and device for these observations.
+
+    "auto" selects the fastest installed backend among `possible`, and a GPU if it can use one. `threads` is the number
+    of JAX's CPU threads: to look for a GPU starts JAX.
+    """
+    wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
+    chosen = backend if backend != "auto" else _fastest(observation, wanted, possible)
+    if wanted == "cpu" or "auto" not in (backend, device):
+        return chosen, wanted
+    asked: list[Backend] = [chosen, *(other for other in possible if backend == "auto" and other != chosen)]
+    for one in asked:
+        if _has_cuda(one, threads):
+            return one, "cuda"
+    if device == "cuda":
+        return chosen, "cuda"  # which refuses
+    return backend if backend != "auto" else _fastest(observation, "cpu", possible), "cpu"
+
+
+def _fastest(observation: Space, device: Device, possible: Sequence[Backend]) -> Backend:
+    available: list[Backend] = [backend for backend in possible if installed(backend)]
+    if not available and len(possible) == 1:
+        raise UsageError(
+            f"Your own networks are for {possible[0]} alone, which is not installed. Install: {install(possible[0])}"
+        )
+    if not available:
+        raise UsageError(f"Neither PyTorch nor JAX is installed. Install: {install('jax')}, or: {install('torch')}")
+    fastest = FASTEST[device, "image" if is_image(observation) else "vector"]
+    return fastest if fastest in available else available[0]
+
+
+def _has_cuda(backend: Backend, threads: int) -> bool:
+    if not installed(backend):
+        return False
+    if backend == "torch":
+        from duetto.learners.torch import has_cuda
+
+        return has_cuda()
+    start_jax(threads)  # while there is time: JAX starts with the question
+    return jax_has_cuda()

@@ -1,0 +1,203 @@
+"""The compiled program of one phase of an algorithm.
+
+Only the part of the state that the phase changes is an output (donated); the rest is read. So acting with an actor that
+a phase does not change need not wait for that phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from duetto.algorithms.base import PRIORITY
+from duetto.learners.base import Update, check_depends, check_learns, check_minimized, checked_loss, summarize
+from duetto.learners.transfer_buffer import BufferLayout, BufferSlot
+
+if TYPE_CHECKING:
+    from duetto.learners.jax import JaxLearner
+
+# "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"
+State = dict[str, Any]
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
+@dataclass
+class PackedInputs:
+    """A tree of arrays in one buffer, (size,) uint8."""
+
+    buffer: Any
+    packing: BufferLayout
+
+    def unpacked(self) -> Any:
+        """Return the tree of arrays, within a compiled program."""
+        return self.packing.read(self._array)
+
+    def _array(self, place: BufferSlot) -> Array:
+        data = self.buffer[place.begin : place.end]
+        if place.dtype == np.bool_:
+            return jnp.reshape(data, place.shape) != 0
+        if place.dtype.itemsize > 1:
+            data = jnp.reshape(data, (-1, place.dtype.itemsize))
+        return jnp.reshape(jax.lax.bitcast_convert_type(data, place.dtype), place.shape)
+
+
+class CompiledUpdate:
+    """The compiled program of one phase, and the parts of the state that it changes and reads.
+
+    Attributes:
+        names: Names of the metrics.
+        changes, reads: Keys of the state.
+        program: A function of these two parts, a rollout (or None) and K updates stacked along a first axis. Without a
+            rollout each update has its own batch. Returns the changed part, values (K, names) and priorities (K, B).
+    """
+
+    names: tuple[str, ...]
+    changes: tuple[str, ...]
+    reads: tuple[str, ...]
+    program: Callable[..., Any]
+
+    def __init__(self, learner: JaxLearner, state: State, example: Update) -> None:
+        self._learner, self._phase = learner, example.phase
+        state, batch, rows, noise, rates, scheduled = learner.of_one((state, *example[1:]))
+        rates, scheduled = jax.tree.map(np.float32, (rates, scheduled))  # as in programs, or it is traced again
+        # Traced here, once for all programs.
+        self._step = jax.jit(self._traced, inline=True)
+        self._found: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
+        part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
+        jax.eval_shape(self._step, state, part, noise, rates, scheduled)
+        self.names, self.changes = self._found
+        self.reads = tuple(name for name in state if name not in self.changes)
+        self._update = learner.each(self._update_one)
+        self.program = learner.compiled(self._update_all)
+
+    def _traced(
+        self, state: State, batch: Any, noise: Any, rates: dict[str, Any], scheduled: dict[str, Any]
+    ) -> tuple[State, Array, Array | None]:
+        """Return the state that a step changes, its metrics and priorities; `_found` has the names of both."""
+        trace = TracedUpdate(self._learner, state, rates, scheduled, getattr(batch, "mask", None))
+        with jax.numpy_rank_promotion("raise"), self._learner.exactly():
+            self._learner.algorithm.update(trace, batch, noise, self._phase)
+        check_minimized(trace.names, self._phase)
+        self._found = tuple(trace.names), tuple(sorted(trace.changed))
+        return {name: trace.state[name] for name in self._found[1]}, jnp.stack(trace.values), trace.priority
+
+    def _update_one(
+        self, changing: State, fixed: State, batch: Any, rows: Array | None, *inputs: Any
+    ) -> tuple[State, Array, Array | None]:
+        """Make an update: a step with the batch, or with each of its minibatches."""
+        if rows is None:
+            return self._step(fixed | changing, batch, *inputs)
+
+        def step(state: State, some: Array) -> tuple[State, Array]:
+            changed, values, _ = self._step(fixed | state, jax.tree.map(lambda x: x[some], batch), *inputs)
+            return changed, values
+
+        changed, values = jax.lax.scan(step, changing, rows)
+        return changed, jnp.mean(values, 0), None
+
+    def _update_all(
+        self, changing: State, fixed: State, rollout: Any, updates: Update
+    ) -> tuple[State, Array, Array | None]:
+        def update(state: State, own: Update) -> tuple[State, tuple[Array, Array | None]]:
+            batch = own.batch if rollout is None else rollout
+            changed, *metrics = self._update(state, fixed, batch, *own[2:])
+            return changed, tuple(metrics)
+
+        if len(jax.tree.leaves(updates.learning_rates)[0]) == 1:
+            changed, metrics = update(changing, jax.tree.map(lambda x: x[0], updates))
+            return changed, *jax.tree.map(lambda x: x[None], metrics)
+        changed, metrics = jax.lax.scan(update, changing, updates)
+        return changed, *metrics
+
+
+class TracedUpdate:
+    """The `Updater` while an update is traced: the state, as it changes."""
+
+    def __init__(
+        self, learner: JaxLearner, state: State, rates: dict[str, Any], scheduled: dict[str, Any], mask: Array | None
+    ) -> None:
+        """`mask` (B, L) is the mask of a batch of sequences."""
+        self.learner: JaxLearner = learner
+        self._mask = mask
+        self.state: State = dict(state)
+        self.scheduled: dict[str, Any] = scheduled
+        self._rates = rates
+        self.changed: set[str] = set()
+        self.names: list[str] = []
+        self.values: list[Array] = []
+        self.priority: Array | None = None
+
+    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
+        """See `Updater.minimize`."""
+        check_learns(name, self.learner._optimizers)
+        key, net = f"net/{name}", self.learner._nets[name]
+        learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
+
+        def of_parameters(parameters: list[Array]) -> tuple[Array, tuple[dict[str, Array], list[Array]]]:
+            arrays = parameters + statistics
+            nets = self._networks(**{name: arrays})
+            value, info = checked_loss(name, loss(nets, *args))
+            return watch(value), (info, net.statistics(getattr(nets, name), arrays))
+
+        watch, perturbed = _watched()
+        (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)
+        check_depends(name, any(perturbed))
+        optimizer = self.learner._optimizers[name]
+        norm = {}
+        if self.learner.optimizer_specs[name].max_grad_norm > 0:
+            norm[f"{name}_gradient_norm"] = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
+        step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], learned)
+        rate = self._rates[name]
+        self._set(key, jax.tree.map(lambda w, s: w - rate * s, learned, step) + after)
+        self._set(f"optimizer/{name}", moments)
+        self._record(name, value, info | norm)
+        return info
+
+    def track(self, target: str, source: str, tau: float) -> None:
+        """See `Updater.track`."""
+        old, new = self.state[f"net/{target}"], self.state[f"net/{source}"]
+
+        def between(t: Array, s: Array) -> Array:
+            return t + tau * (s - t) if tau < 0.5 else s - (1 - tau) * (s - t)  # as torch.lerp: τ = 1 copies every bit
+
+        number = self.learner._nets[source].learned
+        self._set(f"net/{target}", [*map(between, old[:number], new[:number]), *new[number:]])
+
+    def _networks(self, **replaced: Any) -> SimpleNamespace:
+        names, precision = self.learner.names, self.learner.precision
+        arrays = {name: replaced.get(name, self.state[f"net/{name}"]) for name in names}
+        return SimpleNamespace(**{name: self.learner.called(name, arrays[name], precision) for name in names})
+
+    def _set(self, key: str, value: Any) -> None:
+        self.state[key] = value
+        self.changed.add(key)
+
+    def _record(self, name: str, value: Array, info: dict[str, Array]) -> None:
+        self.priority = info.get(PRIORITY, self.priority)
+        names, values = summarize(info, jnp, self._mask)
+        self.names += [f"{name}_loss", *names]
+        self.values += [value, *values]
+
+
+def _watched() -> tuple[Callable[[Any], Any], list[bool]]:
+    """Return an identity function, and a list of whether gradients flow through its calls: if not, JAX makes zeros."""
+    perturbed: list[bool] = []
+
+    @jax.custom_vjp
+    def identity(value: Any) -> Any:  # no trace of it is left in the program
+        return value
+
+    def forward(value: Any) -> tuple[Any, None]:
+        perturbed.append(value.perturbed)
+        return value.value, None
+
+    identity.defvjp(forward, lambda _, gradient: (gradient,), symbolic_zeros=True)
+    return identity, perturbed

@@ -1,0 +1,341 @@
+"""Learners of several seeds that learn side by side, computed in one program.
+
+    learner of seed 0   update(batch) --.                                           .--> metrics
+    learner of seed 1   update(batch) --+-- SeedGroup: batches (N, B, ...), one call +--> metrics
+    learner of seed 2   update(batch) --'                                           '--> metrics
+
+Each seed has a learner like any other, with its own random numbers, counters and schedules, so its draws, counts and
+metrics are those of that seed alone. Only parameters and optimizer states are stacked. `SeedGroup.run` runs one
+function for each seed, in turn; a function gives up its turn when its learner requests a computation:
+
+    seed 0   collect, store, request |                                  | collect, store, request |
+    seed 1                           | collect, store, request |                                  | ...
+    group                                                      | answer |
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from greenlet import getcurrent, greenlet
+
+from duetto.algorithms.base import Algorithm, Tree
+from duetto.errors import UsageError
+from duetto.functional.pytree import tree_map, tree_stack
+from duetto.learners.backends import Backend
+from duetto.learners.base import Learner, Metrics, Precision, Update
+from duetto.learners.parameters import Parameters, matched
+from duetto.learners.policy import Method
+from duetto.networks.preprocessing import is_image
+from duetto.networks.spaces import Space
+from duetto.networks.specs import NetworkSpec
+
+
+class SeedRequest(NamedTuple):
+    """A call of `Learner.update_alike` or `Learner._act` that a seed wants of the learner of all seeds."""
+
+    method: Method | Literal["update_alike"]
+    inputs: tuple[Any, ...]
+
+
+Kind = Literal["parameters", "optimizer_state"]
+
+
+class SeedScheduler:
+    """Runs functions in turn, in a fixed order, each in a greenlet: it may send a request from any depth of calls."""
+
+    def __init__(self, answer: Callable[[dict[int, Any]], dict[int, Any]]) -> None:
+        """`answer` gets the requests of all functions that have not ended, by number, and answers one or more of them.
+
+        Its exceptions are raised in the functions that sent the requests.
+        """
+        self._answer, self._main = answer, getcurrent()
+        self._greenlets: list[greenlet] = []
+
+    def run(self, functions: Sequence[Callable[[], object]]) -> list[BaseException | None]:
+        """Run all functions to their ends; return what each raised, or None. KeyboardInterrupt ends all of them."""
+        raised: list[BaseException | None] = [None] * len(functions)
+
+        def perform(number: int) -> None:
+            try:
+                functions[number]()
+            except Exception as error:
+                raised[number] = error
+
+        self._main, self._greenlets = getcurrent(), [greenlet(perform) for _ in functions]
+        requests: dict[int, Any] = {}
+        upcoming = {number: partial(one.switch, number) for number, one in enumerate(self._greenlets)}
+        try:
+            while upcoming:
+                for number, resume in sorted(upcoming.items()):
+                    requests[number] = resume()
+                    if self._greenlets[number].dead:
+                        del requests[number]
+                upcoming = self._answered(requests) if requests else {}
+        except BaseException:
+            for one in self._greenlets:
+                while one:  # started and not dead
+                    with suppress(BaseException):
+                        one.throw(KeyboardInterrupt)
+            raise
+        return raised
+
+    def request(self, number: int, request: Any) -> Any:
+        """Send a request of the function of that number; return the answer after the others have had their turns.
+
+        Raises:
+            UsageError: It is called in another thread or function, which has no turn to give up.
+        """
+        if getcurrent() is not self._greenlets[number]:
+            raise UsageError(
+                "While seeds are trained side by side, the networks of each are asked in its own callbacks only: not "
+                "in another thread, and not in another seed's callback. Do it there, or when training is over."
+            )
+        return self._main.switch(request)
+
+    def _answered(self, requests: dict[int, Any]) -> dict[int, Callable[[], Any]]:
+        """Answer requests and remove them; return how their functions continue."""
+        try:
+            answers = self._answer(dict(requests))
+        except Exception as error:
+            upcoming = {number: partial(self._greenlets[number].throw, error) for number in requests}
+        else:
+            upcoming = {number: partial(self._greenlets[number].switch, answer) for number, answer in answers.items()}
+        for number in upcoming:
+            del requests[number]
+        return upcoming
+
+
+class SeedGroup:
+    """The learners of N seeds, and the learner of all of them that computes what they request."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self.seeds: list[int] = list(seeds)
+        self._all: Learner | None = None
+        self._scheduler: SeedScheduler | None = None  # while functions run
+        self._copies: dict[str, Any] = {}  # states of all seeds on the host, until they change
+        self._left: dict[int, dict[str, Any]] = {}  # states of seeds whose functions have ended
+
+    def learner(
+        self, backend: Backend, algorithm: Algorithm, observation: Space, action: Space, **how: Any
+    ) -> SeedLearner:
+        """Build the learner of one of the seeds; for the arguments and exceptions see `learners.build`.
+
+        Raises:
+            UsageError: Such networks cannot be computed side by side.
+        """
+        _check(algorithm, observation, action)
+        number, seed = self.seeds.index(how["seed"]), how.pop("seed")
+        if self._all is None:
+            from duetto import learners
+
+            self._all = learners.build(backend, algorithm, observation, action, seed=self.seeds, **how)
+        return SeedLearner(
+            self, number, backend, algorithm, observation, action, seed, how["precision"], self._learner.threads
+        )
+
+    def run(self, functions: Sequence[Callable[[], object]]) -> list[BaseException | None]:
+        """Run one function for each seed, in turn; return what each raised, or None.
+
+        The networks of a seed whose function has ended stay as they are then.
+        """
+
+        def run_one(number: int) -> None:
+            try:
+                functions[number]()
+            finally:
+                if self._all is not None:
+                    self._left[number] = {kind: self.state(kind, number) for kind in get_args(Kind)}
+
+        self._scheduler = SeedScheduler(self.answer)
+        try:
+            return self._scheduler.run([partial(run_one, number) for number in range(len(functions))])
+        finally:
+            self._scheduler = None
+            # All act with their own parameters again. Adam counts steps for all seeds, so its states stay in `_left`.
+            for number, left in self._left.items():
+                self.load("parameters", number, left["parameters"])
+
+    def request(self, number: int, request: SeedRequest) -> Any:
+        """Return the answer to a seed's request. Raises RuntimeError for an update outside `run`."""
+        if self._scheduler is not None:
+            with self._learner.default_modes():  # of PyTorch, for the others' turns
+                return self._scheduler.request(number, request)
+        if request.method == "update_alike":
+            raise RuntimeError("Seeds that learn side by side do so within SeedGroup.run.")
+        return self._computed({number: request})[number]
+
+    def answer(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
+        """Return answers to some of the requests, which are those of all seeds that have not ended.
+
+        Acting comes first: it changes nothing, so for a seed without such a request another's is computed. An update is
+        made once all seeds request one, so all have made equally many.
+        """
+        acting = {number: one for number, one in requests.items() if one.method != "update_alike"}
+        if not acting:
+            return self._computed(requests)
+        alike: dict[str, dict[int, SeedRequest]] = {}
+        for number, one in acting.items():
+            alike.setdefault(f"{one.method} {tree_map(np.shape, one.inputs)}", {})[number] = one
+        return {number: found for group in alike.values() for number, found in self._computed(group).items()}
+
+    def _computed(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
+        """Compute equal requests for all seeds; for a seed without a request, another's."""
+        other = next(iter(requests.values()))
+        each = [requests.get(number, other) for number in range(len(self.seeds))]
+        if other.method != "update_alike":
+            found = self._learner._act(other.method, *tree_stack([one.inputs for one in each]))
+            return {number: row(found, number) for number in requests}
+        self._copies.clear()
+        metrics = self._learner.update_alike(_stacked([one.inputs for one in each]))
+        return {number: [one.row(number) for one in metrics] for number in requests}
+
+    @property
+    def _learner(self) -> Learner:
+        assert self._all is not None
+        return self._all
+
+    # ------------------------------------------------------------------------------------------------ state
+    def state(self, kind: Kind, number: int) -> dict[str, Any]:
+        """Return a copy of the result of `Learner`'s method `kind`, for one seed."""
+        if number in self._left:
+            return copy.deepcopy(self._left[number][kind])
+        if kind not in self._copies:
+            self._copies[kind] = getattr(self._learner, kind)()
+        return row(self._copies[kind], number, copied=True)
+
+    def load(self, kind: Kind, number: int, state: dict[str, Any]) -> None:
+        """Set the state `kind` of one seed."""
+        if number in self._left:
+            self._left[number][kind] = state
+        every = getattr(self._learner, kind)()
+        put(every, number, state)
+        getattr(self._learner, f"load_{kind}")(every)
+        self._copies.clear()
+
+
+class SeedLearner(Learner):
+    """The learner of one seed of a group."""
+
+    def __init__(
+        self,
+        group: SeedGroup,
+        number: int,
+        backend: Backend,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seed: int,
+        precision: Precision,
+        threads: int,
+    ) -> None:
+        """Use `SeedGroup.learner`."""
+        super().__init__(algorithm, observation, action, seed, precision)
+        self._group, self._number = group, number
+        self.backend: Backend = backend
+        self.threads: int = threads
+        self.seeds: int = len(group.seeds)
+        rollout: Any = algorithm.memory()
+        self.at_once: int = rollout.epochs if self.on_policy and not self._adapted else 1
+        # One JAX program for all seeds is faster than NumPy for each seed; PyTorch's `vmap` of a policy is slower.
+        self._acts_in_numpy = self._acts_in_numpy and backend == "torch"
+
+    def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
+        """See `Learner.update_each`."""
+        metrics: list[Metrics] = []
+        for updates in self._prepare_each(batches, progress):
+            metrics += self.update_alike(updates)
+            self._adapt_rates(metrics[-1])
+        return metrics
+
+    def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
+        """See `Learner.update_alike`."""
+        return self._group.request(self._number, SeedRequest("update_alike", tuple(updates)))
+
+    def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """See `Learner._act`."""
+        return self._group.request(self._number, SeedRequest(method, (obs, *noise)))
+
+    def parameters(self) -> Parameters:
+        """See `Learner.parameters`."""
+        return self._group.state("parameters", self._number)
+
+    def load_parameters(self, parameters: Parameters) -> None:
+        """See `Learner.load_parameters`."""
+        self._numpy_policy = None
+        own = self.parameters()
+        self._group.load(
+            "parameters",
+            self._number,
+            {name: matched(parameters.get(name, {}), _shapes(own[name]), name) for name in own},
+        )
+
+    def optimizer_state(self) -> dict[str, Any]:
+        """See `Learner.optimizer_state`."""
+        return self._group.state("optimizer_state", self._number)
+
+    def load_optimizer_state(self, state: dict[str, Any]) -> None:
+        """See `Learner.load_optimizer_state`."""
+        own = self.optimizer_state()
+        for name, moments in own.items():
+            owner = f"the optimizer of {name}"
+            given = {kind: matched(state[name][kind], _shapes(moments[kind]), owner) for kind in ("first", "second")}
+            own[name] = {"steps": state[name]["steps"], **given}
+        self._group.load("optimizer_state", self._number, own)
+
+
+def _stacked(each: Sequence[Sequence[Update]]) -> list[Update]:
+    """Return the updates of all seeds as updates with a first axis of seeds; a rollout of several is stacked once."""
+    stacked: list[Update] = []
+    for number, updates in enumerate(zip(*each, strict=True)):
+        same = number > 0 and updates[0].batch is each[0][number - 1].batch
+        batch = stacked[-1].batch if same else tree_stack([one.batch for one in updates])
+        stacked.append(Update(updates[0].phase, batch, *tree_stack([one[2:] for one in updates])))
+    return stacked
+
+
+def row(tree: Any, number: int, copied: bool = False) -> Any:
+    """Return the tree with row `number` of every array and list; other leaves are the same for all."""
+
+    def own(part: Any) -> Any:
+        if isinstance(part, np.ndarray):
+            return np.array(part[number]) if copied else part[number]
+        return part[number] if isinstance(part, list) else part
+
+    return tree_map(own, tree)
+
+
+def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
+    """Set row `number` of every array and list of a tree to those in `own`: the inverse of `row`."""
+    for name, part in tree.items():
+        if isinstance(part, dict):
+            put(part, number, own[name])
+        elif isinstance(part, np.ndarray | list):
+            part[number] = own[name]
+        else:
+            tree[name] = own[name]
+
+
+def _shapes(values: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
+    return {name: np.shape(value) for name, value in values.items()}
+
+
+def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
+    """Raise UsageError for networks that cannot be computed side by side, or gain nothing by it."""
+    nets = [spec for spec in algorithm.networks(observation, action).values() if isinstance(spec, NetworkSpec)]
+    found = {
+        "networks of your own": any(net.custom is not None for net in nets),
+        "recurrent networks": any(net.custom is None and net.recurrent for net in nets),
+        "images": any(is_image(net.observation) for net in nets),
+    }
+    for what, there in found.items():
+        if there:
+            raise UsageError(
+                f"Seeds are trained side by side with networks of Duetto's own, without recurrence, on vectors; "
+                f"{algorithm.name()} has {what} here. Start a run for each seed: --seed 0, --seed 1, and so on."
+            )

@@ -1,0 +1,186 @@
+"""A policy chooses actions for observations, NumPy to NumPy.
+
+    Policy           the interface that collectors and evaluations use
+      Learner        acts with the networks that it trains (`base`)
+      NumpyPolicy    acts in NumPy, without importing a framework
+
+`build` makes a policy for a process that only acts: a `NumpyPolicy` if NumPy has the networks' layers, else a learner
+with the acting networks alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from duetto.algorithms.base import Algorithm, Array, Tree
+from duetto.cpu import one_blas_thread
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ARRAY, DictOf
+from duetto.learners.parameters import Parameters, matched
+from duetto.learners.recurrent_unroll import RecurrentUnroll
+from duetto.networks import numpy as host
+from duetto.networks.initializers import parameter_shapes
+from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.spaces import Space
+from duetto.networks.specs import AnyNetworkSpec
+
+if TYPE_CHECKING:
+    from duetto.learners.backends import Backend
+    from duetto.learners.base import Precision
+
+Method = Literal["act", "collect", "value"]
+Specs = dict[str, AnyNetworkSpec]
+
+
+class Policy(ABC):
+    """An algorithm's policy, NumPy to NumPy.
+
+    Attributes:
+        algorithm: The algorithm.
+        specs: Specs of its networks by name, the acting ones among them.
+        recurrent: Whether it acts by `remember` on a SequenceInput, instead of by `act` and `collect`.
+    """
+
+    algorithm: Algorithm
+    specs: Specs
+
+    def __init__(self, algorithm: Algorithm, specs: Specs) -> None:
+        self.algorithm, self.specs = algorithm, specs
+        self.recurrent: bool = any(spec.custom is None and spec.recurrent for spec in specs.values())
+
+    def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
+        """Return actions (N, ...) for observations (N, ...)."""
+        return self._acting("act", obs, noise)[0]
+
+    def collect(self, obs: Tree, noise: np.ndarray | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return actions (N, ...) to learn from, and the arrays stored with them; see `Algorithm.collect`."""
+        return self._acting("collect", obs, noise)[0]
+
+    def value(self, obs: Tree) -> np.ndarray:
+        """Return state values (N,); see `Algorithm.value`."""
+        return self._acting("value", obs)[0]
+
+    def remember(
+        self, method: Method, window: SequenceInput, *noise: np.ndarray | None
+    ) -> tuple[Any, dict[str, np.ndarray]]:
+        """Return the result of `act`, `collect` or `value` of recurrent networks, and their new hidden states."""
+        return self._acting(method, window, *noise)
+
+    def carry_shapes(self) -> dict[str, tuple[int, int]]:
+        """Return shapes of the acting networks' hidden states by name, without the leading axis."""
+        specs = {name: self.specs[name] for name in self.algorithm.acting_networks}
+        return {f"{name}/{key}": shape for name, spec in specs.items() for key, shape in spec.carry().items()}
+
+    @abstractmethod
+    def load_parameters(self, parameters: Parameters) -> None:
+        """Copy these parameters; networks that the policy lacks are ignored.
+
+        Raises:
+            CheckpointError: A name is missing or unknown, or a shape differs from the network's.
+        """
+
+    @abstractmethod
+    def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """Return the result of the algorithm's method, and the new hidden states ({} without recurrence)."""
+
+
+class NumpyPolicy(Policy):
+    """A policy that acts in NumPy with one thread, so actions do not depend on the number of cores."""
+
+    def __init__(self, algorithm: Algorithm, specs: Specs) -> None:
+        """`specs` may contain networks that do not act."""
+        super().__init__(algorithm, specs)
+        self._nets: dict[str, Any] = {}
+
+    def load_parameters(self, parameters: Parameters) -> None:
+        """See `Policy`. Copies are in Fortran order, which halves the time of products with a few rows."""
+        state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
+        copies: Parameters = {}
+        for name in self.algorithm.acting_networks:
+            values = matched(parameters.get(name, {}), parameter_shapes(self.specs[name]), name)
+            copies[name] = {key: np.array(value, np.float32, order="F") for key, value in values.items()}
+        self.use(copies)
+
+    def use(self, parameters: Parameters) -> None:
+        """Act with these arrays, which must fit the networks, without copying them."""
+        self._nets = {name: host.build(self.specs[name], parameters[name]) for name in self.algorithm.acting_networks}
+
+    def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """See `Policy`."""
+        if not self._nets:
+            raise RuntimeError("These networks have no parameters yet: load some before they act.")
+        nets = SimpleNamespace(**{name: as_called(name, self.specs[name], net) for name, net in self._nets.items()})
+        with one_blas_thread():
+            return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)
+
+
+def in_numpy(algorithm: Algorithm, specs: Specs, precision: Precision = "float32") -> bool:
+    """Return whether NumPy can act with the results of a learner of this precision."""
+    rounded = precision == "bf16" and algorithm.memory().on_policy  # else they act in float32 anyway
+    return not rounded and all(host.can_act(specs[name]) for name in algorithm.acting_networks)
+
+
+def build(
+    algorithm: Algorithm,
+    observation: Space,
+    action: Space,
+    *,
+    backend: Backend,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    threads: int = 0,
+) -> Policy:
+    """Build a policy that acts like a learner of this backend and precision, once it has loaded its parameters.
+
+    It acts in NumPy if possible; then no framework is imported, and `device` has no effect. PyTorch acts with one
+    thread, JAX with `threads` (see `learners.build`).
+
+    Raises:
+        UsageError: NumPy cannot act with these networks, and the framework is not installed.
+    """
+    specs = algorithm.networks(observation, action)
+    if in_numpy(algorithm, specs, precision):
+        return NumpyPolicy(algorithm, specs)
+    from duetto import learners
+
+    acting_only: Any = InferenceOnly(algorithm)
+    how: Any = {"device": device, "precision": precision, "threads": 1 if backend == "torch" else threads}
+    return learners.build(backend, acting_only, observation, action, **how)
+
+
+class InferenceOnly:
+    """An algorithm that only acts: its learner has the acting networks, and no targets and optimizers."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._algorithm, name)
+
+    def networks(self, observation: Space, action: Space) -> Specs:
+        """Return specs of the acting networks."""
+        every = self._algorithm.networks(observation, action)
+        return {name: every[name] for name in self._algorithm.acting_networks}
+
+    def targets(self) -> dict[str, str]:
+        """Return an empty dict: targets do not act."""
+        return {}
+
+    def optimizers(self) -> dict[str, Any]:
+        """Return an empty dict: nothing learns."""
+        return {}
+
+
+def as_called(name: str, spec: AnyNetworkSpec, net: Any) -> Any:
+    """Return the network as losses and policies call it; a recurrent one as a new `RecurrentUnroll` for each loss."""
+    return RecurrentUnroll(net, name, spec.members) if spec.recurrent else net
+
+
+def carried(algorithm: Algorithm, nets: SimpleNamespace) -> dict[str, Array]:
+    """Return the hidden states, by name, of the acting networks that were called."""
+    used = (getattr(nets, name) for name in algorithm.acting_networks)
+    return {key: part for net in used if isinstance(net, RecurrentUnroll) for key, part in net.carry.items()}

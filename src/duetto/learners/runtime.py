@@ -1,0 +1,110 @@
+"""Settings of the whole process for learners: CPU threads, the start of JAX, and freed memory.
+
+PyTorch's threads synchronize after every operation. On vectors two threads are 1.2 times as fast as one on two idle
+cores, but six times as slow if another program uses a core (TD3 on HalfCheetah, AMD EPYC, Zen 5). Convolutions have
+more work between synchronizations.
+
+JAX divides a product among its threads, so their number decides the order of additions: TD3's updates have other last
+bits with four threads than with two. So a run records the number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from duetto.cpu import cores
+from duetto.networks.preprocessing import is_image
+from duetto.networks.spaces import Space
+
+MAX_TORCH_THREADS = 4
+JAX_THREADS = "NPROC"  # environment variable, JAX's number of CPU threads
+OMP_THREADS = "OMP_NUM_THREADS"  # environment variable, a process's share of the cores; Ray sets it, for example
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # mallopt(3)
+
+_threads: list[int] = []  # JAX's in this process, once it has started
+
+
+# ---------------------------------------------------------------------------------------------------- threads
+def jax_threads() -> int:
+    """Return the number of CPU threads with which JAX starts: `NPROC`, else one a core."""
+    said = os.environ.get(JAX_THREADS, "")
+    return int(said) if said.isdecimal() and int(said) else cores()
+
+
+def torch_threads(observation: Space) -> int:
+    """Return PyTorch's number for these observations: `available_threads` for images, one for vectors."""
+    return available_threads() if is_image(observation) else 1
+
+
+def available_threads() -> int:
+    """Return one thread a core, at most `MAX_TORCH_THREADS`, or fewer if `OMP_NUM_THREADS` says so."""
+    said = os.environ.get(OMP_THREADS, "").partition(",")[0]
+    return min(MAX_TORCH_THREADS, cores(), int(said) if said.isdecimal() and int(said) else MAX_TORCH_THREADS)
+
+
+# ---------------------------------------------------------------------------------------------------- JAX
+def start_jax(threads: int = 0) -> int:
+    """Start JAX, unless it has started in this process. `threads` is 0 for `jax_threads`.
+
+    Returns:
+        The number of threads with which JAX started.
+    """
+    import jax
+
+    if not _threads:
+        _threads.append(threads if threads and not _has_started(jax.config) else jax_threads())
+        with _environment(JAX_THREADS, str(_threads[0])):
+            jax.local_devices(backend="cpu")
+    return _threads[0]
+
+
+def jax_has_cuda() -> bool:
+    """Return whether JAX can use a CUDA device here. This starts JAX; see `start_jax`."""
+    import jax
+
+    return jax.default_backend() == "gpu"
+
+
+def _has_started(config: Any) -> bool:
+    """Return whether JAX has started. Only then does it refuse another number of devices; no function says it."""
+    devices = config.jax_num_cpu_devices
+    try:
+        config.update("jax_num_cpu_devices", devices + 1)
+    except RuntimeError:
+        return True
+    config.update("jax_num_cpu_devices", devices)
+    return False
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set a variable of this process's environment inside."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+# ---------------------------------------------------------------------------------------------------- memory
+def keep_freed_memory() -> None:
+    """Make glibc keep the memory that this process frees; without glibc, do nothing.
+
+    By default it maps large arrays anew at every update, fills their pages with zeros and unmaps them again: 9,000
+    page faults for one minibatch of images, a quarter of its CPU time (PyTorch in bfloat16, AMD EPYC, Zen 5).
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    if mallopt is not None:
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -1,0 +1,168 @@
+"""The PyTorch learner of several seeds at once: every tensor has a first axis of seeds.
+
+Losses and policies run under `torch.func.vmap` over that axis. Adam and the averaging of targets are elementwise, so
+they are those of one learner, on tensors that are N times as long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import grad_and_value, vmap
+
+from duetto.algorithms.base import PRIORITY, Algorithm
+from duetto.functional.pytree import tree_map
+from duetto.learners.base import Precision, check_depends, check_learns, checked_loss, summarize
+from duetto.learners.torch import TorchLearner
+from duetto.learners.torch_adam import Adam
+from duetto.networks import torch_layers
+from duetto.networks.network import Network
+from duetto.networks.spaces import Space
+from duetto.networks.specs import ParameterSpec
+
+Values = dict[str, Tensor]
+
+
+class Networks(NamedTuple):
+    """A network of all seeds."""
+
+    values: Values  # (N, ...)
+    learned: Values  # the trainable ones
+
+
+class TorchVmapLearner(TorchLearner):
+    """A learner whose parameters, inputs and outputs have a first axis of N seeds; see `multi_seed`."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        observation: Space,
+        action: Space,
+        seeds: Sequence[int],
+        device: str = "cpu",
+        precision: Precision = "float32",
+        threads: int = 0,
+    ):
+        super().__init__(algorithm, observation, action, seeds[0], device, precision, threads)
+        own = (algorithm, observation, action)
+        nets = [TorchLearner(*own, seed, device, precision, threads)._nets for seed in seeds]
+        self._nets = {name: _together([each[name] for each in nets]) for name in self._nets}
+        self._optimizers = {
+            name: VmapAdam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()
+        }
+
+    # ------------------------------------------------------------------------------------------------ learning
+    def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
+        seeds = np.arange(len(rows))[:, None]
+        return (tree_map(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
+
+    def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
+        """See TorchLearner; each seed has its own rows."""
+        own = rows.index_select(1, part)[:, 0]
+        seeds = torch.arange(len(own), device=own.device)[:, None]
+        return tree_map(lambda array: array[seeds, own], batch)
+
+    def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
+        """See TorchLearner: one number if all seeds have the same, else (N,)."""
+        return {name: float(rate[0]) if len(set(rate.tolist())) == 1 else rate for name, rate in rates.items()}
+
+    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
+        """See `Updater.minimize`."""
+        check_learns(name, self._optimizers)
+        every = {other: net.values for other, net in self._nets.items()}
+        names: list[str] = []
+
+        def of_one(learned: Values, every: dict[str, Values], args: Any) -> tuple[Tensor, Any]:
+            nets = self._networks_of(every | {name: every[name] | learned})
+            with self._autocast, torch_layers.pytorch_products():
+                value, info = checked_loss(name, loss(nets, *args))
+            check_depends(name, value.requires_grad)
+            names[:], values = summarize(info, torch)
+            updated_stats = getattr(getattr(nets, name), "updated_stats", {})
+            return value, (info, updated_stats, [value.float() for value in values])
+
+        gradients, (value, (info, updated_stats, values)) = vmap(
+            grad_and_value(of_one, has_aux=True), (0, 0, _axes(args))
+        )(self._nets[name].learned, every, args)
+        norm = self._optimizers[name].step(list(gradients.values()), self._rates[name])
+        for key, statistics in updated_stats.items():
+            every[name][key].copy_(statistics)
+        self._priority = info.get(PRIORITY, self._priority)
+        self._names += [f"{name}_loss", *names]
+        self._values += [value.float(), *values]
+        if norm is not None:
+            self._names.append(f"{name}_gradient_norm")
+            self._values.append(norm)
+        return info
+
+    def _networks_of(self, values: Mapping[str, Values]) -> SimpleNamespace:
+        """Return one seed's networks, with these tensors, as losses and policies call them."""
+        layers: Any = torch_layers
+        found: dict[str, Any] = {}
+        for name, own in values.items():
+            spec = self.specs[self.targets.get(name, name)]
+            found[name] = own["value"] if isinstance(spec, ParameterSpec) else Network(spec, own, layers)
+        return SimpleNamespace(**found)
+
+    @contextlib.contextmanager
+    def default_modes(self) -> Iterator[None]:
+        """See `Learner`. Not by `torch.autocast`, whose contexts must be left in the order of their calls."""
+        device, autocast = self.device.type, torch.is_autocast_enabled(self.device.type)
+        torch.set_autocast_enabled(device, False)
+        try:
+            with torch.inference_mode(False), torch.enable_grad():
+                yield
+        finally:
+            torch.set_autocast_enabled(device, autocast)
+
+    # ------------------------------------------------------------------------------------------------ acting
+    def _acted(self, method: Any, inputs: Any) -> Any:
+        """See TorchLearner."""
+        acting = {name: self._nets[name].values for name in self.algorithm.acting_networks}
+
+        def of_one(acting: dict[str, Values], inputs: Any) -> Any:
+            with torch_layers.pytorch_products():
+                return getattr(self.algorithm, method)(self._networks_of(acting), *inputs)
+
+        with torch.no_grad(), self._repeatable(), self._autocast if self.on_policy else contextlib.nullcontext():
+            return vmap(of_one, (0, _axes(inputs)))(acting, inputs), {}
+
+
+class VmapAdam(Adam):
+    """Adam for all seeds, which have made equally many steps."""
+
+    @torch.no_grad()
+    def step(self, gradients: list[Tensor], rate: Any) -> Tensor | None:
+        """See `Adam`. `rate` is a number for all seeds, or (N,); the norm is (N,)."""
+        norm, limit, seeds = None, self._spec.max_grad_norm, len(self.weights[0])
+        if limit > 0:
+            norms = [torch.linalg.vector_norm(gradient.reshape(seeds, -1), dim=1) for gradient in gradients]
+            norm = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+            factor = limit / torch.clamp(norm, min=limit)
+            gradients = [part * factor.reshape(-1, *(1,) * (part.ndim - 1)) for part in gradients]
+        moving = (self.weights, gradients, self._first, self._second)
+        if np.ndim(rate) == 0:
+            self._move(*moving, self._steps, rate)
+            return norm
+        before = [steps.clone() for steps in self._steps]
+        for seed, own in enumerate(rate.tolist() if isinstance(rate, np.ndarray) else rate):
+            weights, slopes, first, second = ([part[seed] for part in parts] for parts in moving)
+            steps = self._steps if seed == 0 else [steps.clone() for steps in before]
+            self._move(weights, slopes, first, second, steps, own)
+        return norm
+
+
+def _together(nets: list[Any]) -> Networks:
+    values = {key: torch.stack([net.values[key].detach() for net in nets]) for key in nets[0].values}
+    return Networks(values, {key: values[key] for key in nets[0].learned})
+
+
+def _axes(tree: Any) -> Any:
+    """Return the axes for `vmap`: 0 for every tensor of the tree; None stays None."""
+    return tree_map(lambda _: 0, tree)

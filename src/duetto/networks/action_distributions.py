@@ -1,0 +1,61 @@
+"""The distribution over actions that a policy's outputs parameterize, by the action space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from duetto.functional.distributions import (
+    Categorical,
+    DiagonalGaussian,
+    Distribution,
+    Joint,
+    MultiCategorical,
+    split_bounds,
+)
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+
+def num_outputs(action: Space) -> int:
+    """Return the number of outputs that parameterize the distribution over these actions."""
+    if isinstance(action, Dict):
+        return sum(num_outputs(part) for _, part in action.parts)
+    return 2 * action.size if isinstance(action, Box) else action.size
+
+
+def distribution(action: Space, parameters: Any) -> Distribution:
+    """Return the distribution over actions for outputs (..., num_outputs).
+
+    Discrete: logits. MultiDiscrete: the concatenated logits. Box: means, then log-stds. Dict: the concatenated outputs
+    of its parts.
+    """
+    match action:
+        case Discrete():
+            return Categorical(parameters)
+        case MultiDiscrete():
+            return MultiCategorical(
+                tuple(Categorical(parameters[..., low:high]) for low, high in split_bounds(action.nvec))
+            )
+        case Box():
+            return DiagonalGaussian(parameters[..., : action.size], parameters[..., action.size :])
+        case Dict():
+            ends = split_bounds([num_outputs(part) for _, part in action.parts])
+            return joint_distribution(action, [parameters[..., low:high] for low, high in ends])
+
+
+def joint_distribution(action: Dict, parameters: Sequence[Any]) -> Joint:
+    """Return the distribution over a Dict action, from the outputs for each part."""
+    parts: Any = [distribution(part, outputs) for (_, part), outputs in zip(action.parts, parameters, strict=True)]
+    return Joint(tuple(parts))
+
+
+def sampling_noise(action: Space, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Draw noise (*shape, action.size) float32 for `sample`: standard normal for a Box, else standard Gumbel."""
+    if isinstance(action, Dict):
+        return np.concatenate([sampling_noise(part, random, shape) for _, part in action.parts], axis=-1)
+    if isinstance(action, Box):
+        return random.standard_normal((*shape, action.size), dtype=np.float32)
+    uniform = random.random((*shape, action.size), dtype=np.float32)
+    return -np.log(-np.log(np.clip(uniform, np.float32(1e-20), np.float32(1 - 2**-24))))

@@ -1,0 +1,121 @@
+"""The arrays of every network: names, shapes and initial values, drawn by NumPy: equal in both frameworks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from duetto.cpu import one_blas_thread
+from duetto.networks.specs import (
+    AnyNetworkSpec,
+    Initializer,
+    ParameterSpec,
+    PolicyHead,
+    RecurrentSpec,
+    Stack,
+)
+
+Random = np.random.Generator
+
+
+class _Array(NamedTuple):
+    name: str
+    shape: tuple[int, ...]
+    draw: Callable[[Random, tuple[int, ...]], np.ndarray]  # its initial value
+
+
+def initial_parameters(spec: AnyNetworkSpec, random: Random) -> dict[str, np.ndarray]:
+    """Draw float32 values for all arrays of a network that is not custom: parameters, then running statistics."""
+    return {array.name: array.draw(random, array.shape).astype(np.float32) for array in _arrays(spec)}
+
+
+def parameter_shapes(spec: AnyNetworkSpec) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of `initial_parameters` without drawing them."""
+    return {array.name: array.shape for array in _arrays(spec)}
+
+
+def _arrays(spec: AnyNetworkSpec) -> Iterator[_Array]:
+    """Yield all arrays in the order in which they are drawn."""
+    if isinstance(spec, ParameterSpec):
+        yield _Array("value", spec.shape, _constant(spec.initial))
+        return
+    init = spec.initializer
+    for torso in spec.torsos:
+        if spec.recurrent:
+            yield from _recurrent(f"{torso}.recurrent.weights.", spec.recurrent, spec.torso.stack.width)
+    for torso in spec.torsos:
+        for name, shape in spec.torso.convolutions().items():
+            yield from _layer(f"{torso}.{name}", shape, init)
+        yield from _stack(f"{torso}.", spec.torso.stack, init)
+    for head in spec.heads:
+        for stack in head.stacks(spec.torso.width):
+            yield from _stack("", stack, init, spec.members, head.gain)
+        if isinstance(head, PolicyHead):
+            for name, shape in head.parameter.items():
+                yield _Array(name, shape, _constant(head.initial_log_std))
+    for name, shape in spec.statistics.items():
+        yield _Array(name, shape, _constant(float(name.endswith("variance"))))
+
+
+def _recurrent(prefix: str, spec: RecurrentSpec, inputs: int) -> Iterator[_Array]:
+    for name, shape in spec.shapes(inputs).items():
+        if spec.orthogonal:
+            yield _Array(prefix + name, shape, _orthogonal(1.0) if len(shape) == 2 else _constant(0.0))
+        else:
+            yield _Array(prefix + name, shape, _uniform(1 / math.sqrt(spec.size)))
+
+
+def _stack(prefix: str, stack: Stack, init: Initializer, members: int = 0, gain: float = 1.0) -> Iterator[_Array]:
+    """Yield the arrays of a stack's layers; `gain` is that of an orthogonal last layer."""
+    lead = (members,) if members else ()
+    for i, (inputs, outputs) in enumerate(stack.layers):
+        last = bool(stack.outputs) and i == len(stack.layers) - 1
+        yield from _layer(prefix + stack.layer(i), (*lead, outputs, inputs), init, len(lead), gain if last else None)
+    for i, width in enumerate(stack.norms):
+        yield _Array(f"{prefix}{stack.norm(i)}.weight", (*lead, width), _constant(1.0))
+        yield _Array(f"{prefix}{stack.norm(i)}.bias", (*lead, width), _constant(0.0))
+
+
+def _layer(
+    name: str, shape: tuple[int, ...], init: Initializer, lead: int = 0, last_gain: float | None = None
+) -> Iterator[_Array]:
+    """Yield weight and bias of a layer; `last_gain` is the gain of an orthogonal last layer, None for other layers."""
+    fan_in = math.prod(shape[lead + 1 :])
+    weight = bias = _uniform(init.gain / math.sqrt(fan_in))
+    if init.kind == "orthogonal":
+        weight = _orthogonal(init.gain if last_gain is None else last_gain)
+        bias = _uniform(0.0 if init.zero_biases else 1 / math.sqrt(fan_in))
+    elif last_gain is not None and init.final_bound > 0:
+        weight = bias = _uniform(init.final_bound)
+    elif init.kind == "normal":
+        weight = bias = lambda random, shape: random.normal(0.0, init.gain, shape)
+    yield _Array(f"{name}.weight", shape, weight)
+    yield _Array(f"{name}.bias", shape[: lead + 1], bias)
+
+
+def _constant(value: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
+    return lambda _, shape: np.full(shape, value)
+
+
+def _uniform(bound: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
+    return lambda random, shape: random.uniform(-bound, bound, shape)
+
+
+def _orthogonal(gain: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
+    return lambda random, shape: orthogonal(random, shape, gain)
+
+
+def orthogonal(random: Random, shape: tuple[int, ...], gain: float) -> np.ndarray:
+    """Draw a weight with orthogonal rows of length `gain`, or columns if there are more rows (Saxe et al., 2014).
+
+    All axes but the first count as one. Rows are contiguous: PyTorch keeps an array's order, and products of transposed
+    weights are slower.
+    """
+    rows, columns = shape[0], math.prod(shape[1:])
+    with one_blas_thread():
+        q, r = np.linalg.qr(random.standard_normal((max(rows, columns), min(rows, columns))))
+    q *= np.sign(np.diag(r))  # makes the distribution uniform
+    return np.ascontiguousarray(gain * (q if rows >= columns else q.T)).reshape(shape)

@@ -1,0 +1,109 @@
+"""A lock that lets one process at a time work on a run folder."""
+
+import errno
+import os
+import socket
+import sys
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from duetto.errors import DuettoError, RunInUseError
+from duetto.storage import safe_open
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _BEYOND_THE_TEXT = 1 << 20  # a locked byte cannot be read, and the holder's name must stay readable
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, _BEYOND_THE_TEXT, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _let_go() -> None:
+    """Release all locks in a process that was just forked."""
+    for lock in list(_held):
+        lock._close()
+
+
+_held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_let_go)
+
+_NAME = ".lock"
+_HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
+
+
+class FolderLock:
+    """A lock on `<folder>/.lock`, held while the `with` block runs.
+
+    The operating system releases it when the process ends. Processes forked from the holder do not hold it, so that
+    the run can be resumed while environment workers of a killed trainer are still alive.
+
+    The lock's file stays open, so it shows whether the folder is still in its place.
+
+    Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        path = self.folder / _NAME
+        try:
+            descriptor = safe_open.open_file(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise DuettoError(f"{self.folder} cannot be used as a run folder: {error.strerror}.") from error
+        try:
+            _try_lock(descriptor)
+        except OSError as error:
+            holder = os.read(descriptor, 300).decode(errors="replace").split()
+            os.close(descriptor)
+            raise self._refusal(error, holder) from error
+        with suppress(OSError):  # a full disk: the text is only for the error of other processes
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        self._descriptor = descriptor
+        _held.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):  # a full disk
+            if self._descriptor is not None:
+                os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
+        self._close()
+
+    def is_in_place(self) -> bool:
+        """Return whether the locked file still has its name; True if the lock is not held."""
+        if self._descriptor is None:
+            return True
+        try:
+            return os.path.samestat(os.lstat(self.folder / _NAME), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _refusal(self, error: OSError, holder: list[str]) -> DuettoError:
+        if error.errno not in _HELD_ELSEWHERE:
+            return DuettoError(f"{self.folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
+        if len(holder) != 2:  # it locked a moment ago and has not written yet
+            return RunInUseError(f"{self.folder} is in use by another process. Wait until it ends, then try again.")
+        pid, host = holder
+        return RunInUseError(
+            f"{self.folder} is in use by process {pid} on {host}. "
+            f"Wait until it ends, or stop it there with `kill {pid}`, then try again."
+        )

@@ -1,0 +1,71 @@
+"""Open files of a run's folder without following links, and only plain files.
+
+A folder from elsewhere may contain links to files of the user, which must not be changed, and pipes, which block when
+they are read. The folder itself may be a link, for example to another disk.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from duetto.errors import DuettoError
+
+_ITSELF = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+_WINDOWS_LINKS = (0xA000000C, 0xA0000003)  # reparse tags of symbolic links and of junctions
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file of a run's folder and return its descriptor. The caller has checked its parent folders.
+
+    Raises DuettoError for a link, for another kind of file, and for a hard link that would be written; OSError as
+    `os.open`.
+    """
+    _refuse_link(path)
+    descriptor = os.open(path, flags | _ITSELF, 0o666)
+    status = os.fstat(descriptor)
+    written = flags & (os.O_WRONLY | os.O_RDWR)
+    if stat.S_ISREG(status.st_mode) and not (written and status.st_nlink > 1):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        raise DuettoError(
+            f"{path} has a second name elsewhere (it is a hard link), and what is there would be changed too. "
+            "Put a copy in its place."
+        )
+    raise DuettoError(f"{path} is no plain file. Take it away, or put the file there that belongs there.")
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """Return the content of a file of a run's folder. Raises as `open_file`, and DuettoError beyond `most` bytes."""
+    with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise DuettoError(
+                f"{path} has {size:,} bytes, more than the {most:,} that are read. Is it what it should be?"
+            )
+        return file.read(size)
+
+
+def check_folders(folders: Iterable[Path]) -> None:
+    """Raise DuettoError if one of these folders of a run, or an entry of it, is a link."""
+    for folder in folders:
+        _refuse_link(folder)
+        if folder.is_dir():
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    _refuse_link(Path(entry))
+
+
+def _refuse_link(path: Path) -> None:
+    try:
+        status = os.lstat(path)
+    except OSError:  # missing, or opening it will raise
+        return
+    if stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) in _WINDOWS_LINKS:
+        raise DuettoError(
+            f"{path} is a link. What is in a run's folder must be there itself, so that nothing outside it is changed: "
+            "put what the link leads to in its place, or link the whole folder."
+        )

@@ -1,0 +1,93 @@
+"""YAML 1.2 of a run's folder: small, without aliases (a few lines can stand for gigabytes), safe to load."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from duetto.storage import safe_open
+
+LARGEST = 2**20  # bytes
+DEEPEST = 50  # lists within lists
+_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it is there: 3 times as fast
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
+# YAML 1.2's core schema (10.3.2), and 1.1's <<. PyYAML reads 1.1, which takes on for true and 1_000 for 1000.
+_SCHEMA = {
+    "null": "~|null|Null|NULL|",
+    "bool": "true|True|TRUE|false|False|FALSE",
+    "int": "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    "merge": "<<",
+}
+
+
+class _Loader(_SAFE):
+    yaml_implicit_resolvers: Any = {}  # noqa: RUF012 - PyYAML's own attribute, without those of 1.1
+
+
+class _Dumper(_DUMPER):  # has the resolvers of 1.1 as well: a text that either takes for something else is quoted
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _int(loader: Any, node: Any) -> int:
+    return int(node.value, 0 if node.value[:2] in ("0o", "0x") else 10)
+
+
+_Loader.add_constructor(f"{_TAG}int", _int)
+for _name, _pattern in _SCHEMA.items():
+    for _kind in (_Loader, _Dumper):
+        _kind.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), None)
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML file. Raises OSError, YAMLError or ValueError if it is malformed; DuettoError as `read_file`."""
+    text = safe_open.read_file(path, LARGEST).decode()
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias, *name: write out what it stands for")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError("it is nested too deeply")
+    return parse(text)
+
+
+def parse(text: str) -> Any:
+    """Parse a YAML text. Raises YAMLError if it is malformed or has a key twice."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        _check_keys(node, set())
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_keys(node: Any, seen: set[int]) -> None:
+    """Raise YAMLError if a key is given twice, which YAML forbids; PyYAML takes the last one."""
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen.add(id(node))  # aliases lead there again
+    keys: set[tuple[str, str]] = set()
+    for part in node.value:
+        key, *values = part if isinstance(part, tuple) else (None, part)
+        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+            if (key.tag, key.value) in keys:
+                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
+            keys.add((key.tag, key.value))
+        for value in values:
+            _check_keys(value, seen)
+
+
+def to_yaml(values: Any) -> str:
+    """Return the YAML text of values. Raises YAMLError for values that it cannot hold."""
+    try:
+        return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    except RecursionError as error:
+        raise yaml.YAMLError("a value contains itself") from error

@@ -1,0 +1,159 @@
+"""Signatures of the code and data that a folder names, so that a stranger's folder runs no code.
+
+Gymnasium imports a module for an id such as "package:Id-v0", an option may name a module ("env_id: package:Id-v0"),
+`FILE.py:CLASS` is executed, and a run may start from the networks of another folder. Duetto signs these references when
+it writes a folder: one HMAC-SHA256 over their sorted list, with 32 random bytes that only this user has. A folder with
+a valid signature was written by this user. A folder without references needs no key.
+
+The signature covers a file's path and class, not its content: an edited file needs `--accept-changes`, not `--trust`.
+
+Duetto makes the key at its first use: `DUETTO_KEY_FILE` or `$XDG_CONFIG_HOME/duetto/key`. Machines that share runs
+share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from duetto.errors import UsageError
+from duetto.storage import user_code
+
+KEY_FILE = "DUETTO_KEY_FILE"
+_KEY_BYTES = 32
+Reference = tuple[str, str, str]  # its kind, its name, and options or a class
+
+
+def needs_trust(environment: str, options: Mapping[str, Any]) -> bool:
+    """Return whether making this environment may run code that its id or an option names: a module or a file."""
+    return user_code.is_file(environment) or any(":" in text for text in (environment, *_texts(dict(options))))
+
+
+def references(
+    environment: str,
+    options: Mapping[str, Any],
+    algorithm: tuple[str, str] | None = None,
+    folder: str | None = None,
+) -> list[Reference]:
+    """Return the sorted references of a run or a dataset that need trust.
+
+    Args:
+        environment: The id; "" for an environment that was passed as an object.
+        options: The environment's options.
+        algorithm: The file and the class of an algorithm from a file.
+        folder: The folder of the run that this one starts from.
+    """
+    listed: list[Reference] = []
+    if needs_trust(environment, options):
+        text = json.dumps(dict(options), sort_keys=True, default=repr)
+        listed.append(("environment", environment, text))
+    if algorithm is not None:
+        listed.append(("algorithm", *algorithm))
+    if folder is not None:
+        listed.append(("from", folder, ""))
+    return sorted(listed)
+
+
+def sign(listed: Sequence[Reference]) -> str | None:
+    """Return the signature of all references; None if there are none, or no key can be made or read."""
+    with suppress(OSError):
+        return _signed(_key(make=True), listed) if listed else None
+    return None
+
+
+def is_ours(listed: Sequence[Reference], signature: object) -> bool:
+    """Return whether there are no references, or the signature of all of them is this user's."""
+    if not listed:
+        return True
+    with suppress(OSError):
+        ours = _signed(_key(make=False), listed)
+        return isinstance(signature, str) and hmac.compare_digest(ours.encode(), signature.encode(errors="replace"))
+    return False
+
+
+def check(listed: Sequence[Reference], signature: object, where: object, kind: str, trust: bool = False) -> None:
+    """Raise UsageError unless the reference of this kind may be run or read. Call it before it is used.
+
+    Args:
+        listed: All references of the folder.
+        signature: The folder's signature, of any type.
+        where: The folder, for the message.
+        kind: "environment", "algorithm" or "from".
+        trust: Whether the user trusts the folder: `--trust`.
+    """
+    needed = next((reference for reference in listed if reference[0] == kind), None)
+    if trust or needed is None or is_ours(listed, signature):
+        return
+    _, name, detail = needed
+    options = "" if detail == "{}" else f" with {detail}"
+    use = {
+        "environment": f"is of the environment {name!r}{options}, and to make it Python "
+        + ("runs that file" if user_code.is_file(name) else "imports what that names"),
+        "algorithm": f"is of an algorithm in a file, {name}:{detail}, and to continue Python runs that file",
+        "from": f"starts from the networks of another run, {name}, and copies them",
+    }
+    raise UsageError(
+        f"{where} {use[kind]}. It was not begun by you on this machine, or it was changed since. If you trust it: "
+        "--trust (in Python: trust=True)."
+    )
+
+
+def key_path() -> Path:
+    """Return the path of this user's key, which may not exist yet."""
+    if chosen := os.environ.get(KEY_FILE):
+        return Path(chosen)
+    if sys.platform == "win32":
+        parent = os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming"
+    else:
+        parent = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(parent) / "duetto" / "key"
+
+
+def _signed(key: bytes, listed: Sequence[Reference]) -> str:
+    text = json.dumps(["duetto", *listed])
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _key(make: bool) -> bytes:
+    """Return this user's key, and with `make` create it if it is missing. Raises OSError."""
+    try:
+        path = key_path()
+    except RuntimeError as error:  # no home folder
+        raise OSError(str(error)) from error
+    if make and not path.exists():
+        _make_key(path)
+    key = path.read_bytes()
+    if len(key) < _KEY_BYTES:  # anyone could sign with no key
+        raise OSError(f"{path} holds no key")
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Write a new key; if several processes do so, the first key counts."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+        with suppress(FileExistsError):
+            os.link(temporary, path)  # whole or not at all, and never over an existing key
+    finally:
+        temporary.unlink()
+
+
+def _texts(value: object) -> list[str]:
+    """Return all texts in nested dicts and lists, including keys."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for pair in value.items() for part in pair for text in _texts(part)]
+    return [text for item in value for text in _texts(item)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,222 @@
+"""Python files of the user, `FILE.py:CLASS`: parse such a name, run the file, and describe an algorithm's origin.
+
+`storage.signing` decides whether a file may be run. The SHA-256 of the file, in `config.yaml` and in each checkpoint,
+shows whether it was edited between a run and its resume. It does not cover the modules that the file imports.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+
+import cloudpickle
+
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.option_bounds import check_declared_options
+from duetto.errors import UsageError
+
+PREFIX = "_duetto_"  # of the module names of such files
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An algorithm's origin, as `config.yaml` has it under `algorithm: from:`."""
+
+    kind: str  # the class
+    file: str = ""  # its absolute path; "" for a class that was passed in Python
+    checksum: str = ""  # SHA-256 of the file
+
+    @classmethod
+    def of(cls, kind: type[Algorithm]) -> Self | None:
+        """Return the origin of a class that is passed in Python; None for a class of Duetto, which has a name."""
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        return None if kind in ALGORITHMS.values() else cls(name)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Undo `to_dict`. Raises KeyError or TypeError for anything else."""
+        texts = (values["class"], values.get("file", ""), values.get("sha256", ""))
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{texts} where texts should be")
+        return cls(*texts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the origin as YAML values. Its key in `config.yaml`, `from`, cannot be an option's name."""
+        values = {"class": self.kind, "file": self.file, "sha256": self.checksum}
+        return {key: value for key, value in values.items() if value}
+
+    def __str__(self) -> str:
+        name = f"{Path(self.file).name}:{self.kind}" if self.file else self.kind
+        return f"{name} (sha256 {self.checksum[:8]})" if self.checksum else name
+
+    def let_travel(self, kind: type[Algorithm]) -> None:
+        """Pickle the class by value for other processes, which cannot import the module of its file."""
+        if self.file:
+            cloudpickle.register_pickle_by_value(sys.modules[kind.__module__])
+
+    def load(self) -> tuple[type[Algorithm], Origin]:
+        """Run the file and return its class, and the origin with the file's present checksum. Check `signing` before.
+
+        Raises:
+            UsageError: The class was passed in Python, or the file is missing or does not run.
+        """
+        if not self.file:
+            raise UsageError(
+                f"its algorithm is {self.kind}, a class that was handed over in Python. Hand it over again: "
+                f"duetto.Run(path, algorithm={self.kind.rpartition('.')[2]}). The command line takes classes from "
+                "files: duetto train ./my_algorithm.py:MyAlgorithm."
+            )
+        if not Path(self.file).is_file():
+            raise UsageError(
+                f"its algorithm's file {self.file} is not there. Put it back; or write into this config.yaml where it "
+                "is now, and give --trust; or hand the class over in Python: duetto.Run(path, algorithm=...)."
+            )
+        kind, origin = from_file(Path(self.file), self.kind)
+        return kind, dataclasses.replace(origin, file=self.file)
+
+
+def algorithm_source(algorithm: dict[str, Any]) -> str:
+    """Return "Duetto" or an `Origin` as text for `algorithm` in `config.yaml`. Raises as `Origin.from_dict`."""
+    return str(Origin.from_dict(algorithm["from"])) if algorithm.get("from") else "Duetto"
+
+
+def names_file(name: str) -> bool:
+    """Return whether a name on the command line means a file, not one of Duetto's algorithms."""
+    return ":" in name or name.endswith(".py")
+
+
+def named(text: str) -> tuple[type[Algorithm], Origin]:
+    """Load the class "my_algorithm.py:MyAlgorithm", with its origin. UsageError if it names none."""
+    file, kind = _split(text)
+    return from_file(expanded(file), kind)
+
+
+def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
+    """Run the file and return its class of that name, with the origin. UsageError if it has none."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"The algorithm's file {path} cannot be read: {error.strerror}.") from error
+    path = path.resolve()
+    module = run(path, source)
+    kind = _class(module, name, path)
+    return kind, Origin(name, str(path), hashlib.sha256(source).hexdigest())
+
+
+def _class(module: ModuleType, name: str, path: Path) -> type[Algorithm]:
+    classes = [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Algorithm) and value.__module__ == module.__name__
+    ]
+    there = f"It has: {', '.join(classes)}." if classes else "It has none; docs/extending.md has an example."
+    if not name:
+        raise UsageError(f"Say which class of {path.name} is the algorithm: {path.name}:CLASS. {there}")
+    kind = vars(module).get(name)
+    if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
+        near = difflib.get_close_matches(name, classes, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        what = "has no class" if kind is None else "has no algorithm (a subclass of duetto.algorithms.Algorithm)"
+        raise UsageError(f"{path} {what} {name!r}. {hint}{there}")
+    try:
+        check_declared_options(kind)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    try:
+        kind()
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{name} in {path} cannot be made without arguments: {said}") from error
+    return kind
+
+
+def is_file(text: str) -> bool:
+    """Return whether `text` is FILE.py:CLASS, or FILE.py without a name."""
+    return _split(text)[0].endswith(".py")
+
+
+def parts(text: str) -> tuple[Path, str]:
+    """Return the file's absolute path, and the name after the colon or ""."""
+    file, name = _split(text)
+    return expanded(file).resolve(), name
+
+
+def expanded(file: str) -> Path:
+    """Return the path with a leading ~ expanded. Raises UsageError for an unknown user."""
+    try:
+        return Path(file).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{file} begins with the home folder of an unknown user.") from error
+
+
+def absolute(text: str) -> str:
+    """Return the text with its file's absolute path, or another text unchanged."""
+    if not is_file(text):
+        return text
+    file, name = parts(text)
+    return f"{file}:{name}" if name else str(file)
+
+
+def short(text: str) -> str:
+    """Return the text with its file's name in place of the path, or another text unchanged."""
+    file, separator, name = absolute(text).rpartition(":")
+    return f"{Path(file).name}{separator}{name}" if is_file(text) and separator else text
+
+
+def checksum(text: str) -> str:
+    """Return the SHA-256 of the file that a text names; "" if it names none, or an unreadable one."""
+    if not is_file(text) or not (file := parts(text)[0]).is_file():
+        return ""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def run(path: Path, source: bytes) -> ModuleType:
+    """Run a file from its bytes `source` as `import` would, under a name that hides no package; `path` is absolute.
+
+    It can import modules of its folder, here and in processes that start later. Raises UsageError if it does not run.
+    """
+    _import_from(str(path.parent))
+    module = ModuleType(f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses and type hints look there
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{path} does not run{_line_of(path, error)}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def where(error: BaseException) -> str:
+    """Return the last line of a user's file in a traceback, "own.py, line 4, in update", or ""."""
+    files = {getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(PREFIX)}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}" if frames else ""
+
+
+def _import_from(folder: str) -> None:
+    """Put a folder first in `sys.path`, as Python does for a script."""
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)
+
+
+def _split(text: str) -> tuple[str, str]:
+    file, _, name = text.rpartition(":")
+    return (text, "") if text.endswith(".py") else (file, name)
+
+
+def _line_of(path: Path, error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return ""  # its text has the line
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    return f", line {lines[-1]}" if lines else ""

@@ -1,0 +1,31 @@
+"""Start a Python process that finds the same modules as this one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import IO
+
+_FINDS = "import json, sys; told = json.loads(sys.argv[1]); sys.path[:], sys.argv = told['path'], told['argv']"
+Stream = int | IO[bytes] | None
+
+
+def begin(
+    program: str, stdin: Stream, stdout: Stream, stderr: Stream = None, environ: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a Python process that runs `program`, its source text, with this process's `sys.path` and `sys.argv`.
+
+    So it imports the same modules, and `config.yaml` has the command that was typed here. Ctrl-C on the terminal
+    reaches the parent alone, which has to end the process.
+
+    Raises:
+        OSError: No process can be started.
+    """
+    told = json.dumps({"path": [str(path) for path in sys.path], "argv": sys.argv})
+    command = [sys.executable, "-c", f"{_FINDS}\n{program}", told]
+    group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0  # where there are no sessions
+    return subprocess.Popen(
+        command, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, start_new_session=True, creationflags=group
+    )

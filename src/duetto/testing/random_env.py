@@ -1,0 +1,71 @@
+"""An environment with any spaces and random steps, for checks that do not depend on the task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from duetto.environments.spaces import to_gymnasium
+from duetto.functional.distributions import split_bounds
+from duetto.networks import masks
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+
+
+class RandomEnv(gymnasium.Env):
+    """Random observations and rewards; episodes end at random, about every `length` steps, half of them truncated.
+
+    The sum of an action is added to the reward, so that two policies differ. The whole state is the generator and the
+    action mask, so it is saved and restored exactly.
+    """
+
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+
+    def __init__(self, observation: Space, action: Space, length: int = 8, masked: bool = False) -> None:
+        """`masked`: allow random actions only, by info["action_mask"], and raise ValueError at others."""
+        self.observation_space, self.action_space = to_gymnasium(observation), to_gymnasium(action)
+        self._observation, self._length = observation, length
+        self._choices = masks.choice_sizes(action) if masked else ()
+        self._mask = np.ones(sum(self._choices), bool)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        super().reset(seed=seed)
+        return self._draw(self._observation), self._allow()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Take a random step."""
+        for i, (low, _) in enumerate(split_bounds(self._choices)):
+            if not self._mask[low + np.ravel(action)[i]]:
+                raise ValueError(f"the action {action} is forbidden by {self._mask}")
+        reward = float(self.np_random.normal() + _total(action))
+        ends = self.np_random.random() < 1 / self._length
+        terminated = bool(ends and self.np_random.random() < 0.5)
+        return self._draw(self._observation), reward, terminated, bool(ends and not terminated), self._allow()
+
+    def _allow(self) -> dict[str, Any]:
+        if not self._choices:
+            return {}
+        self._mask = self.np_random.random(len(self._mask)) < 0.5
+        for low, high in split_bounds(self._choices):
+            self._mask[self.np_random.integers(low, high)] = True
+        return {"action_mask": self._mask.copy()}
+
+    def _draw(self, space: Space) -> Any:
+        match space:
+            case Dict():
+                return {name: self._draw(part) for name, part in space.parts}
+            case Discrete():
+                return int(self.np_random.integers(space.n)) + space.start
+            case MultiDiscrete():
+                return self.np_random.integers(space.nvec)
+            case Box() if space.dtype == "uint8":
+                return self.np_random.integers(256, size=space.shape, dtype=np.uint8)
+            case Box():
+                return self.np_random.normal(size=space.shape).astype(space.dtype)
+
+
+def _total(action: Any) -> float:
+    return float(sum(map(_total, action.values())) if isinstance(action, dict) else np.sum(action))

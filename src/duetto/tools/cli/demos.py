@@ -1,0 +1,401 @@
+"""`duetto demos record|export|import|inspect`: demonstrations to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from duetto import demonstrations, environments
+from duetto.demonstrations import (
+    Demonstrations,
+    EpisodePlayer,
+    Expert,
+    Metadata,
+    RecordedGame,
+    Writer,
+    import_minari,
+    spell,
+)
+from duetto.environments import VecEnv
+from duetto.errors import UsageError, near
+from duetto.networks.spaces import Discrete
+from duetto.runs.asked import whole
+from duetto.runs.remembered import Remembered, remembered
+from duetto.runs.run import Run
+from duetto.storage import signing, user_code
+from duetto.storage.config import circumstances
+from duetto.tools.cli import unknown
+from duetto.tools.cli.options import EnvironmentId, Json, PlainEnvironmentOptions, Trust, parse_options
+from duetto.tools.cli.output import print_json, print_notices
+from duetto.training.evaluation import PARALLEL, SEED_OFFSET
+from duetto.training.evaluations import check_same_spaces
+from duetto.training.progress_lines import say
+from duetto.training.video import record as record_video
+
+LISTED = 10  # episodes that `inspect` lists
+PACKAGES = ("duetto", "git", "gymnasium", "minigrid", "ale-py", "mujoco")  # whose versions `inspect` shows
+_EXPERT = "The folder of a run, whose policy takes its best actions, or a class such as those in examples/experts."
+
+
+def main(arguments: list[str]) -> None:
+    """Parse and run one of the commands."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        lines = [f"  {example}" for example in COMMANDS.values()]
+        print(
+            "\n".join(
+                [f"usage: duetto demos {'|'.join(COMMANDS)} ...", "", "Demonstrations to learn from:", "", *lines]
+            )
+        )
+        print("\nEach has its own --help.")
+        return
+    command, *rest = arguments
+    if command not in COMMANDS:
+        raise unknown("command", command, COMMANDS, prefix="demos ")
+    tyro.cli(FUNCTIONS[command], args=rest, prog=f"duetto demos {command}")
+
+
+# ---------------------------------------------------------------------------------------------------- record
+class ExpertSource(NamedTuple):
+    """An expert, the environments that it acts in, and their options."""
+
+    expert: Expert
+    environment: VecEnv
+    about: str
+    options: dict[str, Any]
+
+
+def record(
+    environment: EnvironmentId,
+    expert: Annotated[str, arg(help=_EXPERT, metavar="RUN|FILE.py:CLASS")],
+    output: Annotated[str, arg(help="The folder to make.")],
+    episodes: Annotated[int, arg(help="Whole episodes.")] = 100,
+    seed: Annotated[int, arg(help="Seed of the first episode; the next one has the next.")] = 0,
+    only_successes: Annotated[bool, arg(help="Leave out returns of 0 and less.")] = False,
+    minimum_return: Annotated[float | None, arg(help="Leave out episodes with a lower return.")] = None,
+    environment_options: PlainEnvironmentOptions = (),
+    checkpoint: Annotated[str, arg(help="Checkpoint of the run.", metavar="last|best|STEP")] = "last",
+    stochastic: Annotated[FlagCreatePairsOff[bool], arg(help="Of a run: explore as in training.")] = False,
+    overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Record whole episodes of an expert to learn from."""
+    whole("episodes", episodes, least=1)
+    whole("seed", seed, least=0)
+    for option, is_set in (("checkpoint", checkpoint != "last"), ("stochastic", stochastic)):
+        if user_code.is_file(expert) and is_set:
+            raise UsageError(f"--{option} is of a run, and the expert is {expert}: leave it out.")
+    demonstrations.check_free(Path(output), overwrite)
+    console, environment = Console(stderr=json), user_code.absolute(environment)
+    options = parse_options(environment_options)
+    if user_code.is_file(expert):
+        source = _expert_of_file(expert, environment, options)
+    elif Path(expert).is_dir():
+        source = _expert_of_run(Run(expert, trust=trust), environment, options, checkpoint, episodes, trust, stochastic)
+    else:
+        raise UsageError(f"There is no expert {expert!r}. Give the folder of a run, or FILE.py:CLASS.")
+
+    def keep(score: float) -> bool:
+        return (minimum_return is None or score >= minimum_return) and (score > 0 or not only_successes)
+
+    spaces = source.environment.observation_space, source.environment.action_space
+    metadata = Metadata(environment, source.options, source.about, *spaces, _versions())
+    try:
+        with demonstrations.writer(output, metadata, overwrite) as writer, _progress(console, episodes) as advance:
+            games = demonstrations.record(source.expert, source.environment, episodes, seed, keep)
+            last = _write_games(games, writer, advance)
+    finally:
+        source.environment.close()
+    _print_summary(console, output, json, last - seed + 1)
+
+
+def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> ExpertSource:
+    """Make the expert FILE.py:CLASS for one environment."""
+    path, name = user_code.parts(text)
+    try:
+        kind = getattr(user_code.run(path, path.read_bytes()), name or "none", None)
+    except OSError as error:
+        raise UsageError(f"The expert's file {path} cannot be read: {error.strerror}.") from error
+    if not callable(kind):
+        raise UsageError(f"{path} has no class {name!r}. Give --expert FILE.py:CLASS.")
+    envs = environments.make(environment, render_mode=getattr(kind, "render_mode", None), kwargs=options)
+    try:
+        expert: Any = kind(envs)
+    except BaseException:
+        envs.close()
+        raise
+    return ExpertSource(expert, envs, str(getattr(expert, "about", user_code.short(text))), options)
+
+
+def _expert_of_run(
+    run: Run,
+    environment: str,
+    options: dict[str, Any],
+    checkpoint: str | int,
+    episodes: int,
+    trusted: bool,
+    stochastic: bool,
+) -> ExpertSource:
+    """Make an expert of a run's policy, in the environment with the run's options and `options` on top.
+
+    It takes its best actions even if the run's evaluations sample; with `stochastic` it explores as in training.
+    """
+    folder = str(near(run.path))
+    agent, config = run.agent(checkpoint), run.config
+    print_notices(run.notices)
+    if signing.needs_trust("", config.environment_options):  # a module that the folder names, not the user
+        config.check_trust("environment", folder, trusted)
+    kwargs = config.environment_options | options
+    envs = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=kwargs)
+    try:
+        check_same_spaces(envs, agent.observation_space, agent.action_space)
+    except UsageError:
+        envs.close()
+        raise
+    about = f"{config.algorithm.name()} in {folder}, {checkpoint} checkpoint, step {agent.step}, {agent.fingerprint}"
+    policy = agent.policy
+    policy.greedy, policy.explores = not stochastic, stochastic
+    return ExpertSource(policy, envs, about, kwargs)
+
+
+def _write_games(games: Iterator[RecordedGame], writer: Writer, advance: Callable[[], None]) -> int:
+    """Write the games as they come; return the seed of the last one."""
+    last = 0
+    with suppress(demonstrations.RecordingEndedError):  # episodes that ended are kept
+        for game in games:
+            for part, demonstration in enumerate(game.demonstrations):
+                writer.add(demonstration, game.seed, part)
+            last = game.seed
+            advance()
+    return last
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions that runs record, and MiniGrid's."""
+    return circumstances() | ({"minigrid": version("minigrid")} if find_spec("minigrid") else {})
+
+
+@contextmanager
+def _progress(console: Console, episodes: int | None = None) -> Iterator[Callable[[], None]]:
+    """Show a bar on a terminal; yield a function to call after each episode."""
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("episodes", total=episodes)
+        yield lambda: bar.advance(task)
+
+
+def _print_summary(
+    console: Console, output: str, json: bool, tried: int | None = None, left_out: str | None = None
+) -> None:
+    """Print the contents of a new dataset. `tried` is the number of episodes that were played for it."""
+    demos = demonstrations.load(output)
+    games = demos.parts.count(0)
+    if json:
+        values = {"file": output, "episodes": games, "steps": demos.steps, "returns": demos.returns.tolist()}
+        print_json(values | {"tried": games if tried is None else tried, "left_out": left_out})
+        return
+    left = f", {tried - games} left out" if tried is not None and tried > games else ""
+    say(console, f"{output}: {games} episodes{left}, {demos.steps:,} steps, return {_return_range(demos)}")
+    if not isinstance(demos.metadata.action_space, Discrete):
+        say(console, "Duetto's bc, dqfd and r2d3 learn from choices alone; for other libraries: duetto demos export.")
+    say(console, f"See them: duetto demos inspect {output}")
+
+
+def _return_range(demos: Demonstrations) -> str:
+    return f"{demos.returns.mean():.4g} ({demos.returns.min():.4g} to {demos.returns.max():.4g})"
+
+
+# ---------------------------------------------------------------------------------------------------- export
+def export(
+    source: Annotated[Positional[str], arg(help="The folder of a run, or of demonstrations.", metavar="RUN|DEMOS")],
+    output: Annotated[str, arg(help="The folder to make.")],
+    checkpoint: Annotated[str, arg(help="Checkpoint of the run.", metavar="last|best|STEP")] = "last",
+    overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Write the episodes in a run's replay memory, exploration included, as demonstrations; or demonstrations as a
+    Minari dataset, which other libraries read.
+
+    Only whole episodes are written. Episodes that still run, or whose beginning is overwritten in the memory, are left
+    out; the command prints how many rows that is.
+    """
+    if demonstrations.is_stored(source):
+        _export_to_minari(source, output, overwrite or checkpoint != "last", json)
+        return
+    demonstrations.check_free(Path(output), overwrite)
+    _export_memory(
+        Console(stderr=json), remembered(Run(source, trust=trust), checkpoint, trust), output, overwrite, json
+    )
+
+
+def _export_to_minari(source: str, output: str, has_run_options: bool, json: bool) -> None:
+    if has_run_options:
+        raise UsageError(f"{source} contains demonstrations, and --checkpoint and --overwrite are of a run.")
+    demos = demonstrations.load(source)
+    demonstrations.export_minari(demos, output)
+    if json:
+        print_json({"file": output, "episodes": len(demos), "steps": demos.steps})
+    else:
+        say(Console(), f"{output}: a Minari dataset of {len(demos)} episodes, {demos.steps:,} steps")
+
+
+def _export_memory(console: Console, memory: Remembered, output: str, overwrite: bool, json: bool) -> None:
+    for problem in memory.problems:
+        say(Console(stderr=True), problem, "yellow")
+    written = 0
+    with demonstrations.writer(output, memory.metadata, overwrite) as writer, _progress(console) as advance:
+        for episode in memory.episodes:
+            writer.add(episode)
+            advance()
+            written += 1
+        if not written:
+            raise UsageError(
+                f"The memory at step {memory.step:,} holds no whole episode ({_left_out(memory)}). Train with a larger "
+                "replay_capacity or for longer, or record new ones: duetto demos record."
+            )
+    left_out = _left_out(memory) if memory.left.rows else None
+    _print_summary(console, output, json, left_out=left_out)
+    if left_out and not json:
+        say(Console(stderr=True), f"Left out: {left_out}.", "yellow")
+
+
+def _left_out(memory: Remembered) -> str:
+    left = memory.left
+    parts = {
+        "of episodes whose beginning is overwritten": left.without_beginning,
+        "of episodes that still run": left.running,
+        "of episodes whose ends are not known": left.unknown,
+    }
+    return ", ".join(f"{rows:,} rows {about}" for about, rows in parts.items() if rows) or "it is empty"
+
+
+# ---------------------------------------------------------------------------------------------------- import
+def import_(
+    source: Annotated[Positional[str], arg(help="A Minari dataset: its folder, or its id in Minari's local folder.")],
+    environment: Annotated[str, arg(help="The environment that they were recorded in.", metavar="ID|FILE.py:CLASS")],
+    output: Annotated[str, arg(help="The folder to make.")],
+    expert: Annotated[str | None, arg(help="Who acted; by default as the dataset says.")] = None,
+    environment_options: PlainEnvironmentOptions = (),
+    overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    json: Json = False,
+    trust: Annotated[bool, arg(help="You trust the author of the dataset.")] = False,
+) -> None:
+    """Import a Minari dataset. Actions of Box spaces are mapped to [-1, 1], as agents act; rewards are clipped, or
+    replaced by their logarithm, if the options of an Atari game say that agents learn from these.
+
+    Minari and HDF5 read the file in a process with a memory limit. They do not protect you from a file that was made
+    to harm you: --trust says that you trust its author.
+    """
+    environment, kwargs = user_code.absolute(environment), parse_options(environment_options)
+    envs = environments.make_eval(environment, kwargs=kwargs)
+    spaces = envs.observation_space, envs.action_space
+    envs.close()
+    metadata = Metadata(environment, kwargs, expert or "", *spaces, _versions())
+    import_minari(source, output, metadata, overwrite=overwrite, trust=trust)
+    _print_summary(Console(stderr=json), output, json)
+
+
+# ---------------------------------------------------------------------------------------------------- inspect
+def inspect(
+    demos: Annotated[Positional[str], arg(help="The folder of the demonstrations.")],
+    video: Annotated[str | None, arg(help="Replay an episode and record it.", metavar="FILE.mp4")] = None,
+    episode: Annotated[int | None, arg(help="Number of that episode; by default 0, the first.", metavar="K")] = None,
+    all: Annotated[bool, arg(help=f"List all episodes, not only the first {LISTED}.")] = False,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Show the environment, the expert and the episodes of demonstrations."""
+    if episode is not None and video is None:
+        raise UsageError(f"--episode {episode} says which one to record: give --video FILE.mp4 too.")
+    loaded = demonstrations.load(demos)
+    if not json:
+        _print_demos(loaded, len(loaded) if all else LISTED)
+    if video is not None:
+        about = loaded.metadata
+        references = signing.references(about.environment, about.options)
+        signing.check(references, loaded.signature, demos, "environment", trust)
+        _record_episode(loaded, episode or 0, Path(video).absolute())
+    if json:
+        print_json(_to_dict(loaded, demos) | {"video": video})
+    elif video is not None:
+        say(Console(), video)
+
+
+def _print_demos(demos: Demonstrations, rows: int) -> None:
+    console, about, terminated = Console(), demos.metadata, int(demos.terminated.sum())
+    options = ", ".join(f"{name}={value}" for name, value in about.options.items())
+    lengths = f"{demos.lengths.mean():.4g} ({demos.lengths.min()} to {demos.lengths.max()}), {demos.steps:,} in all"
+    for name, text in (
+        ("environment", about.environment + (f" with {options}" if options else "")),
+        ("expert", about.expert),
+        ("observations", spell(about.observation_space, bounds=False)),
+        ("actions", spell(about.action_space)),
+        ("episodes", f"{len(demos)}: {terminated} terminated, {len(demos) - terminated} truncated"),
+        ("return", _return_range(demos)),
+        ("steps", lengths),
+        ("made with", ", ".join(f"{name} {about.versions[name]}" for name in PACKAGES if name in about.versions)),
+    ):
+        say(console, f"{name:13} {text}")
+    table = Table("episode", "seed", "return", "steps", "end")
+    for number in range(min(rows, len(demos))):
+        seed, part = demos.seeds[number], demos.parts[number]
+        origin = "-" if seed is None else f"{seed}, life {part + 1}" if part else str(seed)
+        end = "terminated" if demos.terminated[number] else "truncated"
+        table.add_row(str(number), origin, f"{demos.returns[number]:.4g}", str(demos.lengths[number]), end)
+    console.print(table)
+    if len(demos) > rows:
+        say(console, f"and {len(demos) - rows} more: --all lists them.")
+
+
+def _to_dict(demos: Demonstrations, folder: str) -> dict[str, Any]:
+    """Describe the demonstrations for programs, with every episode."""
+    about = demos.metadata
+    episodes = zip(demos.seeds, demos.parts, demos.returns, demos.lengths, demos.terminated, strict=True)
+    names = ("seed", "part", "return", "steps", "terminated")
+    return {
+        "file": folder,
+        "environment": about.environment,
+        "options": about.options,
+        "expert": about.expert,
+        "observations": spell(about.observation_space, bounds=False),
+        "actions": spell(about.action_space),
+        "versions": about.versions,
+        "episodes": [
+            dict(zip(names, (seed, part, float(score), int(steps), bool(over)), strict=True))
+            for seed, part, score, steps, over in episodes
+        ],
+    }
+
+
+def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:
+    """Replay an episode and record it. UsageError, and no video, if it ends otherwise than it was recorded."""
+    player = EpisodePlayer(demos, number)
+    about = demos.metadata
+    envs = environments.make(about.environment, render_mode="rgb_array", kwargs=about.options)
+    try:
+        record_video(player, envs, player.seed - SEED_OFFSET, path)
+    finally:
+        envs.close()
+    if not player.finished:
+        path.unlink()
+        raise UsageError(f"Episode {number} of {demos.source} cannot be replayed: it ends too early.")
+
+
+FUNCTIONS: dict[str, Callable[..., None]] = {"record": record, "export": export, "import": import_, "inspect": inspect}
+COMMANDS = {  # each with an example
+    "record": "duetto demos record Pendulum-v1 --expert runs/td3-Pendulum-v1-s0 --episodes 100 --output demos/pendulum",
+    "export": "duetto demos export runs/td3-HalfCheetah-v5-s0 --output demos/cheetah",
+    "import": "duetto demos import lander/human-v0 --environment LunarLander-v3 --output demos/lander --trust",
+    "inspect": "duetto demos inspect demos/pendulum --video first.mp4",
+}

@@ -1,0 +1,21 @@
+"""`duetto plot RUN ... [--metric NAME] [--output FILE.png]`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from duetto.tools.cli.options import Json, Metric, Runs
+from duetto.tools.cli.output import print_file
+from duetto.tools.plot import plotting
+
+
+def plot(
+    runs: Positional[Runs],
+    output: Annotated[str, arg(help="The picture: .png, .svg or .pdf.", metavar="FILE")] = "curves.png",
+    metric: Metric = "mean_return",
+    json: Json = False,
+) -> None:
+    """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
+    print_file(plotting.plot(runs, output, metric), json)

@@ -1,0 +1,101 @@
+"""Write the graph with PyTorch: a program of `torch.export`, or ONNX."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from duetto.learners.torch import TorchLearner
+from duetto.networks import torch_layers
+from duetto.tools.export.graph import Graph
+
+EXAMPLES = 3  # environments in the trace; the graph takes any number
+
+
+class Exported(nn.Module):
+    """The graph as a module with one argument for each input."""
+
+    def __init__(self, graph: Graph, learner: TorchLearner) -> None:
+        super().__init__()
+        self._graph, self._learner = graph, learner
+        learner.freeze()
+        self._names = [port.name for port in graph.inputs]
+
+    def forward(self, *arrays: Tensor) -> tuple[Tensor, ...]:
+        """Compute the graph's outputs, in order."""
+        return self._graph(self._learner.networks(), dict(zip(self._names, arrays, strict=True)))
+
+
+def write(graph: Graph, learner: TorchLearner, path: Path, form: str) -> None:
+    """Write the file in the form "torch" or "onnx"."""
+    arrays = tuple(torch.from_numpy(port.empty(EXAMPLES)) for port in graph.inputs)
+    module = Exported(graph, learner).eval()
+    with torch.no_grad(), _portable():
+        batch = torch.export.Dim("batch", min=1, max=2**20)
+        program = torch.export.export(module, arrays, dynamic_shapes=(tuple({0: batch} for _ in arrays),))
+        if form == "torch":
+            buffer = io.BytesIO()  # PyTorch's own writer ends the process if the disk is full
+            torch.export.save(program, buffer)
+            path.write_bytes(buffer.getbuffer())
+            return
+        torch.onnx.export(
+            program,
+            f=str(path),
+            input_names=[port.name for port in graph.inputs],
+            output_names=[port.name for port in graph.outputs],
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+def reader(path: Path, graph: Graph) -> Any:
+    """Load the written "torch" file as a function of named NumPy arrays."""
+    run = torch.export.load(str(path)).module()
+    names = [port.name for port in graph.outputs]
+
+    def call(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        with torch.no_grad():
+            outputs = run(*(torch.from_numpy(np.ascontiguousarray(inputs[port.name])) for port in graph.inputs))
+        return dict(zip(names, (part.numpy() for part in outputs), strict=True))
+
+    return call
+
+
+def onnx_reader(path: Path, graph: Graph) -> Any:
+    """Load the written "onnx" file in ONNX Runtime as a function of named NumPy arrays."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [port.name for port in graph.outputs]
+
+    def call(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        arrays = {port.name: inputs[port.name] for port in session.get_inputs()}  # PyTorch drops unused inputs
+        return dict(zip(names, map(np.asarray, session.run(names, arrays)), strict=True))
+
+    return call
+
+
+@contextmanager
+def _portable() -> Iterator[None]:
+    """Use operators that exist on all processors; silence PyTorch's warnings."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    try:
+        with torch_layers.pytorch_products(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            log.setLevel(logging.ERROR)
+            yield
+    finally:
+        log.setLevel(level)

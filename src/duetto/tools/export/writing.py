@@ -1,0 +1,166 @@
+"""Write a run's agent to a file that acts without Duetto, and a second file that describes its inputs and outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import closing
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, get_args
+
+from duetto import learners
+from duetto.errors import DuettoError, UsageError
+from duetto.install_hint import install
+from duetto.learners.policy import InferenceOnly
+from duetto.networks.spaces import Dict
+from duetto.runs.agent import Agent
+from duetto.runs.run import Run
+from duetto.storage import atomic_io, safe_open, user_code
+from duetto.tools.export.checking import Call, Verdict, check
+from duetto.tools.export.graph import Graph, Port, output
+
+Format = Literal["onnx", "torch", "jax"]
+FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {  # the file's ending, and the packages it needs
+    "onnx": (".onnx", ("torch", "onnx", "onnxscript", "onnxruntime")),
+    "torch": (".pt2", ("torch",)),
+    "jax": (".stablehlo", ("jax",)),
+}
+_LARGEST_CONTRACT = 2**24  # bytes
+ENVIRONMENTS = 3  # in which the written file is checked
+
+
+def export(
+    run: Run | str | Path, format: Format = "onnx", output: str | Path | None = None, checkpoint: str | int = "last"
+) -> Path:
+    """Write the agent as one graph, from observations to actions in the environment's units, and check it.
+
+    The graph takes any number of environments at once, and returns the policy's best action. A second file, with
+    `.json` added to the name, has the names, shapes, dtypes and meanings of inputs and outputs. The run may have
+    learned on either framework; the graph computes in float32. Before the written file is kept, it is compared with the
+    agent in the run's environment.
+
+    Args:
+        run: A run, or its folder.
+        format: "onnx" for ONNX Runtime, "torch" for `torch.export.load`, "jax" for `jax.export.deserialize`.
+        output: The file; by default `agent` with the format's ending in the run's folder.
+        checkpoint: "last", "best" or a step.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: A package is missing, the run's environment cannot be made here, or the file exists and is no
+            export.
+        DuettoError: The written file does not act as the agent does; it is not kept.
+    """
+    if format not in get_args(Format):
+        raise UsageError(f"format is {format!r}; it must be one of {', '.join(FORMATS)}.")
+    ending, packages = FORMATS[format]
+    if missing := [name for name in packages if find_spec(name) is None]:
+        extra = "jax" if format == "jax" else "torch" if missing == ["torch"] else "torch,onnx"
+        are = "is" if len(missing) == 1 else "are"
+        raise UsageError(f"{', '.join(missing)} {are} not installed. Install: {install(*extra.split(','))}")
+    run = run if isinstance(run, Run) else Run(run)
+    path = Path(output).absolute() if output else run.path / f"agent{ending}"
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
+    contract = path.with_name(f"{path.name}.json")
+    _check_free(path, contract)
+    agent = run.agent(checkpoint, precision="float32")
+    graph = _graph(agent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            closing(run.stepper(ENVIRONMENTS, agent=agent)) as envs,
+            TemporaryDirectory(prefix=".export-", dir=path.parent) as folder,  # a stranger cannot guess its name
+        ):
+            temporary = Path(folder) / f"agent{ending}"
+            call = _write(graph, agent, temporary, format)
+            verdict = check(graph, call, agent.policy, envs, run.config.run.seed)
+            about = _contract(agent, graph, format, temporary, path.name, verdict)
+            atomic_io.publish_file(contract, f"{json.dumps(about, indent=2, default=str)}\n".encode())
+            temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}. Give another --output.") from error
+    return path
+
+
+def _check_free(path: Path, contract: Path) -> None:
+    """Raise UsageError if a file would be lost; an earlier export and a link may be replaced."""
+    for file in (path, contract):
+        if file.exists() and not file.is_symlink() and not _is_export(path, contract):
+            raise UsageError(f"{file} is there already and is no export, so it is not replaced. Give another --output.")
+
+
+def _is_export(path: Path, contract: Path) -> bool:
+    """Return whether the second file is a `_contract` of the first."""
+    try:
+        about = json.loads(safe_open.read_file(contract, _LARGEST_CONTRACT))
+    except (DuettoError, OSError, ValueError, RecursionError):
+        return False
+    return isinstance(about, dict) and about.get("file") == path.name and about.get("format") in FORMATS
+
+
+def _graph(agent: Agent) -> Graph:
+    specs = agent.config.algorithm.networks(agent.observation_space, agent.action_space)
+    dtypes = agent.action_structure.dtypes or {"": agent.action_dtype}
+    return Graph(
+        agent.config.algorithm,
+        {name: specs[name] for name in agent.config.algorithm.acting_networks},
+        agent.observation_space,
+        agent.action_space,
+        {name: dtype.name for name, dtype in dtypes.items()},
+        dict(agent.carry_shapes),
+        agent.normalizer.moments,
+        agent.normalizer.clip,
+        agent.masked,
+    )
+
+
+def _write(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
+    """Write the file, and return a function that runs it."""
+    acts: Any = InferenceOnly(graph.algorithm)
+    learner: Any = learners.build("jax" if form == "jax" else "torch", acts, graph.observation, graph.action)
+    parameters = agent.parameters()
+    learner.load_parameters({name: parameters[name] for name in graph.specs})
+    if form == "jax":
+        from duetto.tools.export import jax_stablehlo
+
+        jax_stablehlo.write(graph, learner, path)
+        return jax_stablehlo.reader(path, graph)
+    from duetto.tools.export import torch_onnx
+
+    torch_onnx.write(graph, learner, path, form)
+    return torch_onnx.reader(path, graph) if form == "torch" else torch_onnx.onnx_reader(path, graph)
+
+
+def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, verdict: Verdict) -> dict[str, Any]:
+    """Return the contents of the second file."""
+    return {
+        "file": name,
+        "format": form,
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "algorithm": graph.algorithm.name(),
+        "environment": user_code.short(agent.config.environment),
+        "environment_options": agent.config.environment_options,
+        "step": agent.step,
+        "parameters": agent.fingerprint,
+        "inputs": [_described(port, form) for port in graph.inputs],
+        "outputs": [_described(port, form) for port in graph.outputs],
+        **({"action": agent.action_structure.named(output)} if isinstance(graph.action, Dict) else {}),
+        "checked": asdict(verdict),
+        "versions": {package: version(package) for package in ("duetto", *FORMATS[form][1])},
+    }
+
+
+def _described(port: Port, form: Format) -> dict[str, Any]:
+    dtype = port.dtype
+    if form == "jax":
+        from duetto.tools.export.jax_stablehlo import narrow
+
+        dtype = narrow(dtype)
+    return {"name": port.name, "shape": ["N", *port.shape], "dtype": dtype, "about": port.about}

@@ -1,0 +1,199 @@
+"""Push a run to the Hub with an evaluation of its agent."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from duetto.errors import DuettoError, UsageError, near
+from duetto.runs.run import Run
+from duetto.storage import atomic_io
+from duetto.storage.run_folder import free_folder
+from duetto.tools.hub import file_rules, model_card
+from duetto.tools.hub.bundle import pack
+from duetto.tools.hub.client import Hub, Listing
+from duetto.tools.hub.private_paths import without_places
+from duetto.training.evaluation import Evaluation
+from duetto.training.notices import Notices
+
+_IGNORED = (".gitattributes", ".gitignore", file_rules.CARD, "LICENSE", "LICENSE.md")  # of a new repository
+
+
+@dataclass(frozen=True)
+class PushOptions:
+    """The agent to send, its evaluation, and the optional files; as in `push`."""
+
+    checkpoint: str | int
+    episodes: int
+    seed: int | None
+    video: bool
+    metrics: bool
+    memory: bool
+
+
+class Pushed(NamedTuple):
+    """The files that were sent, or would be, and their evaluation."""
+
+    where: str  # the repository's address; of a dry run the folder
+    files: dict[str, int]  # bytes by name
+    deleted: list[str]  # files of an earlier push
+    evaluation: Evaluation
+    notices: list[str]
+
+
+def push(
+    run: Run | str | Path,
+    repository: str,
+    *,
+    checkpoint: str | int = "last",
+    episodes: int = 10,
+    seed: int | None = None,
+    video: bool = True,
+    metrics: bool = True,
+    memory: bool = False,
+    private: bool = False,
+    message: str | None = None,
+    dry_run: bool = False,
+    output: str | Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Pushed:
+    """Evaluate the agent, record a video, and send the run to the Hub with a model card.
+
+    A repository that holds a run already is updated in one commit; its history keeps the earlier files. The token is
+    the one that huggingface_hub finds. Nothing is sent before the evaluation is done.
+
+    Args:
+        run: A run, or its folder.
+        repository: "user/name". A new one is created.
+        checkpoint: The agent: "last", "best", or a step. A whole checkpoint is sent in any case.
+        episodes: Number of episodes of the evaluation on the card.
+        seed: Seed of that evaluation; by default the run's own.
+        video: Record an episode; if that is impossible, the card says why.
+        metrics: Send metrics.jsonl.
+        memory: Send the replay memory: without it, a resumed run starts with an empty one.
+        private: Make a new repository private.
+        message: The commit's message.
+        dry_run: Write all files into a folder, and send nothing. No server is contacted.
+        output: That folder, a new one; by default `hub/NAME`.
+        tell: Gets a few words now and then on the progress.
+
+    Raises:
+        UsageError: A mistake in the call, no token, or a repository that holds something else.
+        DuettoError: The server refuses or fails. Then the repository is unchanged; a new one may be empty.
+    """
+    file_rules.check_repository(repository)
+    if output is not None and not dry_run:
+        raise UsageError("--output is where a --dry-run writes. Give both, or none.")
+    run = run if isinstance(run, Run) else Run(run)
+    options = PushOptions(checkpoint, episodes, seed, video, metrics, memory)
+    if dry_run:
+        return _write(run, repository, options, _new_folder(output, repository), tell)
+    tell("asking the Hub")
+    hub = Hub()
+    hub.check_token()
+    listing = hub.list_files(repository)
+    _check_repository_free(repository, listing, private)
+    with TemporaryDirectory(prefix="duetto-push-") as temporary:
+        evaluation, notices = _assemble(run, Path(temporary), repository, options, tell)
+        files = _files(Path(temporary))
+        earlier = [file.name for file in listing.files] if listing else []
+        deleted = sorted(name for name in earlier if file_rules.belongs(name) and name not in files)
+        tell(f"sending {sum(_sizes(files).values()) / 1e6:.1f} MB to {repository}")
+        message = message or f"{run.config.algorithm.name()}: mean return {evaluation}"
+        where = hub.upload(repository, files, deleted, message, private)
+        return Pushed(where, _sizes(files), deleted, evaluation, notices)
+
+
+def _write(run: Run, repository: str, options: PushOptions, folder: Path, tell: Callable[[str], None]) -> Pushed:
+    """Write all files into an empty folder, which goes if that fails."""
+    try:
+        with TemporaryDirectory(prefix="duetto-push-") as temporary:
+            evaluation, notices = _assemble(run, Path(temporary), repository, options, tell)
+            shutil.copytree(temporary, folder, dirs_exist_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            folder.rmdir()
+        raise
+    return Pushed(str(near(folder)), _sizes(_files(folder)), [], evaluation, notices)
+
+
+def _new_folder(output: str | Path | None, repository: str) -> Path:
+    """Make a new folder. UsageError if it exists."""
+    if output is None:
+        return free_folder(Path("hub").absolute(), repository.rpartition("/")[2])
+    folder = Path(output).absolute()
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise UsageError(f"{output} exists already. Choose another --output.") from None
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}. Choose another --output.") from error
+    return folder
+
+
+def _check_repository_free(repository: str, listing: Listing | None, private: bool) -> None:
+    """Raise UsageError if the repository is public though `private`, or holds something other than a run."""
+    if listing is None:
+        return
+    if private and not listing.private:
+        raise UsageError(
+            f"{repository} exists, and everybody can read it. Make it private on its page first, or choose another "
+            "name."
+        )
+    names = {file.name for file in listing.files}
+    if file_rules.CONFIG not in names and (others := sorted(names - set(_IGNORED))):
+        raise UsageError(
+            f"{repository} holds something else than a run ({', '.join(others[:3])}), which would be mixed with this "
+            "one. Choose another name."
+        )
+
+
+def _assemble(
+    run: Run, folder: Path, repository: str, options: PushOptions, tell: Callable[[str], None]
+) -> tuple[Evaluation, list[str]]:
+    """Write all files into an empty folder; return the evaluation, and notices for the user."""
+    notices = Notices()
+    try:
+        step, others = pack(run, folder, options.checkpoint, options.metrics, options.memory)
+    except OSError as error:
+        raise DuettoError(f"{folder} cannot be written: {error.strerror}.") from error
+    notices += others
+    agent = step if options.checkpoint == "last" else options.checkpoint  # a running run may make newer ones
+    evaluation = run.evaluate(options.episodes, agent, options.seed, tell)
+    without_video = _record(run, folder / file_rules.VIDEO, agent, options, tell)
+    if options.video and without_video:
+        notices.append(f"There is no video: {without_video}")
+    if run.agent(agent).step != step:
+        raise DuettoError(f"{run.path} continued while it was sent, and its agent is another one now. Try again.")
+    seed = run.config.run.seed if options.seed is None else options.seed
+    result = model_card.CardResult(evaluation, str(options.checkpoint), step, seed)
+    text = model_card.card(run.config, repository, result, str(without_places(without_video)))
+    atomic_io.write_file(folder / file_rules.CARD, text.encode())
+    atomic_io.write_file(folder / file_rules.RESULTS, model_card.results(run.config, result).encode())
+    return evaluation, [*notices, *dict.fromkeys(run.notices)]
+
+
+def _record(run: Run, path: Path, agent: str | int, options: PushOptions, tell: Callable[[str], None]) -> str:
+    """Record an episode; return the reason if there is no video, else ""."""
+    if not options.video:
+        return "it was not asked for."
+    try:
+        run.video(path, agent, options.seed, tell=tell)
+    except DuettoError as error:
+        return str(error)
+    return ""
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return all files in the folder by their names in a repository."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in paths}
+
+
+def _sizes(files: dict[str, Path]) -> dict[str, int]:
+    return {name: path.stat().st_size for name, path in files.items()}

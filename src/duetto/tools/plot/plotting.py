@@ -1,0 +1,152 @@
+"""Draw learning curves.
+
+Three seeds or more get a band: the interquartile mean over seeds and its 95 % stratified bootstrap interval (Agarwal
+et al., 2021, arXiv:2108.13264; computed by rliable). Of fewer, each seed and their mean are drawn.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from duetto.errors import DuettoError, UsageError, escaped
+from duetto.install_hint import install
+from duetto.storage import atomic_io
+from duetto.tools.plot.curves import Curve, curves
+
+FORMATS = (".png", ".svg", ".pdf")
+_REPETITIONS = 2_000  # of the bootstrap
+INSIDE = 6  # most entries of a legend inside the axes; a longer one is outside and needs 3 inches
+_LINES = ("-", "--", ":", "-.")
+
+
+def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
+    """Draw the learning curves of `runs`, folders of runs and tables of results, and return the picture's path.
+
+    Notices on skipped folders and unreadable lines go to stderr.
+
+    Args:
+        runs: One curve for all seeds of the same algorithm and options, one panel for each environment. A table that
+            `duetto.table` or others wrote (.csv) gives one for each experiment.
+        output: A .png, .svg or .pdf.
+        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
+
+    Raises:
+        UsageError: None of the folders is a run with that number, or one is missing; or an extra is not installed.
+        DuettoError: Nothing of a file can be read, or the picture cannot be written.
+    """
+    return picture(curves(runs, metric), output, metric)
+
+
+def picture(curves: Sequence[Curve], output: str | Path, metric: str) -> Path:
+    """Draw curves to a file as `plot` does, and return its path."""
+    path = Path(output)
+    if path.suffix.lower() not in FORMATS or path.is_dir():
+        raise UsageError(f"{output} is no name for a picture: end it in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+    for notice in dict.fromkeys(notice for curve in curves for notice in curve.notices):
+        print(notice, file=sys.stderr)
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    panels = list(dict.fromkeys(curve.environment for curve in curves))
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    width = 5.5 if len(labels) <= INSIDE else 8.5  # with room for the legend
+    figure = new_figure(width=width * columns + 1.5 * (columns == 1), height=4.2 * rows)
+    for number, environment in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        for curve in curves:
+            if curve.environment != environment:
+                continue
+            style = labels.index(curve.label)  # the same in all panels
+            draw(axes, curve.label, curve.steps, curve.values, style, curve.remark)
+        finish(axes, environment, metric.replace("_", " "))
+    save(figure, path)
+    return path
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure of this size in inches. UsageError if Matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError(f"Plots need matplotlib. Install: {install('plot')}") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw(axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: int, remark: str = "") -> None:
+    """Draw the `style`-th curve with its seeds or its band; `steps` (T,), `values` (seeds, T)."""
+    count, color = len(values), f"C{style % 10}"
+    look = {"color": color, "linestyle": _LINES[style // 10 % len(_LINES)], "marker": "o" if len(steps) == 1 else ""}
+    seeds = f"{count} seed" + "s" * (count > 1)
+    if count < 3:
+        for seed in values:
+            axes.plot(steps, seed, **look, linewidth=0.8, alpha=0.6)
+        axes.plot(steps, values.mean(0), **look, linewidth=2, label=_text(f"{label} ({seeds}{remark})"))
+        return
+    middle, (low, high) = interquartile(values)
+    axes.plot(steps, middle, **look, linewidth=2, label=_text(f"{label} ({seeds}{remark}, interquartile mean)"))
+    axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def interquartile_mean(values: np.ndarray) -> np.ndarray:
+    """Return the mean over seeds (...) of (seeds, ...), without a quarter of the values, rounded down, at either end.
+
+    As rliable's (Agarwal et al., 2021, arXiv:2108.13264) and SciPy's `trim_mean(values, 0.25)`. For three seeds or
+    fewer it is the mean.
+    """
+    cut = len(values) // 4
+    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
+
+
+def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interquartile mean over seeds (T,) of (seeds, T), and its 95 % bootstrap interval (2, T)."""
+    library = statistics()
+
+    def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); rliable's own takes only one T
+        return interquartile_mean(scores[:, 0])
+
+    before = np.random.get_state()
+    np.random.seed(0)  # the same runs give the same picture; arch warns if rliable gets a generator
+    try:
+        points, intervals = library.get_interval_estimates({"": values[:, None]}, middle, reps=_REPETITIONS)
+    finally:
+        np.random.set_state(before)
+    return points[""], intervals[""]
+
+
+def statistics() -> Any:
+    """Import rliable's library. UsageError if it is not installed."""
+    try:
+        from rliable import library
+    except ImportError as error:
+        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
+    return library
+
+
+def finish(axes: Any, title: str, ylabel: str) -> None:
+    """Add title, labels, grid and legend to the axes. A million steps is written 1M."""
+    from matplotlib.ticker import EngFormatter
+
+    axes.set(title=_text(title), xlabel="steps", ylabel=_text(ylabel))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.3)
+    outside = len(axes.get_legend_handles_labels()[0]) > INSIDE
+    axes.legend(fontsize=7, **({"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if outside else {}))
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure. An earlier file stays until the new one is complete."""
+    try:
+        with atomic_io.replacing(path) as partial:
+            figure.savefig(partial, dpi=120)
+    except OSError as error:
+        raise DuettoError(f"The picture {path} cannot be written: {error.strerror or error}.") from error
+
+
+def _text(text: str) -> str:
+    """Escape a text for Matplotlib: dollars would start a formula, and a leading "_" hides a legend's entry."""
+    text = escaped(text).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text

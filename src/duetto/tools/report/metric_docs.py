@@ -1,0 +1,75 @@
+"""The meanings of a run's metrics, and their healthy values: `metric_docs.yaml`.
+
+The tables of the documentation are made from the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from duetto.algorithms import ALGORITHMS
+from duetto.storage import safe_yaml
+
+_PARTS = ("_mean", "_min", "_max")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One row: metrics that belong together, explained in plain words with `code` in backticks."""
+
+    metrics: tuple[str, ...]
+    what: str
+    healthy: str = ""
+    sick: str = ""
+    step: int | None = None  # of the mathematics on the algorithm's page
+
+
+@cache
+def meanings(algorithm: str) -> tuple[Meaning, ...]:
+    """Return the rows of an algorithm itself."""
+    return tuple(Meaning(**row | {"metrics": tuple(row["metrics"])}) for row in _written(algorithm).get("rows", []))
+
+
+def meaning(algorithm: str, metric: str) -> Meaning | None:
+    """Return the row of a metric: the algorithm's, its nearest base class's, or any algorithm's; or None."""
+    for name in _by_nearness(algorithm):
+        for row in meanings(name):
+            if any(fnmatchcase(metric, pattern) for pattern in row.metrics):
+                return row
+    return None
+
+
+def order(algorithm: str) -> list[str]:
+    """Return the metrics of an algorithm in the order of the rows."""
+    return [metric for name in _by_nearness(algorithm) for row in meanings(name) for metric in row.metrics]
+
+
+def stem(metric: str) -> str:
+    """Return the common name of a mean, a minimum and a maximum: "learn/q" for "learn/q_min"."""
+    for part in _PARTS:
+        if metric.endswith(part):
+            return metric.removesuffix(part)
+    return metric
+
+
+def _by_nearness(algorithm: str) -> Iterator[str]:
+    yield algorithm
+    if like := _written(algorithm).get("like"):
+        yield from (name for name in _by_nearness(like) if name != "any")
+    elif algorithm in ALGORITHMS:
+        yield from (base.__name__.lower() for base in ALGORITHMS[algorithm].__mro__[1:-1])
+    yield "any"
+
+
+def _written(algorithm: str) -> dict[str, Any]:
+    return _all().get(algorithm, {})
+
+
+@cache
+def _all() -> dict[str, Any]:
+    return safe_yaml.parse((files("duetto.tools.report") / "metric_docs.yaml").read_text("utf-8"))

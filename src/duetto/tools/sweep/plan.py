@@ -1,0 +1,157 @@
+"""The runs of a sweep, and how far each is, from its folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from duetto import trackers
+from duetto.environments import is_instance
+from duetto.errors import DuettoError, UsageError
+from duetto.runs.job import Job
+from duetto.runs.planning import check_name, planned
+from duetto.runs.same_run import check_alike
+from duetto.runs.workers import packed
+from duetto.storage import safe_open
+from duetto.storage.checkpoint import folders
+from duetto.storage.config import Config
+from duetto.storage.logs import Csv
+from duetto.storage.run_folder import foreign
+from duetto.tools.sweep.experiments import Experiment
+
+TAIL = 64 * 2**10  # bytes at a log's end, enough for one line
+State = Literal["waiting", "working", "elsewhere", "complete", "failed"]
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, DuettoError)
+
+
+@dataclass
+class PlannedRun:
+    """One run of a sweep, and its progress.
+
+    Attributes:
+        job: The run, for the process that trains it.
+        config: The run's config.
+        state: "elsewhere" if another process works on it.
+        step: The last step known.
+        mean_return: Of the last evaluation.
+        reason: Why it failed.
+        started: When a process got it.
+        first_step: The step at that time.
+        retry_at: When it is tried again.
+    """
+
+    job: Job
+    config: Config
+    state: State = "waiting"
+    step: int = 0
+    mean_return: float | None = None
+    reason: str = ""
+    started: float = 0.0
+    first_step: int = 0
+    retry_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return self.job.name
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.job.folder
+
+    @property
+    def steps(self) -> int:
+        """The steps to train in all."""
+        return self.config.run.steps
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run's config exists."""
+        return (self.folder / "config.yaml").is_file()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps and the evaluation after them are there, and the config is this run's.
+
+        A signal may end a run between its last step and its last evaluation.
+        """
+        evaluated = not self.config.run.evaluate_every or (last_evaluation(self.folder) or (-1,))[0] >= self.steps
+        if not evaluated or self.checkpoint_step() < self.steps:
+            return False
+        try:
+            check_alike(self.folder, self.job.record)
+        except DuettoError:  # the job reports the same error
+            return False
+        return True
+
+    def checkpoint_step(self) -> int:
+        """Return the step of the newest checkpoint; 0 if there is none."""
+        return max(folders(self.folder / "checkpoints"), default=0)
+
+    def update(self) -> None:
+        """Read `step` and `mean_return` from the run's logs and checkpoints."""
+        evaluation_step, self.mean_return = last_evaluation(self.folder) or (0, None)
+        self.step = max(last_logged_step(self.folder), evaluation_step, self.checkpoint_step())
+
+
+def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
+    """List all runs, the first seeds first, so that all experiments have a curve early. Nothing is written.
+
+    Raises:
+        UsageError: An algorithm does not fit an environment; a name is invalid or that of two runs; or a run of that
+            name exists and was started with other options.
+    """
+    by_place: list[tuple[int, PlannedRun]] = []
+    for experiment in experiments:
+        if is_instance(experiment.environment):
+            raise UsageError("A sweep cannot share one environment object. Give an id, or a function that makes it.")
+        trackers.callbacks(experiment.track)  # raises for a tracker that is unknown or not installed
+        config = planned(
+            experiment.algorithm,
+            experiment.environment,
+            experiment.run,
+            experiment.preset,
+            experiment.environment_options,
+            experiment.origin,
+        )
+        for place, seed in enumerate(experiment.seeds):
+            seeded = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed))
+            name = f"{experiment.name}-s{seed}"
+            check_name(name)
+            job = Job.of(seeded, experiment.environment, folder, name, contested=True, track=experiment.track)
+            if not place:
+                packed(job)  # raises if it cannot be sent to a process
+            by_place.append((place, PlannedRun(job, seeded)))
+    ordered = [run for _, run in sorted(by_place, key=lambda pair: pair[0])]
+    names = [run.name for run in ordered]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"Two runs would be called {twice}. Give the experiments names, as keys of a mapping.")
+    for run in ordered:
+        if run.begun:
+            check_alike(run.folder, run.job.record)
+        elif foreign(run.folder):
+            raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")
+    return ordered
+
+
+def last_logged_step(folder: Path) -> int:
+    """Return the step in the last whole line of `metrics.jsonl`; 0 if there is none that can be read."""
+    with suppress(*_DAMAGED), os.fdopen(safe_open.open_file(folder / "metrics.jsonl", os.O_RDONLY), "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+        return int(json.loads(file.read().split(b"\n")[-2])["step"])
+    return 0
+
+
+def last_evaluation(folder: Path) -> tuple[int, float] | None:
+    """Return step and mean return of the last row of `evaluations.csv`; None if there is none that can be read."""
+    with suppress(*_DAMAGED):
+        row = Csv.scan(folder / "evaluations.csv").rows[-1]
+        return int(float(row["step"])), float(row["mean_return"])
+    return None

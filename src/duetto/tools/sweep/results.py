@@ -1,0 +1,136 @@
+"""A sweep's results: learning curves, and the interquartile mean of each experiment."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from duetto.errors import DuettoError, UsageError
+from duetto.storage import atomic_io
+from duetto.tools.plot import plotting
+from duetto.tools.plot.curves import Curve, Group, curve, groups
+from duetto.tools.sweep.sweep import Sweep
+
+METRIC = "mean_return"
+MIN_SEEDS = 3  # for an interval
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """The result of one experiment, at the last evaluation that all its complete seeds have."""
+
+    name: str  # of its runs' folders, without the seed
+    label: str  # of its curve
+    environment: str
+    seeds: int
+    step: int
+    interquartile_mean: float  # over seeds, of the evaluations' mean returns; with fewer than three seeds the mean
+    low: float | None  # the 95 % stratified bootstrap interval, with three seeds or more
+    high: float | None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run of a sweep, and how it ended."""
+
+    path: Path
+    state: str  # "complete", "failed", or "waiting" if the sweep was stopped
+    step: int
+    mean_return: float | None  # of its last evaluation
+    reason: str  # why it failed
+    log: Path | None  # the file with the reason and its traceback
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The results of `duetto.sweep`."""
+
+    folder: Path
+    runs: tuple[RunResult, ...]
+    results: tuple[ExperimentResult, ...]
+    picture: Path | None
+    stopped: bool
+    notices: tuple[str, ...]
+
+    @property
+    def failed(self) -> tuple[RunResult, ...]:
+        """The runs that failed. The same call tries them again."""
+        return tuple(run for run in self.runs if run.state == "failed")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as JSON values."""
+        return _as_json(dataclasses.asdict(self))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_json(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(entry) for entry in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def results_of(sweep: Sweep) -> SweepResult:
+    """Draw and save the results of the complete runs; a notice reports why that failed."""
+    complete = [run.folder for run in sweep.runs if run.state == "complete"]
+    results: list[ExperimentResult] = []
+    picture = None
+    if complete and not sweep.stopped:
+        try:
+            by_experiment = groups(complete, apart=_experiment)  # also where two of them have the same options
+            curves = [curve(group, METRIC) for group in by_experiment]
+            results = [_result(*pair) for pair in zip(by_experiment, curves, strict=True)]
+            _write(sweep.folder / "results.csv", results)
+            picture = plotting.picture(curves, sweep.folder / "curves.png", METRIC)
+        except DuettoError as error:  # the runs are complete: the same command draws them later
+            sweep.notices.append(str(error))
+    runs = tuple(
+        RunResult(
+            run.folder,
+            "waiting" if run.state == "elsewhere" else run.state,
+            run.step,
+            run.mean_return,
+            run.reason,
+            sweep.log_of(run) if run.state == "failed" else None,
+        )
+        for run in sweep.runs
+    )
+    return SweepResult(sweep.folder, runs, tuple(results), picture, sweep.stopped, tuple(sweep.notices))
+
+
+def _experiment(folder: str) -> str:
+    """Return the name of a run folder's experiment: without the seed."""
+    return re.sub(r"-s\d+$", "", folder)
+
+
+def _result(group: Group, drawn: Curve) -> ExperimentResult:
+    last = drawn.values[:, -1]
+    which = (_experiment(group.members[0].name), drawn.label, drawn.environment, len(last), int(drawn.steps[-1]))
+    if len(last) < MIN_SEEDS:
+        return ExperimentResult(*which, float(last.mean()), None, None)
+    middle, (low, high) = plotting.interquartile(last[:, None])
+    return ExperimentResult(*which, float(middle[0]), float(low[0]), float(high[0]))
+
+
+def _write(path: Path, results: list[ExperimentResult]) -> None:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow([field.name for field in dataclasses.fields(ExperimentResult)])
+    table.writerows(dataclasses.astuple(result) for result in results)
+    atomic_io.write_output(path, text.getvalue())
+
+
+def missing_package(seeds: int) -> str:
+    """Return a notice if a package is missing that draws the curves or intervals of so many seeds; else ""."""
+    try:
+        plotting.new_figure(1.0, 1.0)
+        if seeds >= MIN_SEEDS:
+            plotting.statistics()
+    except UsageError as error:
+        return f"{error} Then the same command draws the curves."
+    return ""

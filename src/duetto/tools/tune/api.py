@@ -1,0 +1,170 @@
+"""`duetto.tune`: start a study, or continue one."""
+
+from __future__ import annotations
+
+import dataclasses
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from duetto.algorithms import Algorithm
+from duetto.environments import is_instance
+from duetto.errors import DuettoError, UsageError
+from duetto.runs.api import made_of
+from duetto.runs.asked import check_kinds, count, hint
+from duetto.runs.planning import planned, slug
+from duetto.storage import safe_yaml
+from duetto.storage.config import RunOptions
+from duetto.storage.lock import FolderLock
+from duetto.storage.user_code import Origin
+from duetto.tools.tune.display import StudyDisplay
+from duetto.tools.tune.plan import Plan
+from duetto.tools.tune.results import TuneResult, check_matplotlib, results_of
+from duetto.tools.tune.sampler import Sampler, imported_optuna
+from duetto.tools.tune.space import first_params, space
+from duetto.tools.tune.study import Study
+from duetto.training.interruption import passed_on, say_how
+from duetto.training.notices import shown_elsewhere
+from duetto.training.progress_lines import is_watched
+
+
+def tune(
+    algorithm: Algorithm | type[Algorithm] | str,
+    environment: Any,
+    *,
+    trials: int = 50,
+    seeds: int = 3,
+    search: dict[str, Any] | str | Path | None = None,
+    search_only: bool = False,
+    jobs: int = 1,
+    prune: bool = True,
+    output: str | Path | None = None,
+    preset: str | None = None,
+    environment_options: dict[str, Any] | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> TuneResult:
+    """Search hyper-parameters, and return the best; the same call continues a study that was ended.
+
+    Ctrl-C, SIGTERM and SIGHUP end it as they end `duetto.train`.
+
+    Args:
+        algorithm: As in `duetto.train`; its options are the center of the search, and the first trial.
+        environment: An id, or a function that makes environments and can be sent to another process.
+        trials: Number of trials in all, including those of earlier calls.
+        seeds: Runs of each trial; its score is the interquartile mean over them of the last evaluations' mean returns.
+        search: By option, or a YAML file of that: `{"tau": {"low": 1e-3, "high": 0.05, "log": True}}`, "step",
+            `{"factor": 4}`, `{"choices": [...]}`, "auto" for what the option's type says, None to leave it unchanged.
+        search_only: Search the options of `search` alone.
+        jobs: Processes that train at a time. With 1, the same call gives the same trials.
+        prune: End a trial early if its score is below the median of the complete trials at the same step.
+        output: The study's folder; by default `studies/<algorithm>-<environment>`.
+        preset: As in `duetto.train`; or FILE.yaml.
+        environment_options: Arguments for the environment's constructor.
+        progress: Show on a terminal or in a notebook what the command line shows.
+        options: Every field of `RunOptions`, and hyper-parameters (not with an object), which keep their values and
+            are not searched. `seed` is the first seed of every trial, and the seed of the search.
+
+    Raises:
+        UsageError: A mistake in the call, before anything is written; or the folder belongs to another study.
+        DuettoError: No trial is complete.
+    """
+    check_kinds(environment_options=environment_options)
+    made, name, values, run_options = made_of(algorithm, environment, preset, options)
+    known = [field.name for field in dataclasses.fields(RunOptions)]
+    for option in run_options:
+        if option not in known:
+            own = [argument for argument, kind in signature(tune).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
+            meant = hint(option, made, own, known, is_object=isinstance(algorithm, Algorithm))
+            raise UsageError(f"tune has no option {option!r}.{meant}")
+    plan = planned_study(
+        made,
+        environment,
+        RunOptions(**values.run | run_options),
+        name,
+        values.environment | (environment_options or {}),
+        None,
+        read_search(search) if isinstance(search, str | Path) else search,
+        search_only,
+        frozenset(options) - frozenset(run_options),
+        seeds,
+        prune,
+    )
+    console = Console()
+    with passed_on() as came:
+        if not (progress and is_watched(console)):
+            result = conduct(plan, output, trials, jobs)
+            say_how(came, "The same call continues.")
+            return result
+        with shown_elsewhere(), StudyDisplay(console) as display:
+            result = conduct(plan, output, trials, jobs, display)
+        display.finish(result)
+    return result
+
+
+def planned_study(
+    algorithm: Algorithm,
+    environment: Any,
+    run: RunOptions,
+    preset: str,
+    environment_options: dict[str, Any],
+    origin: Origin | None,
+    search: dict[str, Any] | None,
+    search_only: bool,
+    fixed: frozenset[str],
+    seeds: int,
+    prune: bool,
+) -> Plan:
+    """Return the plan of a study for `conduct`; nothing is written. Raises UsageError as `tune` does."""
+    seeds = count("seeds", seeds)
+    if is_instance(environment):
+        raise UsageError("A study cannot share one environment object. Give an id, or a function that makes it.")
+    if not run.evaluate_every:
+        raise UsageError("evaluate_every is 0, but a study compares evaluations. Give the steps between them.")
+    searched, cwd = space(algorithm, search, search_only, fixed), Path.cwd()
+    config = planned(algorithm, environment, run, preset, environment_options, origin)
+    return Plan(config, environment, searched, seeds, prune, cwd)
+
+
+def conduct(
+    plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay | None = None
+) -> TuneResult:
+    """Work on a study until it has so many trials, and return its results. Raises as `tune` does."""
+    trials, jobs = count("trials", trials), count("jobs", jobs)
+    imported_optuna()
+    check_matplotlib()
+    default = Path("studies") / f"{plan.center.name()}-{slug(plan.config.environment)}"
+    folder = plan.cwd / (default if output is None else output)
+    try:
+        plan.record(folder)
+        with FolderLock(folder):
+            start = plan.start()
+            sampler = Sampler(folder / "journal.jsonl", plan.space, plan.config.run.seed, start, plan.prune_from)
+            study = Study(plan, folder, sampler, trials, jobs)
+            if (notice := first_params(plan.space, start)[1]) and not sampler.trials():
+                study.notices.append(notice)
+            if display is not None:
+                display.announce(study)
+            study.work()
+            if display is not None:
+                display.doing("writing the results, evaluating the best in other episodes")
+            return results_of(study)
+    except OSError as error:
+        path = error.filename or folder
+        raise DuettoError(
+            f"{path} cannot be written: {error.strerror or error}. Remove the cause; the same call continues."
+        ) from error
+
+
+def read_search(path: str | Path) -> dict[str, Any]:
+    """Read a search file: how each option is searched, by name. UsageError if it is not one."""
+    try:
+        search = safe_yaml.parse(Path(path).read_text("utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"The search file {path} cannot be read ({error}).") from error
+    if not isinstance(search, dict):
+        raise UsageError(f"The search file {path} has no options; write tau: {{low: 0.001, high: 0.05, log: true}}.")
+    return search

@@ -1,0 +1,251 @@
+"""The options of the next trial, and which trials are pruned, from Optuna; nothing else imports it.
+
+Trials come from a tree-structured Parzen estimator (Bergstra et al., 2011; Optuna's TPE). Each is drawn with its own
+generator, from the study's seed and the trial's number, so that a killed study continues with the same trials. A
+trial is pruned if its best score so far is below the median of the complete trials' at the same step.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.install_hint import install
+from duetto.storage import safe_open
+from duetto.tools.tune.space import FROM_ONE, Dimension, Space, as_text, first_params
+
+STARTUP_TRIALS = 5  # that are complete before any is pruned
+MIN_JUDGED = 10  # trials with a score, for importances
+TOP = 0.25  # the share of good trials, for importances
+
+
+@dataclass(frozen=True)
+class FinishedTrial:
+    """One trial of a study.
+
+    Attributes:
+        number: From 0 on.
+        state: "running", "complete", "pruned", "diverged" (learning did) or "failed".
+        options: The values that were tried, by field.
+        value: Its score, if it is complete.
+        scores: By step, the interquartile means that pruning compares.
+        seeds: The score of each seed, if it is complete.
+        reason: Why it failed or diverged.
+    """
+
+    number: int
+    state: str
+    options: dict[str, Any]
+    value: float | None = None
+    scores: dict[int, float] = field(default_factory=dict)
+    seeds: tuple[float, ...] = ()
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        values = {name: value for name, value in vars(self).items() if value not in ("", None)} | {"value": self.value}
+        return values | {"seeds": list(self.seeds), "scores": {str(step): score for step, score in self.scores.items()}}
+
+
+def best_of(trials: list[FinishedTrial]) -> FinishedTrial | None:
+    """Return the trial with the highest score, the first of equals; None if none is complete."""
+    complete = [trial for trial in trials if trial.value is not None]
+    return max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
+
+
+class Sampler:
+    """The study in Optuna, kept in a journal. Every method may raise OSError, such as for a full disk."""
+
+    def __init__(
+        self, journal: Path, space: Space, seed: int, start: Mapping[str, Any], prune_from: int | None
+    ) -> None:
+        """`start` are the center's values, which the first trial tries. No trial is pruned before `prune_from` steps.
+
+        Raises:
+            UsageError: Optuna is not installed.
+            CheckpointError: The journal is damaged.
+        """
+        optuna = imported_optuna()
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._optuna, self._space, self._seed = optuna, space, seed
+        pruner = optuna.pruners.NopPruner()
+        if prune_from is not None:
+            pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=prune_from)
+        with os.fdopen(safe_open.open_file(journal, os.O_RDWR | os.O_CREAT), "rb+") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)  # a killed process may have left half a line
+        try:
+            with _quiet():
+                backend = optuna.storages.journal.JournalFileBackend(str(journal), _NoLock())
+                self._study = optuna.create_study(
+                    storage=optuna.storages.JournalStorage(backend),
+                    study_name="duetto",
+                    direction="maximize",
+                    load_if_exists=True,
+                    pruner=pruner,
+                )
+                if not self._study.get_trials(deepcopy=False):
+                    self._study.enqueue_trial(first_params(space, start)[0])
+                self._running: dict[int, Any] = {}
+                self.unfinished()
+                self.trials()
+        except (OSError, DuettoError):
+            raise
+        except Exception as error:  # Optuna raises errors of many kinds for a damaged file
+            raise CheckpointError(
+                f"{journal} is damaged ({error}). Restore an undamaged copy, or start a new study with --output."
+            ) from error
+
+    # ------------------------------------------------------------------------------------------------ one trial
+    def ask(self) -> FinishedTrial:
+        """Draw the next trial."""
+        trials = self._study.get_trials(deepcopy=False)
+        waiting = [trial.number for trial in trials if trial.state.name == "WAITING"]
+        self._seed_for(min(waiting, default=len(trials)))
+        with _quiet():
+            trial = self._study.ask()
+        return self._draw(trial)
+
+    def unfinished(self) -> list[FinishedTrial]:
+        """Return the trials without an end, since their process died; they can be reported to from here on."""
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.state.name == "RUNNING" and trial.number not in self._running:
+                self._seed_for(trial.number)  # the process may have died while it drew the trial
+                self._draw(self._optuna.Trial(self._study, trial._trial_id))
+        return [self.trial(number) for number in sorted(self._running)]
+
+    def _seed_for(self, number: int) -> None:
+        seed = int(np.random.SeedSequence((self._seed, number)).generate_state(1)[0])
+        self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)
+
+    def _draw(self, trial: Any) -> FinishedTrial:
+        with _quiet():
+            for dimension in self._space.values():
+                _suggest(trial, dimension)
+        self._running[trial.number] = trial
+        return self.trial(trial.number)
+
+    def report(self, number: int, step: int, score: float) -> None:
+        """Record a trial's score at a step, unless it is known."""
+        if step not in self.trial(number).scores:
+            self._running[number].report(score, step)
+
+    def should_prune(self, number: int) -> bool:
+        """Return whether to prune a trial, by its reported scores."""
+        return bool(self._running[number].should_prune())
+
+    def end(
+        self, number: int, state: str, value: float | None = None, seeds: tuple[float, ...] = (), reason: str = ""
+    ) -> None:
+        """Record a trial's end: "complete" with its value, "pruned", "diverged" or "failed".
+
+        The sampler avoids options that diverged, and ignores trials that failed.
+        """
+        states = self._optuna.trial.TrialState
+        trial = self._running.pop(number)
+        for name, attribute in (("state", state), ("seeds", list(seeds)), ("reason", reason)):
+            trial.set_user_attr(name, attribute)
+        end = {"complete": states.COMPLETE, "failed": states.FAIL}.get(state, states.PRUNED)
+        with _quiet():
+            self._study.tell(trial, value if state == "complete" else None, state=end)
+
+    # ------------------------------------------------------------------------------------------------ all trials
+    def trial(self, number: int) -> FinishedTrial:
+        """Return the trial of a number."""
+        return self._converted(self._study.get_trials(deepcopy=False)[number])
+
+    def trials(self) -> list[FinishedTrial]:
+        """Return all trials that were started, by number."""
+        trials = self._study.get_trials(deepcopy=False)
+        return [self._converted(trial) for trial in trials if trial.state.name != "WAITING"]
+
+    def importances(self) -> dict[str, float]:
+        """Return each field's share in what sets the best quarter of the trials apart, the largest first.
+
+        PED-ANOVA (Watanabe et al., 2023, arXiv:2304.10255); {} with fewer than ten scores. Pruned trials count with
+        their last score: without them, the options that make a trial bad would be hidden.
+        """
+        scores = [(trial, _score(trial)) for trial in self._study.get_trials(deepcopy=False)]
+        judged = [(trial, score) for trial, score in scores if score is not None]
+        if len(judged) < MIN_JUDGED:
+            return {}
+        evaluator = self._optuna.importance.PedAnovaImportanceEvaluator
+        with _quiet():
+            study = self._optuna.create_study(direction="maximize")
+            for trial, score in judged:
+                fields = {"params": trial.params, "distributions": trial.distributions, "value": score}
+                study.add_trial(self._optuna.trial.create_trial(**fields))
+            by_label = self._optuna.importance.get_param_importances(
+                study, evaluator=evaluator(target_quantile=TOP), normalize=True
+            )
+        shares = {name: float(by_label.get(dimension.label, 0.0)) for name, dimension in self._space.items()}
+        finite = {name: share for name, share in shares.items() if math.isfinite(share)}
+        return dict(sorted(finite.items(), key=lambda item: -item[1])) if any(finite.values()) else {}
+
+    def _converted(self, trial: Any) -> FinishedTrial:
+        attributes, params = trial.user_attrs, trial.params
+        state = "running" if trial.state.name in ("RUNNING", "WAITING") else attributes.get("state", "failed")
+        return FinishedTrial(
+            trial.number,
+            state,
+            {name: dimension.value(params[dimension.label]) for name, dimension in self._space.items() if params},
+            trial.value if state == "complete" else None,
+            {int(step): score for step, score in sorted(trial.intermediate_values.items())},
+            tuple(attributes.get("seeds", ())),
+            attributes.get("reason", ""),
+        )
+
+
+def imported_optuna() -> Any:
+    """Import Optuna and return it. UsageError if it is not installed."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise UsageError(f"Tuning needs Optuna. Install: {install('tune')}") from error
+    return optuna
+
+
+def _score(trial: Any) -> float | None:
+    """Return the score of one of Optuna's trials that is complete or pruned; else None."""
+    return trial.value if trial.user_attrs.get("state") in ("complete", "pruned") else None
+
+
+class _NoLock:
+    """A stand-in for the journal's lock: the process that works on a study holds its folder's lock."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        return
+
+
+def _suggest(trial: Any, dimension: Dimension) -> None:
+    """Draw a parameter, unless the trial has it."""
+    label, low, high = dimension.label, dimension.low, dimension.high
+    if dimension.choices:
+        trial.suggest_categorical(label, [as_text(choice) for choice in dimension.choices])
+    elif dimension.doubles:
+        trial.suggest_int(label, int(math.log2(low)), int(math.log2(high)))
+    elif dimension.log == FROM_ONE:
+        trial.suggest_float(label, round(1.0 - high, 12), round(1.0 - low, 12), log=True)
+    elif dimension.whole:
+        trial.suggest_int(label, int(low), int(high), log=bool(dimension.log), step=int(dimension.step or 1))
+    else:
+        trial.suggest_float(label, low, high, log=bool(dimension.log), step=dimension.step)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Optuna's warnings of experimental features, which no user can act on."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,77 @@
+"""Memories and transitions for the tests: every transition says in its observation who it is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from duetto import buffers
+from duetto.algorithms.base import Prioritization, ReplaySpec
+from duetto.networks.spaces import Box, Space
+
+VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
+ACTION = Box((1,), "float32", (-1.0,), (1.0,))
+PROPORTIONAL = Prioritization(exponent=0.6, importance_exponent=0.4, importance_anneal_samples=0, epsilon=1e-5)
+
+
+def spec(**changes) -> ReplaySpec:
+    defaults = {
+        "capacity": 100,
+        "batch_size": 4,
+        "discount": 0.9,
+        "n_step": 1,
+        "ignore_termination": False,
+        "learning_starts": 0,
+        "train_every": 1,
+        "gradient_steps": 1,
+        "train_at_episode_end": False,
+        "replacement": True,
+        "prioritization": None,
+    }
+    return ReplaySpec(**(defaults | changes))
+
+
+def build(num_envs: int = 1, seed: int = 0, observation: Space = VECTOR, action: Space = ACTION, **changes):
+    return buffers.build(spec(**changes), observation, action, num_envs, np.random.default_rng(seed))
+
+
+def build_all(num_envs: int = 1, capacity: int = 100, **changes):
+    """A memory whose every batch is everything stored, each transition once."""
+    changes = {"batch_size": capacity, "replacement": False} | changes
+    return build(num_envs, capacity=capacity, **changes)
+
+
+def rows(env, number, reward=None, terminated=False, truncated=False) -> buffers.Experience:
+    """Transitions `number` of environments `env`: obs = (env, number), next_obs = (env, number + 1/2)."""
+    env, number = np.broadcast_arrays(np.atleast_1d(env), np.atleast_1d(number))
+    reward = number if reward is None else reward
+    return buffers.Experience(
+        env=env.astype(np.int64),
+        obs=np.stack([env, number], axis=1).astype(np.float32),
+        action=(number[:, None] / 1000).astype(np.float32),
+        reward=np.broadcast_to(reward, number.shape).astype(np.float32),
+        next_obs=np.stack([env, number + 0.5], axis=1).astype(np.float32),
+        terminated=np.broadcast_to(terminated, number.shape).astype(bool),
+        truncated=np.broadcast_to(truncated, number.shape).astype(bool),
+    )
+
+
+def names(batch) -> list[tuple[int, int]]:
+    """(environment, number) of every transition of a batch."""
+    return [(int(env), int(number)) for env, number in batch.obs]
+
+
+def by_name(batch) -> dict[tuple[int, int], tuple[float, float, tuple[float, ...]]]:
+    """(environment, number) -> (reward, discount, next_obs)."""
+    values = zip(batch.reward.tolist(), batch.discount.tolist(), map(tuple, batch.next_obs.tolist()), strict=True)
+    return dict(zip(names(batch), values, strict=True))
+
+
+def fill(replay, per_env: list[int]) -> None:
+    """Write transitions 0 .. count-1 of every environment, the environments turn and turn about."""
+    for number in range(max(per_env)):
+        replay.add(rows([env for env, count in enumerate(per_env) if number < count], number))
+
+
+def masses(replay) -> np.ndarray:
+    """p^α of every index of a prioritised memory."""
+    return replay.state_dict()["items"]["mass"]

@@ -1,0 +1,80 @@
+"""Shards in this process, as many as wanted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from memory_cases import ACTION, VECTOR
+
+from duetto import buffers
+from duetto.buffers import ReplayFactory, Shard, ShardedReplay
+from duetto.buffers.replay_shard import ShardStatus
+from duetto.environments.sharding import shares
+
+
+class Near:
+    """See `Shards`."""
+
+    def __init__(self, shares: list[range]) -> None:
+        self.shares = shares
+        self.shards: list[Shard] = []
+        self.asked: list[tuple[int, str]] = []
+        self.messages: list[tuple[int, list[str]]] = []
+        self._replies: dict[int, Any] = {}
+
+    def begin(self, factory: ReplayFactory) -> list[ShardStatus]:
+        self.shards = [Shard(factory, share) for share in self.shares]
+        return [shard.status() for shard in self.shards]
+
+    def post(self, index: int, asked: list[Any], *values: Any) -> None:
+        assert index not in self._replies, "asked before it has answered"
+        self.messages.append((index, [method for method, _ in asked]))
+        self.asked += [(index, method) for method, _ in asked]
+        self._replies[index] = [
+            getattr(self.shards[index], method)(*arguments, *(values if method == "hold" else ()))
+            for method, arguments in asked
+        ]
+
+    def wait(self) -> dict[int, Any]:
+        replies, self._replies = self._replies, {}
+        return replies
+
+
+def sharded(
+    spec: Any,
+    num_envs: int,
+    count: int,
+    seed: int = 0,
+    observation: Any = VECTOR,
+    action: Any = ACTION,
+    cuts: list[int] | None = None,
+    **options: Any,
+) -> Any:
+    """A memory in `count` shards, or those that begin at `cuts`; 0 is one without shards."""
+    random = np.random.default_rng(seed)
+    if count == 0:
+        return buffers.build(spec, observation, action, num_envs, random, **options)
+    bounds = [*(cuts or [share.start for share in shares(num_envs, count)]), num_envs]
+    near = Near([range(first, end) for first, end in pairwise(bounds)])
+    return buffers.build(spec, observation, action, num_envs, random, shards=near, **options)
+
+
+def near(sharded: Any) -> Near:
+    """Its shards."""
+    inner = getattr(sharded, "_agent", sharded)
+    assert isinstance(inner, ShardedReplay)
+    assert isinstance(inner._shards, Near)
+    return inner._shards
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Two trees, to the last bit and dtype."""
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return type(one) is type(other) and one == other

@@ -1,0 +1,209 @@
+"""The episode storage against a list of all steps that were ever stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory_cases import ACTION, VECTOR
+
+from duetto.buffers import Experience, storage
+from duetto.buffers.experience import turns
+from duetto.buffers.storage import BrokenEpisodeError, EpisodeStorage
+from duetto.errors import CheckpointError
+from duetto.networks.spaces import Box, Dict
+
+FLAGS = ("terminated", "truncated")
+
+
+class Model:
+    """All steps of some environments, and a storage of the newest ones."""
+
+    def __init__(self, num_envs: int, rows: int, kind: str, stacked: int) -> None:
+        image = Box((2 * stacked, 3, 9), "uint8", (0,), (255,))
+        self.space: Any = {"vector": VECTOR, "image": image, "dict": Dict((("image", image), ("place", VECTOR)))}[kind]
+        self.kind, self.stacked, self.sizes = kind, stacked if kind != "vector" else 1, (num_envs, rows)
+        self.random = np.random.default_rng(0)
+        self.steps: list[list[dict[str, Any]]] = [[] for _ in range(num_envs)]
+        self.storage = self.new()
+        self.saved: list[dict[str, np.ndarray]] = []
+        self.covered = np.zeros(num_envs, np.int64)
+
+    def new(self) -> EpisodeStorage:
+        return EpisodeStorage(self.space, ACTION, *self.sizes, self.stacked)
+
+    def observe(self, before: Any = None) -> Any:
+        image = self.random.integers(0, 256, (2 * self.stacked, 3, 9)).astype(np.uint8)
+        if before is not None and self.stacked > 1:
+            image[:-2] = (before if self.kind == "image" else before["image"])[2:]
+        place = self.random.normal(size=2).astype(np.float32)
+        return {"vector": place, "image": image, "dict": {"image": image, "place": place}}[self.kind]
+
+    def step(self, env: int, end: str, broken: bool = False) -> Experience:
+        steps = self.steps[env]
+        begins = not steps or broken or steps[-1]["terminated"] or steps[-1]["truncated"]
+        obs = self.observe() if begins else steps[-1]["next_obs"]
+        row = {"obs": obs, "action": self.random.normal(size=1).astype(np.float32)}
+        row |= {"reward": np.float32(self.random.normal()), "next_obs": self.observe(obs)}
+        row |= {"terminated": end == "terminated", "truncated": end == "truncated"}
+        steps.append(row)
+        return Experience(np.array([env]), *[stack([row[name]]) for name in Experience._fields[1:7]])
+
+    def add(self, steps: list[Experience], strict: bool = False) -> None:
+        block = Experience(*[join([step[i] for step in steps]) for i in range(7)])
+        continues = self.storage.check(block, strict)
+        for turn in turns(block, continues):
+            self.storage.add(*turn)
+
+    def interrupt(self, envs: np.ndarray) -> None:
+        self.storage.interrupt(envs)
+        for env in np.flatnonzero(envs):
+            if self.steps[env] and not self.steps[env][-1]["terminated"]:
+                self.steps[env][-1]["truncated"] = True
+
+    def save(self) -> None:
+        if (segment := self.storage.segment(self.covered)) is not None:
+            self.saved.append({name: part.copy() for name, part in segment.items()})
+        self.covered = self.storage.written.copy()
+
+    def reload(self, order: Any = None) -> None:
+        """Continue in another storage, which gets the segments in some order."""
+        self.save()
+        state, segments = self.storage.state_dict(), list(self.saved)
+        if order is not None:
+            order.shuffle(segments)
+        self.storage = self.new()
+        self.storage.load_state_dict(state)
+        for segment in segments:
+            self.storage.load_segment(segment)
+
+    def check(self) -> None:
+        stored, rows = self.storage, self.sizes[1]
+        assert stored.written.tolist() == [len(steps) for steps in self.steps]
+        kept = [(env, n) for env, steps in enumerate(self.steps) for n in range(max(len(steps) - rows, 0), len(steps))]
+        index = np.array([env * rows + n % rows for env, n in kept], np.int64)
+        assert sorted(stored.locate(np.arange(len(stored))).tolist()) == sorted(index.tolist())
+        if not kept:
+            return
+        assert stored.number(index).tolist() == [n for _, n in kept]
+        wanted = [self.steps[env][n] for env, n in kept]
+        same(stored.observation(index), stack([row["obs"] for row in wanted]))
+        same(stored.next_observation(index), stack([row["next_obs"] for row in wanted]))
+        for name in ("action", "reward", *FLAGS):
+            same(stored.columns[name][index], stack([row[name] for row in wanted]))
+
+
+def stack(values: list[Any]) -> Any:
+    if isinstance(values[0], dict):
+        return {name: np.stack([value[name] for value in values]) for name in values[0]}
+    return np.stack(values)
+
+
+def join(values: list[Any]) -> Any:
+    if isinstance(values[0], dict):
+        return {name: np.concatenate([value[name] for value in values]) for name in values[0]}
+    return np.concatenate(values)
+
+
+def same(found: Any, wanted: Any) -> None:
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys()
+        for name in wanted:
+            same(found[name], wanted[name])
+    else:
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+
+
+KINDS = [("vector", 1), ("image", 1), ("image", 3), ("dict", 1), ("dict", 4)]
+STEP = st.tuples(st.integers(0, 2), st.sampled_from(["", "", "", "terminated", "truncated"]), st.integers(0, 9))
+OPERATIONS = st.lists(
+    st.one_of(
+        st.lists(STEP, min_size=1, max_size=6),
+        st.lists(STEP, min_size=1, max_size=6),
+        st.tuples(st.booleans(), st.booleans(), st.booleans()),
+        st.sampled_from(["save", "save all", "reload"]),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(OPERATIONS, st.integers(1, 7), st.sampled_from(KINDS), st.booleans(), st.randoms(use_true_random=False))
+def test_every_step_comes_back(operations: Any, rows: int, kind: Any, breaks: bool, order: Any):
+    """Any ends, interruptions, blocks with several steps of an environment, wrap-around, checkpoints in any order."""
+    model = Model(3, rows, *kind)
+    for operation in operations:
+        if operation == "save":
+            model.save()
+        elif operation == "save all":  # segments may overlap
+            model.covered[:] = 0
+            model.save()
+        elif operation == "reload":
+            model.reload(order)
+        elif isinstance(operation, tuple):
+            model.interrupt(np.array(operation))
+        else:
+            model.add([model.step(env, end, breaks and chance == 0) for env, end, chance in operation])
+        model.check()
+    model.reload(order)
+    model.check()
+
+
+@pytest.mark.parametrize("stacked", [1, 3])
+def test_the_places_are_as_drawn(stacked: int):
+    """In the docstring of `storage`: an episode of three steps, then another one."""
+    model = Model(1, 9, "image", stacked)
+    for number in range(4):
+        model.add([model.step(0, "terminated" if number == 2 else "")])
+    places = model.storage._places[:, :4].T.tolist()
+    words = " ".join(("" if stacked > 1 else " ").join(map(str, own)) for own in places)
+    assert storage.__doc__ is not None
+    assert f"places {words}" in [" ".join(line.split("pool")[0].split()) for line in storage.__doc__.splitlines()]
+
+
+@pytest.mark.parametrize(("kind", "stacked"), KINDS)
+def test_each_observation_is_stored_once(kind: str, stacked: int):
+    """Episodes of ten steps: a step, a tenth of a final observation and of the frames before an episode."""
+    model = Model(2, 50, kind, stacked)
+    for number in range(230):
+        model.add([model.step(env, "terminated" if number % 10 == 9 else "") for env in range(2)])
+    model.check()
+    stored = model.storage
+    named = stored._places.max(initial=0) + 1
+    assert named <= stored._used <= 2 * (50 + 7 * model.stacked)
+    assert len(stored._free) + len(np.unique(stored._places)) == stored._used
+
+
+def test_short_episodes_make_the_pool_grow():
+    model = Model(2, 300, "dict", 4)
+    for _ in range(700):
+        model.add([model.step(env, "terminated") for env in range(2)])
+    model.check()
+    assert len(model.storage._pool["obs/image"]) > 2 * 300 * 5 > model.storage._used - 50
+
+
+def test_a_broken_episode_is_an_error_only_if_asked():
+    model = Model(2, 9, "vector", 1)
+    model.add([model.step(0, ""), model.step(1, "")])
+    broken = [model.step(0, ""), model.step(1, "", broken=True)]
+    with pytest.raises(BrokenEpisodeError, match="obs of environment 1 is not what the step before led to"):
+        model.add(broken, strict=True)
+    assert model.storage.written.tolist() == [1, 1]
+    model.add(broken)
+    model.check()
+
+
+def test_steps_missing_in_a_checkpoint_are_an_error():
+    model = Model(1, 9, "vector", 1)
+    model.add([model.step(0, "")])
+    model.save()
+    model.add([model.step(0, ""), model.step(0, "")])
+    again = model.new()
+    again.load_state_dict(model.storage.state_dict())
+    again.load_segment(model.saved[0])
+    with pytest.raises(CheckpointError, match="lacks 2"):
+        again.check_complete()

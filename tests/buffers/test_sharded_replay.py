@@ -1,0 +1,267 @@
+"""A memory in shards is one memory: the same items by the same law, in checkpoints that do not know of shards."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import memory_cases
+import numpy as np
+import pytest
+import sequence_cases
+from memory_cases import PROPORTIONAL, rows
+from mixed_cases import demo, given, mixing
+from sequence_cases import World
+from shard_cases import equal, near, sharded
+
+from duetto.buffers import Experience
+from duetto.errors import CheckpointError, UsageError
+from duetto.storage.checkpoint import CheckpointStore
+
+ENVS = 5
+ANNEALED = replace(PROPORTIONAL, importance_anneal_samples=40)
+TRANSITIONS: dict[str, Any] = {
+    "uniform": {"n_step": 3},
+    "without replacement": {"replacement": False},
+    "prioritised": {"n_step": 3, "prioritization": ANNEALED, "one_step": True},
+}
+SEQUENCES: dict[str, Any] = {
+    "sequences": {},
+    "prioritised sequences": {"prioritization": ANNEALED},
+}
+KINDS = [*TRANSITIONS, *SEQUENCES]
+Make = Callable[..., Any]
+
+
+class Steps:
+    """What five environments do, at their own pace."""
+
+    def __init__(self, kind: str) -> None:
+        self.sequences = kind in SEQUENCES
+        self.world = World(ENVS, "dict", stacked=3)
+        self.random = np.random.default_rng(3)
+        self.number = 0
+
+    def next(self) -> Experience:
+        """The first environment becomes rare when states of a network begin to come: not all shards have some."""
+        self.number += 1
+        env = [
+            env for env in self.random.permutation(ENVS).tolist() if env > 0 or self.number < 10 or self.number % 7 == 0
+        ]
+        if not self.sequences:
+            return rows(env, self.number, terminated=self.random.random(len(env)) < 0.1)
+        end = ["terminated" if self.random.random() < 0.05 else "" for _ in env]
+        # Without a state for all: zeros, as random actions bring them.
+        made = [self.world.step(one, e, self.number > 9) for one, e in zip(env, end, strict=True)]
+        return sequence_cases.joined(made)
+
+
+def maker(kind: str) -> Make:
+    """Of a memory in so many shards."""
+    often = {"train_every": 3, "gradient_steps": 2, "batch_size": 6, "learning_starts": 20}
+    if kind in TRANSITIONS:
+        spec = memory_cases.spec(capacity=ENVS * 16, **TRANSITIONS[kind] | often)
+        return lambda count, **more: sharded(spec, ENVS, count, **more)
+    world = World(ENVS, "dict", stacked=3)
+    spec = sequence_cases.spec(capacity=ENVS * 26, stored_carry=True, **SEQUENCES[kind] | often)
+    how = {"observation": world.space, "action": world.action, "stacked": 3}
+    return lambda count, **more: sharded(spec, ENVS, count, **how | more)
+
+
+def learn(memory: Any) -> list[Any]:
+    """All batches that are due, and errors of their items back."""
+    samples = []
+    for sample in memory.due():
+        samples.append(sample)
+        if memory.needs_priorities:
+            memory.feedback(
+                sample,
+                np.abs(sample.batch.reward) + sample.index.reshape(-1, *[1] * (sample.batch.reward.ndim - 1)) % 5,
+            )
+    return samples
+
+
+def play(memories: list[Any], steps: Steps, count: int, cut: int = -1) -> int:
+    """The same steps into all, and the same batches out of all; how many."""
+    drawn = 0
+    for step in range(count):
+        experience = steps.next()
+        for memory in memories:
+            memory.add(experience)
+            if step == cut:
+                memory.interrupt(np.arange(ENVS) % 2 == 0)
+        if step == cut:
+            steps.world.interrupt()
+            for memory in memories:
+                memory.interrupt()
+        first, *others = [learn(memory) for memory in memories]
+        assert all(equal(first, other) for other in others), f"step {step}"
+        drawn += len(first)
+    return drawn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_and_weights_are_those_of_one_memory(kind: str):
+    make = maker(kind)
+    memories = [make(count) for count in range(ENVS + 1)]
+    assert play(memories, Steps(kind), 60, cut=30) > 100
+    assert len({len(memory) for memory in memories}) == 1
+    for memory in memories[1:]:
+        assert equal(memory.written, memories[0].written)
+    assert [len(near(memory).shards) for memory in memories[1:]] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_knows_of_no_shards(kind: str, tmp_path):
+    """Written by three shards, read by one, by none, and by two; what each goes on with is what the first would."""
+    make, steps = maker(kind), Steps(kind)
+    store, undisturbed, memory = CheckpointStore(tmp_path, num_envs=ENVS), make(0), make(3)
+    for number, count in enumerate((1, 0, 2)):
+        play([undisturbed, memory], steps, 25, cut=11)
+        window = (memory.written, memory.rows)
+        state, segment = memory.state_dict(), memory.segment(store.covered)
+        assert equal(state, undisturbed.state_dict())
+        assert equal(segment, undisturbed.segment(store.covered))
+        store.save(number, {"memory": state}, segment, window)
+        store = CheckpointStore(tmp_path, num_envs=ENVS)
+        loaded = store.load_latest()
+        memory = make(count, seed=99)
+        memory.load_state_dict(loaded.state["memory"])
+        for one in loaded.segments:
+            memory.load_segment(one)
+        assert equal(memory.state_dict()["envs"], state["envs"])
+    assert play([undisturbed, memory], steps, 10) > 10
+    emptied = memory.emptied(memory.state_dict())
+    assert equal(emptied, undisturbed.emptied(undisturbed.state_dict()))
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_of_shards_of_very_different_mass_each_item_comes_as_often_as_it_should(prioritized: bool):
+    """10^5 draws; a shard of one heavy item, an empty one, one of many light items, and one of a middle one."""
+    priorities = replace(PROPORTIONAL, exponent=1.0) if prioritized else None
+    spec = memory_cases.spec(capacity=6 * 30, batch_size=100, prioritization=priorities)
+    memory = sharded(spec, 6, 4, cuts=[0, 1, 3, 5])
+    counts = [1, 0, 0, 30, 20, 3]
+    for number in range(max(counts)):
+        memory.add(rows([env for env, count in enumerate(counts) if number < count], number))
+    expected = np.concatenate([np.full(count, 1.0) for count in counts])
+    if prioritized:
+        index = np.concatenate([env * 30 + np.arange(count) for env, count in enumerate(counts)])
+        heavy = np.concatenate([[500.0], np.linspace(0.01, 0.2, 50), [9.0, 90.0, 1.0]])
+        sample = memory.sample()._replace(index=index, stamp=index % 30)
+        memory.feedback(sample, heavy)
+        expected = heavy + priorities.epsilon
+    drawn = np.zeros(6 * 30)
+    for _ in range(1000):
+        found = memory.sample()
+        np.add.at(drawn, found.index, 1)
+    stored = np.concatenate([env * 30 + np.arange(count) for env, count in enumerate(counts)])
+    assert drawn.sum() == drawn[stored].sum() == 100_000
+    wanted = expected / expected.sum() * 100_000
+    enough = wanted > 5
+    chi = ((drawn[stored] - wanted)[enough] ** 2 / wanted[enough]).sum()
+    freedom = enough.sum() - 1
+    assert chi < freedom + 4 * np.sqrt(2 * freedom)  # four standard deviations; stratified draws vary less
+    assert drawn[stored][~enough].sum() < 2 * wanted[~enough].sum() + 10
+
+
+def test_a_point_that_rounding_puts_at_the_very_end_is_the_last_item(monkeypatch: pytest.MonkeyPatch):
+    """Not one of a shard behind it, in which nothing is."""
+    memory = sharded(memory_cases.spec(capacity=6 * 30, prioritization=PROPORTIONAL), 6, 4, cuts=[0, 1, 3, 5])
+    memory.add(rows([0, 3, 4], 7))
+    monkeypatch.setattr("duetto.buffers.sharded_sampler.strata", lambda length, size, random: np.full(size, length))
+    assert memory.sample().index.tolist() == [4 * 30] * 4
+
+
+def test_a_draw_asks_each_shard_once_and_feedback_and_steps_once_more():
+    memory = maker("prioritised")(3)
+    steps = Steps("prioritised")
+    play([memory], steps, 20)
+    asked = near(memory).asked
+    asked.clear()
+    memory.add(steps.next())
+    updates = len(learn(memory))
+    assert updates > 0
+    for index in range(3):
+        own = [method for one, method in asked if one == index]
+        assert own.count("resolve") <= updates
+        assert own.count("prioritize") <= updates
+        assert own.count("add") <= 1
+        assert len(own) == sum(own.count(method) for method in ("add", "resolve", "prioritize"))
+
+
+def test_what_needs_no_answer_travels_with_what_does_and_never_becomes_much():
+    """Per shard and update: all steps since the last one, with its feedback; and the points."""
+    memory, steps = (
+        sharded(
+            memory_cases.spec(
+                capacity=ENVS * 100, learning_starts=ENVS * 100, train_every=ENVS * 10, prioritization=ANNEALED
+            ),
+            ENVS,
+            2,
+        ),
+        Steps("prioritised"),
+    )
+    messages = near(memory).messages
+    while not (samples := learn(memory)):
+        memory.add(rows(range(ENVS), steps.number))
+        assert max(map(len, memory._waiting.values()), default=0) < 16
+    assert sorted({len(methods) for index, methods in messages if index == 0}) == [1, 14, 16]  # 110 = 6 * 16 + 14
+    messages.clear()
+    while len(samples) < 2:
+        memory.add(rows(range(ENVS), steps.number))
+        samples += learn(memory)
+    own = [methods for index, methods in messages if index == 0]
+    assert own == [["prioritize", *["add"] * 10], ["resolve"]]
+
+
+def test_errors_are_those_of_one_memory():
+    memory = maker("uniform")(2)
+    with pytest.raises(ValueError, match="The memory is empty"):
+        memory.sample()
+    state = maker("uniform")(0).state_dict()
+    with pytest.raises(CheckpointError, match=r"environments 4, here 5.*Set replay_capacity"):
+        memory.load_state_dict(state | {"shape": state["shape"] | {"environments": 4}})
+    with pytest.raises(CheckpointError, match="no priorities"):
+        maker("prioritised")(2).load_state_dict(state)
+    recurrent = maker("sequences")(2)
+    state = recurrent.state_dict()
+    with pytest.raises(CheckpointError, match=r"environments 4, here 5"):
+        recurrent.load_state_dict(state | {"shape": state["shape"] | {"environments": 4}})
+    with pytest.raises(CheckpointError, match="has no valid state"):
+        recurrent.load_state_dict(state | {"items": {"index": None}})
+    step = Steps("sequences").next()
+    step.next_obs["image"][step.env == 3] += 1
+    with pytest.raises(UsageError, match="'obs/image' of environment 3 is no stack of 3 frames"):
+        recurrent.add(step)
+
+
+def test_a_shard_that_refuses_a_step_names_the_runs_environment():
+    sequences, world = maker("sequences")(2), World(ENVS, "dict", stacked=3)
+    sequences.add(world.step(4))
+    step = world.step(4)
+    step.obs["place"][:] += 1
+    sequences.add(step)  # it waits for a message that has to be sent
+    with pytest.raises(ValueError, match=r"^obs/place of environment 4 is not what the step before led to") as raised:
+        len(sequences)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # from another process
+
+
+# ---------------------------------------------------------------------------------------------------- demonstrations
+@pytest.mark.parametrize("by_priority", [False, True])
+@pytest.mark.parametrize("count", [1, 3])
+def test_demonstrations_are_mixed_in_as_with_one_memory(by_priority: bool, count: int):
+    spec = memory_cases.spec(
+        capacity=80, batch_size=8, prioritization=ANNEALED, demonstrations=mixing(by_priority=by_priority)
+    )
+    mixed, one = (sharded(spec, ENVS, shards, demonstrations=given([demo(0, 4), demo(1, 7)])) for shards in (count, 0))
+    steps = Steps("prioritised")
+    assert play([one, mixed], steps, 30) > 100
+    state = one.state_dict()
+    assert equal(mixed.state_dict(), state)
+    again = sharded(spec, ENVS, 2, seed=9, demonstrations=given([demo(0, 4), demo(1, 7)], seed=9))
+    again.load_state_dict(state)
+    again.load_segment(mixed.segment(np.zeros(ENVS, np.int64)))
+    assert play([one, again], steps, 10) > 30

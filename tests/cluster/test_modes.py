@@ -1,0 +1,429 @@
+"""Thousands of courses of events for actors that act themselves: what is handed out, in which order, with what."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections import Counter
+from typing import Any, ClassVar
+
+import cloudpickle
+import numpy as np
+import pytest
+from simulated import Rates, Simulated
+from small_runs import small
+from taped import Taped
+
+from duetto.buffers.update_schedule import Schedule
+from duetto.cluster import player
+from duetto.cluster.asynchronous import Async
+from duetto.cluster.blocks import Blocks, Distant
+from duetto.cluster.crew import Actor, Crew
+from duetto.cluster.host import Host, Request
+from duetto.cluster.player import Role
+from duetto.cluster.spread import Spread
+from duetto.cluster.sync import Sync
+from duetto.environments import pickling
+from duetto.environments.errors import EnvironmentFault
+from duetto.environments.sharding import shares
+from duetto.errors import EnvironmentFailedError
+from duetto.functional.rng import restore_rng, rng_state
+from duetto.functional.running_stats import initial_moments
+from duetto.training.normalizer import Normalizer, RewardScaler
+
+STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
+OFTEN = Rates(0.02, 0.02, 0.03, 0.03, 0.03, 0.01, 0.01, 0.2)
+STEPS, NUM_ENVS, TOTAL = 24, 4, 400
+ALGORITHMS = {
+    "dqn": small("dqn", random_steps=8, exploration_steps=100),
+    "r2d2": small("r2d2", random_steps=8, recurrent="lstm", recurrent_size=8),
+    "ppo": small("ppo", normalize_observations=True, observation_statistics="steps", normalize_rewards=True),
+}
+
+
+class Net:
+    """Acts by a number that stands for all that was learned, and by all that networks may look at."""
+
+    def __init__(self, algorithm: Any) -> None:
+        self.algorithm, self.recurrent, self.weight = algorithm, "r2d2" in algorithm.name(), 0
+
+    def load_parameters(self, parameters: Any) -> None:
+        [self.weight] = (int(values["w"][0]) for values in parameters.values())
+
+    def carry_shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"q/h": (1, 2)} if self.recurrent else {}
+
+    def collect(self, obs: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        greedy = (np.abs(obs[:, 0] * 7000).astype(np.int64) + self.weight) % 4
+        noise = (noise[:, 0] * 1000).astype(np.int64)
+        return np.where(noise >= 0, noise % 4, greedy), {"seen": np.full(len(obs), self.weight)}
+
+    def remember(self, method: str, window: Any, noise: np.ndarray) -> tuple[Any, dict[str, np.ndarray]]:
+        inputs = window.obs[:, 0, 0] + window.previous_action[:, 0] + window.previous_reward[:, 0]
+        carry = (window.carry["q/h"] * 3 + inputs[:, None, None].astype(np.float32)) % 1009
+        return self.collect(carry[:, 0], noise), {"q/h": carry.astype(np.float32)}
+
+
+class Learned:
+    """In the place of a learner: what was learned is a checksum of everything that was seen."""
+
+    def __init__(self, algorithm: Any) -> None:
+        self.algorithm, self.updates, self.seen = algorithm, 0, 0
+
+    def update(self) -> None:
+        self.updates += 1
+        self.seen = (self.seen * 31 + self.updates) % 2**31
+
+    def parameters(self) -> dict[str, Any]:
+        return {self.algorithm.acting_networks[0]: {"w": np.array([self.seen])}, "target": {}}
+
+
+class Course:
+    """A run that learns by counting, on a simulated cluster."""
+
+    def __init__(self, mode: type[Blocks], name: str, actors: int, length: int, transport: Simulated) -> None:
+        self.algorithm = ALGORITHMS[name]
+        self.learner, self.step = Learned(self.algorithm), 0
+        self.schedule = Schedule(10, 4, 2)
+        self.tape: list[int] = []
+        self.rows: list[Any] = []
+        self.notices: list[str] = []
+        self.place(mode, actors, length, transport)
+        self.stepper.reset(3)
+
+    def place(self, mode: type[Blocks], actors: int, length: int, transport: Simulated) -> None:
+        self.transport = transport
+        role = cloudpickle.dumps(Role(self.algorithm, "torch", "float32", 1, NUM_ENVS))
+        crew = Crew(transport, RECIPE, shares(NUM_ENVS, actors), 5.0, self.notices, role)
+        self.stepper = Distant(Spread(crew), "Taped")
+        self.normalizer = Normalizer(self.stepper.observation_space, *self.algorithm.observation_scaling())
+        learner: Any = self.learner
+        self.source = mode(crew, self.algorithm, length, self.stepper, learner, self.normalizer)
+        if isinstance(self.source, Async):
+            self.source.ahead = 2 * length * NUM_ENVS
+
+    def saved(self) -> bytes:
+        parts = (self.source.state_dict(), self.normalizer.state_dict(), self.stepper.state_dict())
+        return pickle.dumps(parts)
+
+    def move(self, mode: type[Blocks], actors: int, length: int, transport: Simulated) -> None:
+        """Killed, and resumed from a cut."""
+        mine, observed, theirs = pickle.loads(self.saved())
+        self.stepper.close()
+        self.place(mode, actors, length, transport)
+        self.source.load_state_dict(mine)
+        self.normalizer.load_state_dict(observed)
+        self.stepper.load_state_dict(theirs)
+        assert self.stepper.resumed_exactly
+
+    def go(self, steps: int) -> None:
+        for _ in range(steps):
+            experience, episodes = self.source.collect(self.step, TOTAL)
+            assert self.stepper.lost is None
+            self.step += len(experience.env)
+            self.rows.append(experience)
+            for part in (*experience[:-1], *experience.extras.values(), np.array([e[:3] for e in episodes])):
+                self.learner.seen = zlib.crc32(np.ascontiguousarray(part).tobytes(), self.learner.seen) % 2**31
+            self.tape.append(self.learner.seen)
+            self.schedule.advance(len(experience.env), episode_ended=False)
+            while self.schedule.take():
+                self.learner.update()
+                self.transport.pause(0.1)
+
+    def check_rows(self) -> None:
+        """Every environment's steps are all there, once, in their order, and follow from each other."""
+        for env in range(NUM_ENVS):
+            last = None
+            for rows in self.rows:
+                for row in np.flatnonzero(rows.env == env):
+                    count = 0 if last is None else last[1] + 1
+                    assert rows.obs[row, 1] == count, f"environment {env}"
+                    assert rows.next_obs[row, 1] == count + 1
+                    if last is not None and not last[2]:
+                        assert np.array_equal(rows.obs[row], last[0])
+                    done = bool(rows.terminated[row] | rows.truncated[row])
+                    last = (rows.next_obs[row], count, done)
+        assert self.step == sum(len(rows.env) for rows in self.rows)
+        assert self.learner.updates == max(0, self.step - 10) // 4 * 2
+
+
+class Kept(Taped):
+    """The same, quickly saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"numbers": [self.mix, self.steps, self.length], "random": rng_state(self.np_random)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mix, self.steps, self.length = state["numbers"]
+        restore_rng(self.np_random, state["random"])
+
+
+class Unkept(Taped):
+    """The same, and it cannot be saved."""
+
+    metadata: ClassVar[dict[str, Any]] = {"resets_only": True}
+
+
+RECIPE = pickling.pack(Kept, {})
+
+
+@pytest.fixture(autouse=True)
+def nets(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.cluster.asynchronous.LOOK", 0.0)  # on a clock that jumps
+    monkeypatch.setattr(player.policy, "build", lambda algorithm, *_, **__: Net(algorithm))
+
+
+def steady(name: str, actors: int, length: int) -> list[int]:
+    course = Course(Sync, name, actors, length, Simulated(0, STEADY))
+    course.go(STEPS)
+    course.stepper.close()
+    return course.tape
+
+
+def sync_course(seed: int, references: dict[Any, list[int]]) -> Counter[str]:
+    """One course of events, with a kill of the run in it, against an undisturbed one."""
+    random = np.random.default_rng([seed, 2])
+    how = (list(ALGORITHMS)[seed % 3], int(random.integers(1, 5)), int(random.integers(1, 8)))
+    reference = references.setdefault(how, []) or references.__setitem__(how, steady(*how)) or references[how]
+    happened: Counter[str] = Counter()
+    transports = [Simulated(seed, OFTEN), Simulated(seed + 10**6, OFTEN)]
+    course = None
+    try:
+        course = Course(Sync, *how, transports[0])
+        course.go(int(random.integers(STEPS)))
+        course.move(Sync, how[1], how[2], transports[1])
+        course.go(STEPS - len(course.tape))
+        assert course.tape == reference
+        if how[0] != "ppo":
+            course.check_rows()
+        versions = [lag[0] for lag in course.source._lags]
+        assert max(versions) <= 1
+    except (EnvironmentFault, EnvironmentFailedError) as error:
+        happened["stopped"] += told(error)
+    finally:
+        if course is not None:
+            course.stepper.close()
+            assert all("no number has changed" in notice for notice in course.notices)
+            happened["restarted"] += len(course.notices)
+    return happened + Counter(transports[0].mishaps) + Counter(transports[1].mishaps)
+
+
+def told(error: Exception) -> int:
+    if "for the third time without an answer" not in str(error) and "has found no place" not in str(error):
+        raise error
+    return 1
+
+
+def async_course(seed: int) -> Counter[str]:
+    """One course of events, going on on another number of actors."""
+    random = np.random.default_rng([seed, 3])
+    name, length = ["dqn", "r2d2"][seed % 2], int(random.integers(1, 8))
+    happened: Counter[str] = Counter()
+    transports = [Simulated(seed, OFTEN), Simulated(seed + 10**6, OFTEN)]
+    course = None
+    try:
+        course = Course(Async, name, int(random.integers(1, 5)), length, transports[0])
+        for turn in range(2):
+            for _ in range(STEPS):
+                course.go(1)
+                source: Any = course.source
+                ahead = sum(len(ready.experience.env) for ready in source._ready)
+                ahead += sum(sum(block.counts) for layer in source._held for block in layer.values())
+                ahead += sum(order.steps * len(source._shares[index]) for index, order in source._orders.items())
+                assert ahead <= source.ahead
+                owed = max(0, course.step - 10) // 4 * 2
+                assert course.learner.updates == owed
+            if turn == 0:
+                happened["held in a cut"] += bool(source._held)
+                course.move(Async, int(random.integers(1, 5)), length, transports[1])
+        course.check_rows()
+    except (EnvironmentFault, EnvironmentFailedError) as error:
+        happened["stopped"] += told(error)
+    finally:
+        if course is not None:
+            course.stepper.close()
+            happened["restarted"] += len(course.notices)
+    return happened + Counter(transports[0].mishaps) + Counter(transports[1].mishaps)
+
+
+def sync_all(schedules: int) -> Counter[str]:
+    references: dict[Any, list[int]] = {}
+    return sum((sync_course(seed, references) for seed in range(schedules)), Counter())
+
+
+def async_all(schedules: int) -> Counter[str]:
+    return sum(map(async_course, range(schedules)), Counter())
+
+
+@pytest.mark.parametrize("play", [sync_all, async_all])
+@pytest.mark.parametrize("schedules", [40, 200])
+def test_whatever_happens(play, schedules: int):
+    happened = play(schedules)
+    assert happened["stopped"] < schedules / 5
+    assert happened["restarted"] > schedules / 3
+    assert all(happened[name] > schedules / 100 for name in Rates.__dataclass_fields__), happened
+    assert play is sync_all or happened["held in a cut"] > schedules / 3
+
+
+def test_statistics_are_those_of_all_actors():
+    course = Course(Sync, "ppo", 3, 5, Simulated(0, OFTEN))
+    course.go(15)
+    samples = course.algorithm.normalization_prior + 15 * NUM_ENVS
+    rewards = course.source._rewards
+    assert rewards is not None
+    assert course.normalizer.moments[""].count == rewards.moments.count == samples
+    course.stepper.close()
+
+
+def test_actors_explore_each_by_itself():
+    course = Course(Sync, "dqn", 4, 4, Simulated(0, STEADY))
+    course.go(2)  # at random
+    actions = np.stack([rows.action for rows in course.rows])
+    assert len({tuple(column) for column in actions.T}) > 1
+    course.stepper.close()
+
+
+@pytest.mark.parametrize("mode", [Sync, Async])
+@pytest.mark.parametrize("seed", range(15))
+def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Unkept, {}))
+    course, lost, made = Course(mode, "dqn", 3, 4, Simulated(seed, OFTEN)), 0, dict.fromkeys(range(NUM_ENVS), 0)
+    try:
+        for _ in range(STEPS):
+            experience, _ = course.source.collect(course.step, TOTAL)
+            course.step += len(experience.env)
+            for env in () if course.stepper.lost is None else np.flatnonzero(course.stepper.lost).tolist():
+                lost, made[env] = lost + 1, 0
+            for env, count in zip(experience.env.tolist(), experience.obs[:, 1], strict=True):  # since it was seeded
+                assert count == made[env]
+                made[env] += 1
+    except (EnvironmentFault, EnvironmentFailedError) as error:
+        told(error)
+    finally:
+        course.stepper.close()
+    assert any("begin new episodes" in notice for notice in course.notices) or not lost
+
+
+def made_again(patch: pytest.MonkeyPatch) -> None:
+    """The host does again what comes twice."""
+    patch.setattr(
+        Host, "do", lambda self, number, requests, past=None, *more: again(self, number, requests, past, more)
+    )
+
+
+def again(host: Host, number: int, requests: list[Request], past: Any, more: Any) -> Any:
+    last = requests[-1:] and Request(requests[-1].method, (*requests[-1].arguments, *more))
+    return host._answer(number, [*requests[:-1], last] if last else [], past if number else None)
+
+
+def any_number(patch: pytest.MonkeyPatch) -> None:
+    """The crew takes an old answer for the one that it waits for."""
+    alike = type("Alike", (int,), {"__ne__": lambda *_: False, "__reduce__": lambda self: (int, (int(self),))})
+    ask = Crew._ask
+
+    def blind(self: Crew, actor: Actor, requests: list[Request], lost: bool = False) -> None:
+        ask(self, actor, requests, lost)
+        actor.number = alike(actor.number)
+
+    patch.setattr(Crew, "_ask", blind)
+
+
+def asked_anew(patch: pytest.MonkeyPatch) -> None:
+    """Where an answer is lost, the block is asked for as if it were another one."""
+    repeat = Crew._repeat
+
+    def drop(self: Crew, actor: Actor) -> None:
+        if actor.failures:
+            actor.number += 1
+            actor.message = (actor.number, *actor.message[1:])
+        repeat(self, actor)
+
+    patch.setattr(Crew, "_repeat", drop)
+
+
+def accepted_twice(patch: pytest.MonkeyPatch) -> None:
+    """A block is handed out again."""
+    opened = Blocks._opened
+    patch.setattr(Blocks, "_opened", lambda *given: opened(*given) * 2)
+
+
+def dropped(patch: pytest.MonkeyPatch) -> None:
+    """A block is accepted, and not handed out."""
+    opened = Blocks._opened
+
+    def first_steps(self: Blocks, blocks: dict[int, Any]) -> list[Any]:
+        made = opened(self, blocks)
+        return made[:1] if any(block.number == 1 for block in blocks.values()) else made
+
+    patch.setattr(Blocks, "_opened", first_steps)
+
+
+def without_credit(patch: pytest.MonkeyPatch) -> None:
+    """Who is idle is asked."""
+    patch.setattr(Async, "_size", lambda *_: 0)
+
+
+def forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What follows an actor that died begins where the run began."""
+    noted = Crew._noted
+
+    def forget(self: Crew, actor: Any, request: Request, value: Any) -> Any:
+        past = actor.past
+        value = noted(self, actor, request, value)
+        actor.past = past if request.method == "block" else actor.past
+        return value
+
+    patch.setattr(Crew, "_noted", forget)
+
+
+def other_weights(patch: pytest.MonkeyPatch) -> None:
+    """After a cut, actors go on with what is newest."""
+    load = Sync.load_state_dict
+    patch.setattr(Sync, "load_state_dict", lambda self, state: load(self, state | {"weights": None}))
+
+
+def nothing_kept(patch: pytest.MonkeyPatch) -> None:
+    """What was accepted and not handed out is not in a cut."""
+    state_dict = Blocks.state_dict
+
+    def cut(self: Blocks) -> dict[str, Any]:
+        state = state_dict(self)
+        return state | {"blocks": state["blocks"] | {"ready": None}}
+
+    patch.setattr(Blocks, "state_dict", cut)
+
+
+def not_held_in_order(patch: pytest.MonkeyPatch) -> None:
+    """The newest block of an actor is handed out first."""
+    hold = Async._hold
+
+    def in_front(self: Async, index: int, block: Any) -> None:
+        hold(self, index, block)
+        self._held.rotate()
+
+    patch.setattr(Async, "_hold", in_front)
+
+
+def held_not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
+    """What was accepted, and is not opened."""
+    patch.setattr(Async, "_fetched", Blocks._fetched)
+
+
+def no_news(patch: pytest.MonkeyPatch) -> None:
+    """What a replacement has seen of rewards does not begin with what all knew."""
+    patch.setattr(RewardScaler, "follow", lambda self, moments: setattr(self, "news", initial_moments((), 0.0)))
+
+
+BOTH = [made_again, any_number, asked_anew, accepted_twice, dropped, forgotten, nothing_kept]
+
+
+@pytest.mark.parametrize(
+    ("broken", "play"),
+    [(rule, play) for rule in BOTH for play in (sync_all, async_all)]
+    + [(without_credit, async_all), (not_held_in_order, async_all), (held_not_in_the_cut, async_all)]
+    + [(other_weights, sync_all), (no_news, sync_all)],
+)
+def test_without_any_one_rule_it_shows(broken, play, monkeypatch: pytest.MonkeyPatch):
+    broken(monkeypatch)
+    with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError)):
+        play(40)

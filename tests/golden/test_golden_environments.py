@@ -1,0 +1,54 @@
+"""Transitions, starts, episodes, masks, success and lives of environments, through each engine."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import adapter
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from store import compare
+from streams import Arrays, Script, series
+
+SEEN = {"size": 24, "stack": 2, "episodic_life": True}
+
+
+def played(environment: Any, steps: int, **how: Any) -> Arrays:
+    """Return everything that random steps gave; images as weighted sums, which change with any pixel."""
+    transitions, after, episodes = map(list, zip(*adapter.play(environment, steps, seed=40, **how), strict=True))
+    ended = [{"episodes": np.array([tuple(one) for one in ones], float).reshape(-1, 4)} for ones in episodes]
+    found = {}
+    for part, rows in {"made": transitions, "then": after, "ended": ended}.items():
+        found |= {f"{part}/{name}": _small(array) for name, array in series(rows).items()}
+    return found
+
+
+def _small(array: np.ndarray) -> np.ndarray:
+    if array.ndim < 4:
+        return array
+    flat = array.reshape(len(array), -1)
+    return flat @ np.random.default_rng(0).integers(1, 2**20, flat.shape[1])
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("engine", ["sync", "subprocess", *AutoresetMode], ids=str)
+def test_scripted(engine: Any, masked: bool):
+    make = partial(Script, masked=masked, numbers=not masked, echo=True)
+    if isinstance(engine, AutoresetMode):
+        found = played(SyncVectorEnv([make] * 4, autoreset_mode=engine), 300)
+    else:
+        found = played(make, 300, num_envs=4, vectorization=engine)
+    case, lives = f"scripted{' masked' * masked}", found.pop("then/lives")
+    gaps = " gaps" * (engine is AutoresetMode.NEXT_STEP)
+    compare("environments", f"{case}{gaps}", found)
+    # With SAME_STEP the lives at an end are those of the next episode.
+    compare("environments", f"{case} lives{gaps or ' begin' * (engine is AutoresetMode.SAME_STEP)}", {"lives": lives})
+
+
+@pytest.mark.parametrize("engine", ["native", "gymnasium"])
+@pytest.mark.parametrize(("game", "fire"), [("Pong", True), ("Breakout", "lives")])
+def test_atari(game: str, fire: Any, engine: str):
+    found = played(f"ALE/{game}-v5", 300, num_envs=2, engine=engine, kwargs=SEEN | {"fire_reset": fire})
+    compare("environments", f"{game} {engine}", found)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hub_server import TOKEN, Server, serving
+
+import duetto
+from duetto.runs.run import Run
+from duetto.tools.cli import main
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with two checkpoints, a best one, and a replay memory. Not to be changed."""
+    return duetto.train(
+        duetto.TD3(hidden=(16, 16), batch_size=8, random_steps=20, learning_starts=20, replay_capacity=100),
+        "Pendulum-v1",
+        runs_dir=tmp_path_factory.mktemp("trained"),
+        name="made",
+        environment_options={"max_episode_steps": 30},
+        steps=60,
+        backend="torch",
+        device="cpu",
+        threads=1,
+        evaluate_every=40,
+        evaluation_episodes=2,
+        checkpoint_every=30,
+        log_every=10,
+    ).path
+
+
+@pytest.fixture
+def run(trained: Path) -> Run:
+    return Run(trained)
+
+
+class Result(NamedTuple):
+    """What a command left on the terminal."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Calls `duetto ARGUMENTS ...` as the installed command does."""
+
+    def call(*arguments: str | Path) -> Result:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A user without a token, for whom only the loopback address exists."""
+    pytest.importorskip("huggingface_hub")
+    from huggingface_hub import constants
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no token"))
+    monkeypatch.setattr("duetto.tools.hub.client.PAUSE", 0.0)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub's own pauses between tries
+    connect = socket.socket.connect
+
+    def near(self: socket.socket, address: tuple[str, int]) -> None:
+        assert address[0] in ("127.0.0.1", "::1"), f"{address} is outside"
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", near)
+
+
+@pytest.fixture
+def server(nobody: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server, and a user who may write there."""
+    from huggingface_hub import close_session, constants
+
+    with serving() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield hub
+        close_session()

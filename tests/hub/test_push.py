@@ -1,0 +1,467 @@
+"""A run on its way to the Hub: what is sent, what the card says, what stays here, and who may refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from gymnasium.envs.classic_control import PendulumEnv
+from hub_server import TOKEN, Server
+
+import duetto
+from duetto.errors import DuettoError, UsageError
+from duetto.runs.run import Run
+from duetto.storage import signing
+from duetto.storage.config import Config, RunOptions
+from duetto.storage.resume_history import Event, History
+from duetto.tools.hub import model_card
+from duetto.training.evaluation import Evaluation
+
+BEST = {
+    f"checkpoints/best/000000000001/{name}"
+    for name in ("state.json", "state.safetensors", "info.json", "manifest.json")
+}
+
+
+def checkpoint(step: int) -> set[str]:
+    return {f"checkpoints/step-{step:012}/{name}" for name in ("state.json", "state.safetensors", "manifest.json")}
+
+
+LOGS = {"config.yaml", "evaluations.csv", "metrics.jsonl"}
+ALL = LOGS | BEST | checkpoint(60) | {"README.md", "results.json"}
+
+
+def front(card: str) -> Any:
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+# ---------------------------------------------------------------------------------------------------- what is sent
+def test_a_run_is_sent_with_what_it_can_do(server: Server, run: Run):
+    pytest.importorskip("imageio_ffmpeg")
+    pushed = duetto.push(run, "me/pendulum", episodes=3, seed=7)
+    repository = server.repositories["me/pendulum"]
+    sent = repository.files()
+    assert sent.keys() == {".gitattributes"} | ALL | {"replay.mp4"}
+    assert pushed.where == f"{server.address}/me/pendulum"
+    assert pushed.files == {name: len(data) for name, data in sent.items() if name != ".gitattributes"}
+    assert not repository.private
+    assert sent["replay.mp4"][4:8] == b"ftyp"
+    measured = run.evaluate(episodes=3, seed=7)
+    np.testing.assert_array_equal(pushed.evaluation.returns, measured.returns)
+    results = json.loads(sent["results.json"])
+    assert (results["mean_reward"], results["std_reward"]) == (measured.mean_return, measured.std_return)
+    assert (results["n_eval_episodes"], results["seed"], results["step"]) == (3, 7, 60)
+    assert results["returns"] == measured.returns.tolist()
+    assert repository.messages[1:] == [f"td3: mean return {measured}"]
+
+
+def test_the_card_is_of_the_zoos_form(server: Server, run: Run):
+    """As huggingface_hub reads it, and as Stable-Baselines3's agents on the Hub have it."""
+    from huggingface_hub import ModelCard
+
+    duetto.push(run, "me/pendulum", episodes=2, video=False)
+    text = server.repositories["me/pendulum"].files()["README.md"].decode()
+    measured = run.evaluate(episodes=2)
+    value = f"{measured.mean_return:.2f} +/- {measured.std_return:.2f}"
+    task = {"type": "reinforcement-learning", "name": "reinforcement-learning"}
+    metric = {"type": "mean_reward", "value": value, "name": "mean_reward", "verified": False}
+    dataset = {"name": "Pendulum-v1 (max_episode_steps=30)", "type": "Pendulum-v1"}
+    assert front(text) == {
+        "library_name": "duetto",
+        "tags": ["Pendulum-v1", "deep-reinforcement-learning", "reinforcement-learning", "duetto"],
+        "model-index": [{"name": "TD3", "results": [{"task": task, "dataset": dataset, "metrics": [metric]}]}],
+    }
+    read = ModelCard(text).data
+    (result,) = read.eval_results or []
+    assert (result.dataset_type, result.metric_type, result.metric_value) == ("Pendulum-v1", "mean_reward", value)
+    for said in (
+        "# TD3 on `Pendulum-v1 (max_episode_steps=30)`",
+        f"**{value}** over 2 whole episodes",
+        "seed 0, checkpoint last",
+        "duetto pull me/pendulum --output pendulum",
+        "duetto evaluate pendulum --episodes 2 --seed 0",
+        "duetto train --config pendulum/config.yaml",
+        "There is no video: it was not asked for.",
+        f"gymnasium {gymnasium.__version__}",
+    ):
+        assert said in text
+
+
+def test_the_cards_lines_do_what_they_say(server: Server, run: Run, command: Any):
+    """The evaluation of what was pulled by the card's own commands gives the card's numbers."""
+    duetto.push(run, "me/pendulum", episodes=2, seed=3, checkpoint="best", video=False)
+    card = server.repositories["me/pendulum"].files()["README.md"].decode()
+    lines = [line for line in card.splitlines() if line.startswith(("duetto pull", "duetto evaluate"))]
+    assert lines[1] == "duetto evaluate pendulum --checkpoint best --episodes 2 --seed 3"
+    assert "duetto video pendulum --checkpoint best" in card
+    for line in lines:
+        code, out, err = command(*line.split()[1:])
+        assert code == 0, err
+    mean, std = (run.evaluate(2, "best", 3).mean_return, run.evaluate(2, "best", 3).std_return)
+    assert f"mean return {mean:.1f} ± {std:.1f} over 2 episodes" in out
+    code = card.split("```python\n")[1].split("```")[0].replace('"pendulum")', '"again")')
+    exec(code, {"observation": [1.0, 0.0, 0.0]})
+
+
+@pytest.mark.parametrize("which", [30, "best"])
+def test_another_checkpoint(server: Server, run: Run, which: Any):
+    pushed = duetto.push(run, "me/pendulum", checkpoint=which, episodes=1, video=False)
+    wanted = checkpoint(30) if which == 30 else checkpoint(60)
+    assert set(pushed.files) == LOGS | BEST | wanted | {"README.md", "results.json"}
+    np.testing.assert_array_equal(pushed.evaluation.returns, run.evaluate(1, which).returns)
+    results = json.loads(server.repositories["me/pendulum"].files()["results.json"])
+    assert (results["checkpoint"], results["step"]) == (str(which), run.agent(which).step)
+
+
+def test_twice_is_one_repository_brought_up_to_date(server: Server, run: Run):
+    duetto.push(run, "me/pendulum", checkpoint=30, episodes=1, video=False)
+    repository = server.repositories["me/pendulum"]
+    repository.commit("main", repository.files() | {"LICENSE": b"mine", "replay.mp4": b"old"}, "by hand")
+    pushed = duetto.push(run, "me/pendulum", episodes=1, video=False, message="better")
+    assert set(repository.files()) == {".gitattributes", "LICENSE"} | ALL
+    assert set(pushed.deleted) == checkpoint(30) | {"replay.mp4"}
+    assert repository.messages[-1] == "better"
+    assert len(repository.commits) == 4
+
+
+def test_options_of_the_repository(server: Server, run: Run):
+    few = duetto.push(run, "me/hidden", episodes=1, video=False, metrics=False, private=True)
+    repository = server.repositories["me/hidden"]
+    assert repository.private
+    assert few.where == f"{server.address}/me/hidden"
+    assert set(repository.files()) == {".gitattributes"} | ALL - {"metrics.jsonl"}
+
+
+def test_with_its_memory_a_run_goes_on_exactly(server: Server, run: Run, trained: Path, tmp_path: Path):
+    pushed = duetto.push(run, "me/pendulum", episodes=1, video=False, memory=True)
+    assert pushed.notices == []
+    own = Run(shutil.copytree(trained, tmp_path / "own"))
+    pulled = duetto.pull("me/pendulum", tmp_path / "pulled")
+    assert pulled.notices == []
+    said: list[str] = []
+    for each in (own, pulled):
+        each.resume(steps=80, on_start=lambda session: said.extend(session.notices))
+    assert said == []
+    one, two = (each.agent().parameters() for each in (own, pulled))
+    for network, arrays in one.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, two[network][name])
+    assert [row["mean_return"] for row in own.evaluations()] == [row["mean_return"] for row in pulled.evaluations()]
+
+
+# ---------------------------------------------------------------------------------------------------- what stays here
+class Filed(PendulumEnv):
+    """Takes a path, as MuJoCo's environments do."""
+
+    def __init__(self, file: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.api_key = "hunter2"
+
+
+class Kept(duetto.Callback):
+    """Has a state that is nobody's business."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"key": "a secret of mine"}
+
+
+@pytest.fixture
+def personal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run whose options, command, beginning and callbacks tell of its owner."""
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
+    gymnasium.register("Filed-v0", Filed, max_episode_steps=20)
+    options: dict[str, Any] = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
+    algorithm = duetto.TD3(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
+    made = duetto.train(
+        algorithm,
+        "Filed-v0",
+        runs_dir=tmp_path / "alices runs",
+        name="made",
+        environment_options={"file": "/home/alice/robots/arm.xml"},
+        callbacks=[Kept()],
+        steps=40,
+        **options,
+    )
+    began = {"run": "/home/alice/runs/first", "checkpoint": "last", "optimizers": False, "memory": False, "step": 5}
+    changed = dataclasses.replace(
+        made.config, command="duetto train td3 Filed-v0 --runs-dir /home/alice/runs", began_from=began
+    )
+    dataclasses.replace(changed, signature="22" * 32).save(made.path / "config.yaml")
+    yield Run(made.path)
+    del gymnasium.registry["Filed-v0"]
+
+
+def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path):
+    assert b"/home/alice" in (personal.path / "config.yaml").read_bytes()
+    pushed = duetto.push(personal, "me/filed", episodes=1, video=False, memory=True)
+    everything = b"\n".join(server.repositories["me/filed"].files().values())
+    for said in ("/home", "alice", str(tmp_path), "22" * 32, "signature", "secret", TOKEN):
+        assert said.encode() not in everything, said
+    (notice,) = pushed.notices
+    assert notice == (
+        "Only the last name of paths on this machine is sent: environment.options.file, from.run, command."
+    )
+    card = server.repositories["me/filed"].files()["README.md"].decode()
+    assert "duetto train --config filed/config.yaml --from first --from-checkpoint 5\n" in card
+    assert "First networks: step 5 of the run `first`; give it with --from RUN" in card
+    assert "# TD3 on `Filed-v0 (file=arm.xml)`" in card
+    pulled = duetto.pull("me/filed", tmp_path / "pulled")
+    assert pulled.config.environment_options == {"file": "arm.xml"}
+    assert pulled.agent().notices == []  # what the checkpoint says of its config fits what is in config.yaml
+    pulled.resume(steps=50)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "still"),
+    [
+        (duetto.TD3(), True),
+        (duetto.PPO(), True),
+        (duetto.PPO(stochastic_evaluation=True), False),
+        (duetto.DQN(evaluation_epsilon=0.001), False),
+    ],
+)
+def test_it_says_whether_the_agent_acted_by_chance(algorithm: Any, still: bool):
+    config = Config(algorithm, "Somewhere-v0", RunOptions(backend="torch", device="cpu"))
+    result = model_card.CardResult(Evaluation(np.ones(2), np.ones(2, int)), "last", 10, 0)
+    assert json.loads(model_card.results(config, result))["is_deterministic"] is still
+    assert ("without exploration" in model_card.card(config, "me/x", result, "")) is still
+
+
+def test_the_card_says_what_was_done_to_a_run_after_it_had_begun():
+    history = History(inexact=(Event(60, "new episodes"),), attributes=("g",))
+    config = Config(duetto.TD3(), "Pendulum-v1", RunOptions(backend="torch", device="cpu"), history=history)
+    result = model_card.CardResult(Evaluation(np.ones(2), np.ones(2, int)), "last", 10, 0)
+    text = model_card.card(config, "me/x", result, "")
+    assert "Set by callbacks in its environments: g" in text
+    assert "Not repeatable exactly: step 60: new episodes" in text
+    assert "Not sent here" not in text
+
+
+def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_path: Path):
+    """Their attributes are in no checkpoint; their episodes are sent with the memory, which is asked for."""
+    for memory in (False, True):
+        duetto.push(personal, "me/filed", episodes=1, video=False, memory=memory)
+        everything = b"\n".join(server.repositories["me/filed"].files().values())
+        assert b"hunter2" not in everything
+        assert (b"environments/0/told" in everything) is memory
+    said: list[str] = []
+    duetto.push(personal, "me/without", episodes=1, video=False)
+    pulled = duetto.pull("me/without", tmp_path / "pulled")
+    pulled.resume(steps=50, without_memory=True, on_start=lambda session: said.extend(session.notices))
+    assert any("begin new episodes" in sentence or "new episodes" in sentence for sentence in said), said
+
+
+def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
+    file = tmp_path / "alices tasks" / "swing.py"
+    file.parent.mkdir()
+    file.write_text(
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "from gymnasium.wrappers import TimeLimit\n"
+        "class Swing(TimeLimit):\n"
+        "    def __init__(self, render_mode=None):\n"
+        "        super().__init__(PendulumEnv(render_mode=render_mode), 20)\n"
+    )
+    algorithm = duetto.TD3(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
+    options: dict[str, Any] = {"steps": 40, "backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
+    run = duetto.train(algorithm, f"{file}:Swing", runs_dir=tmp_path / "runs", **options)
+    duetto.push(run, "me/swing", episodes=1, video=False)
+    files = server.repositories["me/swing"].files()
+    assert b"alice" not in b"\n".join(files.values())
+    card = files["README.md"].decode()
+    assert "# TD3 on `swing.py:Swing`" in card
+    assert "duetto train --config swing/config.yaml swing.py:Swing\n" in card
+    assert "Environment: the class Swing in `swing.py`." in card
+    assert b"swing.py:Swing" in files["config.yaml"]
+
+
+def test_of_what_was_handed_over_in_python_the_card_says_so(nobody: None, tmp_path: Path):
+    class Mild(duetto.TD3):
+        pass
+
+    class Short(gymnasium.wrappers.TimeLimit):
+        def __init__(self, render_mode: str | None = None) -> None:
+            super().__init__(PendulumEnv(render_mode=render_mode), 20)
+
+    algorithm = Mild(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
+    options: dict[str, Any] = {"steps": 40, "backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
+    run = duetto.train(algorithm, Short, runs_dir=tmp_path / "runs", **options)
+    duetto.push(run, "me/short", episodes=1, video=False, dry_run=True, output="sent")
+    card = Path("sent/README.md").read_text()
+    assert "# Mild on `Short`" in card
+    assert front(card)["model-index"][0]["name"] == "Mild"
+    assert "duetto train FILE.py:Mild --config short/config.yaml ENVIRONMENT\n" in card
+    assert "duetto evaluate short --episodes 1 --seed 0 --environment ENVIRONMENT\n" in card
+    assert "Algorithm: the Python class Mild; FILE.py is a file" in card
+    assert "Environment: Short was a Python object" in card
+
+
+def test_a_link_is_not_followed(server: Server, trained: Path, tmp_path: Path):
+    folder = shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "diary").write_text("dear diary")
+    (folder / "evaluations.csv").unlink()
+    (folder / "evaluations.csv").symlink_to(tmp_path / "diary")
+    with pytest.raises(DuettoError, match="is a link"):
+        duetto.push(folder, "me/run", episodes=1)
+    assert server.repositories == {}
+
+
+def test_a_strangers_environment_is_not_made(server: Server, trained: Path, tmp_path: Path):
+    folder = shutil.copytree(trained, tmp_path / "run")
+    config = (folder / "config.yaml").read_text().replace("id: Pendulum-v1", "id: brought:Pendulum-v1")
+    (folder / "config.yaml").write_text(config)
+    with pytest.raises(UsageError, match="--trust"):
+        duetto.push(folder, "me/run", episodes=1)
+    assert server.repositories == {}
+
+
+def test_where_no_video_can_be_made_it_says_why(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch):
+    def missing() -> None:
+        raise UsageError("Videos need imageio and ffmpeg: pip install 'duetto[video]'.")
+
+    monkeypatch.setattr("duetto.training.video.imageio", missing)
+    pushed = duetto.push(run, "me/run", episodes=1)
+    sent = server.repositories["me/run"].files()
+    assert "replay.mp4" not in sent
+    assert "There is no video: Videos need imageio and ffmpeg" in sent["README.md"].decode()
+    assert "There is no video: Videos need imageio and ffmpeg: pip install 'duetto[video]'." in pushed.notices
+
+
+def test_a_run_that_goes_on_meanwhile_is_noticed(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch):
+    agent = Run.agent
+    monkeypatch.setattr(Run, "agent", lambda self, which="last", **rest: agent(self, 30, **rest))
+    with pytest.raises(DuettoError, match="continued while it was sent"):
+        duetto.push(run, "me/run", episodes=1, video=False)
+    assert server.repositories == {}
+
+
+def test_the_command_says_what_was_sent(server: Server, run: Run, command: Any):
+    call = ["push", run.path, "me/run", "--episodes", "1", "--no-video", "--message", "first"]
+    code, out, err = command(*call, "--json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert (said["sent"], said["where"]) == (True, f"{server.address}/me/run")
+    assert set(said["files"]) == ALL
+    server.repositories["me/run"].commit("main", server.repositories["me/run"].files() | {"replay.mp4": b""}, "film")
+    out = command(*call).out
+    assert "     removed  replay.mp4" in out
+    assert f"{server.address}/me/run: sent to me/run." in out
+    assert server.repositories["me/run"].messages[1] == "first"
+
+
+# ---------------------------------------------------------------------------------------------------- trials
+def test_a_trial_asks_nobody(nobody: None, run: Run, command: Any, monkeypatch: pytest.MonkeyPatch):
+    def asked(*_: Any) -> None:
+        raise AssertionError("somebody is asked")
+
+    monkeypatch.setattr("socket.socket.connect", asked)
+    code, out, err = command("push", run.path, "me/pendulum", "--dry-run", "--episodes", "1", "--no-video")
+    assert code == 0, err
+    found = {path.relative_to("hub/pendulum").as_posix() for path in Path("hub").rglob("*") if path.is_file()}
+    assert found == ALL
+    assert "hub/pendulum: nothing was sent." in out
+    assert f"{Path('hub/pendulum/config.yaml').stat().st_size:,}  config.yaml" in out
+    assert "The replay memory" in err
+    assert command("push", run.path, "me/x", "--dry-run", "--output", "hub/pendulum")[::2] == (
+        2,
+        "duetto: hub/pendulum exists already. Choose another --output.\n",
+    )
+    assert "--output is where a --dry-run writes" in command("push", run.path, "me/x", "--output", "there").err
+
+
+def test_a_trial_that_fails_leaves_nothing(nobody: None, run: Run):
+    with pytest.raises(DuettoError, match="no checkpoint at step 31"):
+        duetto.push(run, "me/pendulum", checkpoint=31, dry_run=True, output="there")
+    assert not Path("there").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- refusals
+@pytest.mark.parametrize("name", ["pendulum", "me/pen/dulum", "/pendulum", "me/", "../pendulum", "me/a b", "me/.."])
+def test_what_is_no_repository(nobody: None, run: Run, name: str):
+    with pytest.raises(UsageError, match="must be USER/NAME"):
+        duetto.push(run, name)
+
+
+def test_without_a_token(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(UsageError, match=r"There is no token for the Hub\. Log in with `hf auth login`"):
+        duetto.push(run, "me/run")
+    assert server.asked == []
+
+
+def test_a_token_that_is_not_known_is_said_before_anything_is_evaluated(
+    server: Server, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HF_TOKEN", "hf_old")
+    monkeypatch.setattr(Run, "evaluate", None)
+    with pytest.raises(DuettoError, match=r"401 to your account.*Log in again") as failed:
+        duetto.push(run, "me/run")
+    assert "hf_old" not in str(failed.value)
+
+
+def test_something_else_is_not_mixed_with_a_run(server: Server, run: Run):
+    there = server.repository("me/model", **{"pytorch_model.bin": b"weights"})
+    with pytest.raises(UsageError, match=r"holds something else than a run \(pytorch_model.bin\)"):
+        duetto.push(run, "me/model")
+    assert len(there.commits) == 1
+
+
+def test_what_everybody_reads_does_not_get_a_private_run(server: Server, run: Run):
+    server.repository("me/run")
+    with pytest.raises(UsageError, match="everybody can read it"):
+        duetto.push(run, "me/run", private=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "said"),
+    [
+        ("POST .*/commit/", 500, "answers 500 to me/run"),
+        ("POST .*/commit/", 403, "your token may not do that"),
+        ("POST .*/commit/", 412, "somebody else changed it"),
+        ("POST .*/preupload/", 400, "answers 400"),
+        ("PUT /large/", 403, "your token may not"),
+        ("POST .*/batch", 500, "the server failed. Try again later"),
+        ("POST /api/repos/create", 403, "your token may not do that"),
+        ("GET /api/models/me/run", 503, "the server failed. Try again later"),
+    ],
+)
+def test_a_server_that_refuses(server: Server, run: Run, call: str, status: int, said: str):
+    server.refusals[call] = status
+    with pytest.raises(DuettoError, match=said) as failed:
+        duetto.push(run, "me/run", episodes=1, video=False)
+    assert "\x1b" not in str(failed.value)
+    assert all(set(there.files()) == {".gitattributes"} for there in server.repositories.values())
+
+
+def test_an_answer_that_is_none(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hub_server.Handler._json", lambda self, value, status=200: self._answer(200, b"<html>"))
+    with pytest.raises(DuettoError, match=r"The answer of 127\.0\.0\.1:.* to your account cannot be used"):
+        duetto.push(run, "me/run", episodes=1)
+
+
+def test_nobody_answers(nobody: None, run: Run, monkeypatch: pytest.MonkeyPatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(DuettoError, match=r"127\.0\.0\.1:9 cannot be reached"):
+        duetto.push(run, "me/run")
+
+
+def test_offline(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("huggingface_hub.constants.is_offline_mode", lambda: True)
+    with pytest.raises(UsageError, match="HF_HUB_OFFLINE is set"):
+        duetto.push(run, "me/run")
+
+
+def test_without_the_extra(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.tools.hub.client.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"needs huggingface_hub\. Install: pip install"):
+        duetto.push(run, "me/run")

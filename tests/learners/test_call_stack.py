@@ -1,0 +1,38 @@
+"""The way from the command to TD3's target: how many files and calls a reader follows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import duetto
+from duetto.algorithms import td3
+from duetto.functional import targets
+from duetto.tools import cli
+
+SOURCE = str(Path(duetto.__file__).parent)
+COMMAND = "duetto train td3 Pendulum-v1 --steps 40 --random-steps 10 --learning-starts 10 --hidden 8 --batch-size 4"
+MOST = {"torch": (7, 18), "jax": (8, 20)}  # files, and calls in them
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_from_the_command_to_the_target(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    stacks: list[list[str]] = []
+
+    def seen(*args: object) -> object:
+        frame, files = sys._getframe(), [targets.__file__]
+        while frame := frame.f_back:
+            files.append(frame.f_code.co_filename)
+        stacks.append([file for file in files if file.startswith(SOURCE)])
+        return targets.bootstrap(*args)
+
+    monkeypatch.setattr(td3, "bootstrap", seen)
+    monkeypatch.setattr(sys, "argv", [*COMMAND.split(), "--backend", backend, "--runs-dir", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        sys.exit(cli.main())
+    files, calls = set(stacks[0]), len(stacks[0])
+    most_files, most_calls = MOST[backend]
+    assert len(files) <= most_files, files
+    assert calls <= most_calls, stacks[0]

@@ -1,0 +1,205 @@
+"""`duetto sweep` on the command line: its options, its words, its exit codes, and what fits a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from commands import SMALL, called
+from rich.console import Console
+
+from duetto.algorithms import ALGORITHMS
+from duetto.tools.sweep.display import SweepDisplay, table
+from duetto.tools.sweep.plan import PlannedRun
+from duetto.tools.sweep.results import ExperimentResult
+
+QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_steps=5")]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    return called(capsys)
+
+
+def test_a_sweep_from_the_command_line(command: Any, tmp_path: Path):
+    call = "sweep td3,sac Pendulum-v1 --seeds 1 --jobs 2"
+    folder = "sweeps/td3+sac-Pendulum-v1"
+    code, out, err = command(f"{call} --dry-run", *QUICK)
+    assert (code, err, list(tmp_path.iterdir())) == (0, "", [])
+    assert out.splitlines() == [f"{folder}/{name}-Pendulum-v1-s0  new" for name in ("td3", "sac")]
+    code, out, err = command(call, *QUICK)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:2] == ["2 runs of 2 experiments", f"{folder}/"]
+    told = sorted(lines[2:6])  # one may be done before the other one begins
+    assert [line.split("  ")[:2] for line in told] == [
+        [f"{name}-Pendulum-v1-s0", what] for name in ("sac", "td3") for what in ("60 steps", "starts")
+    ]
+    assert lines[6].split() == shlex.split("environment algorithm seeds steps IQM 95 % interval")
+    assert lines[7].split()[:4] == ["Pendulum-v1", "td3", "1", "60"]
+    assert lines[-2:] == ["2 complete.", f"{folder}/curves.png"]
+    assert all(len(line) <= 80 for line in lines)
+    code, out, err = command(f"{call} --json", *QUICK)
+    said = json.loads(out)
+    assert (code, err.count("starts"), said["stopped"], said["notices"]) == (0, 0, False, [])
+    assert [(run["state"], run["step"]) for run in said["runs"]] == [("complete", 60)] * 2
+    code, out, err = command(f"{call} --quiet", *QUICK)
+    assert (code, out, err) == (0, "", "")
+
+
+def test_a_failed_run_is_named_and_the_exit_code_says_it(command: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "broken_pendulum.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Broken(PendulumEnv):\n"
+        "    def step(self, action):\n"
+        "        raise RuntimeError('the lever is stuck')\n"
+        "gymnasium.register('Broken-v0', Broken)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code, out, err = command(
+        "sweep td3 broken_pendulum:Broken-v0,Pendulum-v1 --seeds 1 --output here", *SMALL, "--steps", "60"
+    )
+    assert code == 1
+    name = "td3-broken_pendulum-Broken-v0-s0"
+    assert err.splitlines() == [
+        "duetto: 1 of 2 runs failed; why, is in their logs. The same command tries them again.",
+        f"  here/{name}: here/logs/{name}.txt",
+    ]
+    assert f"{name}  failed: " in out
+    assert "1 failed, 1 complete." in out
+    assert "the lever is stuck" in (tmp_path / "here" / "logs" / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(("seeds", "said"), [(2, False), (3, True)])
+def test_what_draws_the_intervals_is_missed_before_anything_is_trained(
+    command: Any, monkeypatch: pytest.MonkeyPatch, seeds: int, said: bool
+):
+    monkeypatch.setitem(sys.modules, "rliable", None)
+    told: list[str] = []
+    monkeypatch.setattr("duetto.tools.sweep.sweep.Sweep.work", lambda self: told.extend(self.notices))
+    assert command(f"sweep td3 Pendulum-v1 --seeds {seeds}", *QUICK).code == 0
+    assert [words.partition(".")[0] for words in told] == ["Bands over seeds need rliable"] * said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sweep td3", "Algorithms and environments come first"),
+        ("sweep td3 --steps 10", "Algorithms and environments come first"),
+        ("sweep td3 Pendulum-v1 --seed 3", "A sweep has --seeds: how many, --seeds 5"),
+        ("sweep td3 Pendulum-v1 --seeds x", "seeds is 'x'; it must be how many"),
+        ("sweep td3 Pendulum-v1 --jobs 0", "jobs is 0"),
+        ("sweep td3,td4 Pendulum-v1", "There is no algorithm 'td4'. Did you mean 'td3'?"),
+        ("sweep td3,dqn Pendulum-v1", "dqn needs"),
+        ("sweep td3 Pendulum-v1 --gamma 0.9", "Did you mean --discount"),
+        ("sweep none.yaml", "The sweep none.yaml cannot be read"),
+    ],
+)
+def test_mistakes_get_a_sentence_and_leave_nothing(command: Any, tmp_path: Path, text: str, words: str):
+    code, out, err = command(text)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_says_the_options_of_the_sweep(command: Any):
+    overview, own, file = (command(f"sweep {one} --help").out for one in ("", "td3", "x.yaml"))
+    assert overview.startswith("usage: duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]")
+    assert all(name in overview for name in ALGORITHMS)
+    assert own.startswith("usage: duetto sweep td3 ")
+    assert all(f"--{name} " in own for name in ("seeds", "jobs", "output", "cluster", "preset", "tau", "steps"))
+    assert all(f"--{name}" in file for name in ("jobs", "output", "cluster", "dry-run", "quiet", "json"))
+
+
+# ---------------------------------------------------------------------------------------------------- the display
+def planned(name: str, state: Any, step: int, mean_return: float | None = None) -> PlannedRun:
+    job: Any = SimpleNamespace(name=name, folder=Path("sweeps/x") / name)
+    config: Any = SimpleNamespace(run=SimpleNamespace(steps=1_000_000))
+    run = PlannedRun(job, config, state, step, mean_return)
+    run.started = time.monotonic() - 60
+    run.update = lambda: None  # type: ignore[method-assign] # it reads the run's folder, and there is none
+    return run
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+def test_the_table_fits_a_terminal_of_any_width(width: int):
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    runs = [
+        planned("td3-HalfCheetah-v5-s0", "working", 123_456, 4321.0),
+        planned("crossq-with-a-long-name-and-more-of-it-HalfCheetah-v5-s12", "working", 1_000, -0.25),
+        planned("sac-HalfCheetah-v5-s0", "complete", 1_000_000, 9_000.0),
+        planned("sac-HalfCheetah-v5-s1", "failed", 10),
+        *[planned(f"ppo-Hopper-v5-s{seed}", "working", 0) for seed in range(20)],
+    ]
+    sweep: Any = SimpleNamespace(
+        runs=runs,
+        notices=[],
+        stopped=False,
+        started=time.monotonic() - 60,
+        folder=Path("sweeps/x"),
+        log_of=lambda _: Path("log"),
+    )
+    display = SweepDisplay(console)
+    display.announce(sweep)
+    out.seek(0)
+    out.truncate()
+    console.print(display)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 13
+    assert all(len(line) <= width for line in lines)
+    assert "1/24 runs" in lines[-1]
+    if width >= 40:
+        assert " 123,456/1,000,000 " in lines[0]
+    if width >= 80:
+        assert lines[0].startswith("td3-HalfCheetah-v5-s0 ")
+        assert re.search(" 123,456/1,000,000 +4,321 ", lines[0])
+        assert lines[1].startswith("crossq-with-a-long-name")
+        assert "1 failed" in lines[-1]
+        assert len({line.rindex("-:--:--") for line in lines[:-1] if "-:--:--" in line}) == 1  # one under the other
+
+
+def test_all_runs_take_no_less_time_than_the_slowest(monkeypatch: pytest.MonkeyPatch):
+    """100 s: the fast one made 900,000 steps and needs 11 s more, the slow one 100,000 and needs 900 s more."""
+    monkeypatch.setattr("duetto.tools.sweep.display.time.monotonic", lambda: 100.0)
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=True, color_system=None, legacy_windows=False)
+    runs = [planned("td3-s0", "working", 0), planned("sac-s0", "working", 0)]
+    runs[0].started = runs[1].started = 0.0
+    sweep: Any = SimpleNamespace(runs=runs, notices=[], stopped=False, started=0.0, folder=Path("sweeps/x"))
+    display = SweepDisplay(console)
+    display.announce(sweep)
+    runs[0].step, runs[1].step = 900_000, 100_000
+    sweep.on_poll()
+    out.truncate(out.seek(0))
+    console.print(display)
+    fast, slow, both = out.getvalue().splitlines()
+    assert (fast.split()[-1], slow.split()[-1]) == ("0:00:11", "0:15:00")
+    assert both.endswith("about 0:15:00 to go")
+
+
+def test_the_table_of_results_fits_a_terminal():
+    out = io.StringIO()
+    long = ExperimentResult(
+        "a", "td3, critic_hidden [512, 512], normalize_observations collected", "MiniGrid-x", 3, 1_000_000, 0, 0, 1
+    )
+    rows = [ExperimentResult("b", "td3", "HalfCheetah-v5", 5, 1_000_000, 9876.5, 9000.25, 10123.4), long]
+    last = ExperimentResult("c", "sac", "Pendulum-v1", 2, 20_000, -151.23, None, None)
+    Console(file=out, width=80).print(table([*rows, last]))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0].split() == ["environment", "algorithm", "seeds", "steps", "IQM", "95", "%", "interval"]
+    assert lines[1].split() == ["HalfCheetah-v5", "td3", "5", "1,000,000", "9,876", "9,000", "to", "10,123"]
+    assert lines[2].startswith("MiniGrid-x      td3, critic_hidden […  ")
+    assert lines[-1].split() == ["Pendulum-v1", "sac", "2", "20,000", "-151.2", "-"]

@@ -1,0 +1,34 @@
+"""How far a run is, read from its logs while somebody writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from duetto.learners import runtime
+from duetto.tools.sweep.plan import last_evaluation, last_logged_step
+
+
+def test_the_last_whole_line_counts(tmp_path: Path):
+    assert (last_logged_step(tmp_path), last_evaluation(tmp_path)) == (0, None)
+    logs = tmp_path / "metrics.jsonl"
+    logs.write_text('{"step": 10}\n{"step": 20}\n{"step": 3')
+    assert last_logged_step(tmp_path) == 20
+    logs.write_text('{"step": 10}\n' + '{"step": 20, "x": 0.123456789}\n' * 10_000)
+    assert last_logged_step(tmp_path) == 20
+    table = tmp_path / "evaluations.csv"
+    table.write_text("step,mean_return\n0,-9.0\n30,-1.5\n")
+    assert last_evaluation(tmp_path) == (30, -1.5)
+    table.write_text("step,mean_return\n")
+    logs.write_bytes(b"\xff\xfe\n")
+    assert (last_logged_step(tmp_path), last_evaluation(tmp_path)) == (0, None)
+
+
+@pytest.mark.parametrize(("said", "most"), [(None, 4), ("2", 2), ("2,1", 2), ("16", 4), ("0", 4), ("many", 4)])
+def test_threads_are_a_process_share_of_the_cores(monkeypatch: pytest.MonkeyPatch, said: str | None, most: int):
+    monkeypatch.setattr(runtime, "cores", lambda: 8)
+    monkeypatch.delenv(runtime.OMP_THREADS, raising=False)
+    if said is not None:
+        monkeypatch.setenv(runtime.OMP_THREADS, said)
+    assert runtime.available_threads() == most

@@ -1,0 +1,139 @@
+"""The seam to Optuna, with an objective that costs nothing: what is tried, told, pruned, and found again."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duetto.algorithms import TD3
+from duetto.errors import CheckpointError, UsageError
+from duetto.tools.tune.sampler import FinishedTrial, Sampler
+from duetto.tools.tune.space import space
+
+SPACE = space(TD3(), {"tau": "auto", "discount": "auto", "hidden": "auto", "policy_delay": "auto"}, only=True)
+START = {name: getattr(TD3(), name) for name in SPACE}
+
+
+def sampler(folder: Path, seed: int = 0, **options: Any) -> Sampler:
+    return Sampler(folder / "journal.jsonl", SPACE, seed, **{"start": START, "prune_from": None, **options})
+
+
+def worth(trial: FinishedTrial) -> float:
+    """Best at tau 0.02, whatever the other options are."""
+    return -abs(math.log(trial.options["tau"] / 0.02))
+
+
+def tried(made: Sampler, count: int) -> list[dict[str, Any]]:
+    for trial in (made.ask() for _ in range(count)):
+        made.end(trial.number, "complete", worth(trial), (worth(trial),))
+    return [trial.options for trial in made.trials()]
+
+
+def test_the_first_trial_is_the_centre_and_the_others_are_drawn_by_the_seed(tmp_path: Path):
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    first = tried(sampler(tmp_path / "a"), 14)
+    assert first[0] == START
+    assert tried(sampler(tmp_path / "b"), 14) == first
+    assert tried(sampler(tmp_path / "c", seed=1), 14)[1:] != first[1:]
+    assert len({str(options) for options in first}) > 10
+
+
+def test_it_looks_where_it_was_good(tmp_path: Path):
+    made = sampler(tmp_path)
+    tried(made, 40)
+    late = [worth(trial) for trial in made.trials()[25:]]
+    assert sum(late) / len(late) > -0.7  # of numbers at random -1.4
+    assert max(made.importances(), key=made.importances().get) == "tau"
+    assert sum(made.importances().values()) == pytest.approx(1)
+
+
+def test_a_study_that_was_killed_goes_on_as_it_would_have(tmp_path: Path):
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    whole = tried(sampler(tmp_path / "whole"), 14)
+    tried(sampler(tmp_path / "killed"), 12)
+    lost = sampler(tmp_path / "killed").ask()  # nobody tells its end
+    with (tmp_path / "killed" / "journal.jsonl").open("ab") as journal:
+        journal.write(b'{"op_code": 8, "wor')  # the process died in the middle of a line
+    again = sampler(tmp_path / "killed")
+    [found] = again.unfinished()
+    assert found == lost
+    again.end(found.number, "complete", worth(found))
+    assert tried(again, 1) == whole
+
+
+def test_one_that_died_while_it_was_drawn_is_drawn_to_its_end(tmp_path: Path):
+    tried(sampler(tmp_path), 2)
+    whole = sampler(tmp_path).ask()
+    journal = tmp_path / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert b'"param_name"' in lines[-1]
+    journal.write_bytes(b"".join(lines[:-2]))
+    [found] = sampler(tmp_path).unfinished()
+    drawn = [name for name, value in found.options.items() if value == whole.options[name]]
+    assert found.options.keys() == whole.options.keys()
+    assert len(drawn) >= 2  # those that had been
+
+
+def test_what_is_told_is_kept(tmp_path: Path):
+    made = sampler(tmp_path)
+    numbers = [made.ask().number for _ in range(4)]
+    made.report(0, 100, -3.0)
+    made.report(0, 100, -5.0)  # known already: a run that was taken up says it again
+    made.end(0, "complete", -2.5, (-2.0, -3.0))
+    made.end(1, "diverged", reason="learning has diverged")
+    made.end(2, "failed", reason="the lever is stuck")
+    made.report(3, 100, -9.0)
+    made.end(3, "pruned")
+    trials = sampler(tmp_path).trials()
+    assert numbers == [0, 1, 2, 3]
+    assert [trial.state for trial in trials] == ["complete", "diverged", "failed", "pruned"]
+    assert [trial.value for trial in trials] == [-2.5, None, None, None]
+    assert [trial.reason for trial in trials] == ["", "learning has diverged", "the lever is stuck", ""]
+    assert (trials[0].scores, trials[0].seeds, trials[3].scores) == ({100: -3.0}, (-2.0, -3.0), {100: -9.0})
+
+
+@pytest.mark.parametrize(("prune_from", "hopeless"), [(100, True), (200, False), (None, False)])
+def test_what_is_worse_than_the_median_is_hopeless_once_it_may_be(
+    tmp_path: Path, prune_from: int | None, hopeless: bool
+):
+    made = sampler(tmp_path, prune_from=prune_from)
+    for value in range(5):
+        number = made.ask().number
+        made.report(number, 100, float(value))
+        assert not made.should_prune(number)  # five are whole before any is pruned
+        made.end(number, "complete", float(value))
+    number = made.ask().number
+    made.report(number, 100, 1.9)  # the median is 2
+    assert made.should_prune(number) == hopeless
+
+
+def test_importance_needs_ten_that_were_judged(tmp_path: Path):
+    made = sampler(tmp_path)
+    tried(made, 8)
+    for state in ("failed", "diverged"):
+        made.end(made.ask().number, state)
+    pruned = made.ask().number
+    made.report(pruned, 10, -9.0)
+    made.end(pruned, "pruned")
+    assert made.importances() == {}  # nine were judged
+    tried(made, 1)
+    assert set(made.importances()) == set(SPACE)
+
+
+def test_a_damaged_journal_gets_a_sentence(tmp_path: Path):
+    tried(sampler(tmp_path), 2)
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes()[40:])
+    with pytest.raises(CheckpointError, match="is damaged"):
+        sampler(tmp_path)
+
+
+def test_without_optuna_a_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    with pytest.raises(UsageError, match=r"Tuning needs Optuna\. Install: pip install"):
+        sampler(tmp_path)

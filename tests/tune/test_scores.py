@@ -1,0 +1,53 @@
+"""A trial's score: by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import trim_mean
+
+from duetto.tools.plot.plotting import interquartile
+from duetto.tools.tune.plan import Plan
+from duetto.tools.tune.study import interquartile_mean, score
+
+
+@pytest.mark.parametrize(
+    ("values", "mean"),
+    [
+        ([7.0], 7.0),
+        ([1.0, 3.0], 2.0),
+        ([0.0, 100.0, 2000.0], 700.0),  # a quarter of three is less than one: all count
+        ([9.0, -50.0, 1.0, 3.0], 2.0),  # the outer ones do not count at all
+        ([0.0, 1.0, 4.0, 4.0, 100.0], 3.0),  # of five one at either end does not count
+        ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 600.0], 3.0),  # of seven, too: (1 + 2 + 3 + 4 + 5) / 5
+        ([0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 90.0, 91.0], 3.0),
+    ],
+)
+def test_interquartile_mean(values: list[float], mean: float):
+    assert interquartile_mean(values) == pytest.approx(mean)
+    assert interquartile_mean(values[::-1]) == pytest.approx(mean)
+    assert float(trim_mean(values, 0.25)) == pytest.approx(mean)  # which is rliable's
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_it_is_the_one_of_the_curves(count: int):
+    values = np.random.default_rng(count).normal(size=count)
+    assert interquartile_mean(values.tolist()) == interquartile(values[:, None])[0][0]
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "last"), [(10, 20, 1), (70, 10, 1), (80, 10, 2), (120, 10, 3), (9999, 1, 3)]
+)
+def test_a_score_goes_over_the_last_quarter_of_the_evaluations_and_three_at_most(steps: int, every: int, last: int):
+    config: Any = SimpleNamespace(run=SimpleNamespace(steps=steps, evaluate_every=every))
+    assert Plan(config, "Pendulum-v1", {}, 3, True).window == last
+
+
+def test_a_score_is_the_mean_of_the_last_evaluations_until_then():
+    evaluations = {10: 1.0, 20: 2.0, 30: 6.0, 40: 100.0}
+    assert score(evaluations, 30, 2) == 4.0
+    assert score(evaluations, 10, 3) == 1.0
+    assert score(evaluations, 40, 1) == 100.0

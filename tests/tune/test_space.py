@@ -1,0 +1,237 @@
+"""What is searched: from the type, the bounds and the present value of a field, or as a file says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+
+from duetto.algorithms import ALGORITHMS, PPO, SAC, TD3, Algorithm
+from duetto.algorithms.actor_critic import TargetedActorCritic
+from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive
+from duetto.errors import UsageError
+from duetto.tools.tune.space import applied, first_params, space
+
+
+@dataclass(frozen=True)
+class Own(TargetedActorCritic):
+    """A user's own, which says nothing of how it is searched but of one option."""
+
+    members: Count = 4
+    pessimism: NonNegative = 0.5
+    heat: Positive = 1.0
+    share: Fraction = 0.5
+    forget: Fraction = 0.003
+    trust: Fraction = 0.95
+    whole: Fraction = 1.0
+    off: NonNegative = 0.0
+    many: Count = 100
+    none: CountOrZero = 0
+    switch: bool = False
+    kind: Literal["a", "b"] = "a"
+    layers: tuple[int, ...] = (30, 20)
+    text: str = ""
+    unbounded: float = 1.0
+    rows: Count = 48
+
+    tuned: ClassVar[dict[str, Any]] = {"rows": {"factor": 2, "step": "doubling"}, "critic_learning_rate": None}
+
+
+BY_TYPE: dict[str, dict[str, Any] | None] = {
+    "members": {"low": 1, "high": 8},
+    "pessimism": {"low": 0.125, "high": 2.0, "log": True},
+    "heat": {"low": 0.1, "high": 10.0, "log": True},
+    "share": {"low": 0.0, "high": 1.0},
+    "forget": {"low": 0.0003, "high": 0.03, "log": True},
+    "trust": {"low": 0.5, "high": 0.995, "log": "1-x"},
+    "whole": None,
+    "off": None,
+    "many": {"low": 25, "high": 400, "log": True},
+    "none": None,
+    "switch": {"choices": [False, True]},
+    "kind": {"choices": ["a", "b"]},
+    "layers": {"choices": [[15, 10], [30, 20], [60, 40], [30, 20, 20]]},
+    "text": None,
+    "unbounded": None,
+    "rows": {"low": 32, "high": 128, "step": "doubling"},  # 24 and 96, to the nearest powers of two
+    "critic_learning_rate": None,  # its own class says so
+    "replay_capacity": None,  # a base says so
+    "batch_size": {"low": 64, "high": 1024, "step": "doubling"},
+    "tau": {"low": 0.0005, "high": 0.05, "log": True},
+    "actor_network": None,
+}
+
+
+@pytest.mark.parametrize("name", BY_TYPE)
+def test_what_follows_from_a_fields_type_and_value(name: str):
+    found = space(Own())
+    assert (found[name].to_dict() if name in found else None) == BY_TYPE[name]
+
+
+def test_what_td3_is_searched_by():
+    assert list(space(TD3())) == [
+        "batch_size", "discount", "n_step", "actor_learning_rate", "critic_learning_rate", "hidden", "tau",
+        "exploration_noise", "policy_delay", "target_noise",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_an_algorithm_says_is_of_its_own_options(name: str):
+    kind = ALGORITHMS[name]
+    assert not set(kind.declared_searches()) - set(kind.options())
+    assert {"none", "recurrent", "stochastic_evaluation"} & set(space(kind())) == set()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_ends_of_every_range_make_an_algorithm(name: str):
+    centre = ALGORITHMS[name]()
+    for field, one in space(centre).items():
+        ends = one.choices or (one.low, one.high)
+        for end in ends:
+            assert one.value(one.param(end)) == end
+            assert getattr(applied(centre, {field: end}), field) == end
+
+
+@pytest.mark.parametrize("kind", [TD3, SAC, PPO, Own])
+def test_the_centre_is_among_what_can_be_tried(kind: type[Algorithm]):
+    centre = kind()
+    for name, one in space(centre).items():
+        if name not in ("entropy_coefficient", "rows"):  # 0 is off; 48 is no power of two
+            assert one.value(one.param(getattr(centre, name))) == getattr(centre, name), name
+
+
+def test_numbers_have_three_digits_and_stay_within():
+    one = space(TD3())["discount"]
+    assert one.label == "1 - discount"
+    for distance in np.geomspace(0.001, 0.1, 50):
+        value = one.value(distance)
+        assert 0.9 <= value <= 0.999
+        assert float(f"{1 - value:.3g}") == pytest.approx(1 - value, abs=1e-12)
+    assert space(TD3())["tau"].value(0.0123456) == 0.0123
+    assert space(TD3())["tau"].value(0.05000001) == 0.05
+
+
+def test_batches_are_powers_of_two():
+    one = space(TD3())["batch_size"]
+    assert (one.label, [one.value(param) for param in (6, 7, 10)]) == ("log2 batch_size", [64, 128, 1024])
+
+
+# ---------------------------------------------------------------------------------------------------- as asked for
+def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
+    asked = {
+        "tau": {"low": 0.001, "high": 0.1, "step": 0.001},
+        "hidden": {"choices": [[64], [64, 64]]},
+        "random_steps": {"low": 0, "high": 1000},
+        "target_noise": {"choices": ["1e-1", 0.2]},
+        "recurrent_size": "auto",
+        "discount": None,
+        "critic_learning_rate": {"factor": 2},
+        "actor_learning_rate": {"low": "1e-4", "high": 1e-2, "log": True},  # YAML reads 1e-4 as text
+    }
+    found = space(TD3(), asked, fixed=frozenset({"policy_delay", "n_step"}))
+    assert {"discount", "policy_delay", "n_step"} & set(found) == set()
+    assert found["tau"].to_dict() == {"low": 0.001, "high": 0.1, "step": 0.001}
+    assert found["hidden"].choices == ((64,), (64, 64))
+    assert found["random_steps"].to_dict() == {"low": 0, "high": 1000}
+    assert found["recurrent_size"].to_dict() == {"low": 32, "high": 512, "log": True}
+    assert found["actor_learning_rate"].to_dict() == {"low": 1e-4, "high": 1e-2, "log": True}
+    assert found["critic_learning_rate"].to_dict() == {"low": 0.0005, "high": 0.002, "log": True}
+    assert found["target_noise"].choices == (0.1, 0.2)
+    assert "exploration_noise" in found
+    assert space(TD3(), {"tau": {"low": 0.001, "high": 0.05, "step": "1e-3"}})["tau"].step == 0.001
+    assert list(space(TD3(), asked, only=True)) == [name for name in TD3.options() if asked.get(name)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"taw": {"low": 0, "high": 1}}, "td3 has no option 'taw' to search. Did you mean 'tau'"),
+        ({"gamma": {"low": 0, "high": 1}}, "Did you mean 'discount'"),
+        ({"tau": {"low": 0.1}}, "tau needs low and high, numbers"),
+        ({"tau": {"low": 0.1, "high": 0.01}}, "from 0.1 to 0.01: low must be below high"),
+        ({"tau": {"low": 0.0, "high": 0.01, "log": True}}, "cannot be searched by a logarithm from 0 to 0.01"),
+        ({"tau": {"low": 0.5, "high": 1.5}}, "tau cannot be 1.5, an end of its range"),
+        ({"tau": {"low": 0.5, "high": 1.0, "log": "1-x"}}, "cannot be searched by a logarithm"),
+        ({"tau": {"low": 0.1, "high": 0.5, "log": True, "step": 0.1}}, "Give log: true, log: 1-x, or a step alone"),
+        ({"tau": {"low": 0.1, "high": 0.5, "step": 1}}, "it must be a number between 0 and high - low"),
+        ({"tau": {"low": 0.1, "high": 0.5, "steps": 1}}, "give low and high with log or step, or choices"),
+        ({"tau": {"factor": 1}}, "tau has factor: 1; give a number above 1"),
+        ({"tau": {"factor": 2, "high": 0.5}}, "give a number above 1, and only step: doubling with it"),
+        ({"tau": {"factor": 2, "step": "doubling"}}, "tau has step: doubling, which needs"),
+        ({"critic_weight_decay": {"factor": 2}}, "critic_weight_decay is 0.0, from which no range follows"),
+        ({"tau": {"low": 0.1, "high": 0.5, "step": "1e-3x"}}, "it must be a number between 0 and high - low"),
+        ({"tau": {"low": 0.1, "high": 0.5, "log": 1}}, "Give log: true, log: 1-x, or a step alone"),
+        ({1: {"low": 0.1, "high": 0.5}}, "td3 has no option 1 to search"),
+        ({"tau": 0.1}, "give low and high with log or step, or choices"),
+        ({"batch_size": {"low": 1.5, "high": 8}}, "needs low and high, whole numbers"),
+        ({"batch_size": {"low": 48, "high": 64, "step": "doubling"}}, "which needs powers of two as low and high"),
+        ({"hidden": {"low": 8, "high": 64}}, "hidden is no number: give choices"),
+        ({"hidden": {"choices": [[64]]}}, "give a list of two or more"),
+        ({"tau": {"choices": [0.1, 1.5]}}, "tau is 1.5; it must be at least 0 and at most 1"),
+        ({"exploration": {"choices": ["gaussian", "pink"]}}, "exploration is 'pink'; it must be one of gaussian, ou"),
+        ({"critic_weight_decay": "auto"}, "critic_weight_decay is 0.0, from which no range follows. Give one"),
+        ({"policy_delay": "auto"}, "policy_delay is given a value and to be searched"),
+    ],
+)
+def test_mistakes_get_a_sentence(asked: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError) as raised:
+        space(TD3(), asked, fixed=frozenset({"policy_delay"}))
+    assert sentence in str(raised.value)
+
+
+def test_a_search_that_is_a_function_as_optuna_has_it_is_a_mistake():
+    with pytest.raises(UsageError, match="it must be options by their names and how each is searched"):
+        space(TD3(), print)
+
+
+def test_nothing_to_search_is_a_mistake():
+    with pytest.raises(UsageError, match="Nothing is left to search"):
+        space(TD3(), {}, only=True)
+
+
+def test_a_class_inherits_the_searches_of_its_bases():
+    declared = Own.declared_searches()
+    assert declared["rows"] == {"factor": 2, "step": "doubling"}
+    assert declared["recurrent"] is None
+
+
+def test_a_first_trial_that_differs_from_the_preset_is_reported():
+    searched = space(TD3(), {"tau": {"low": 0.2, "high": 0.3}, "batch_size": "auto"}, only=True)
+    params, notice = first_params(searched, {"tau": 0.005, "batch_size": 100})
+    assert params == {"log2 batch_size": 7, "tau": 0.2}
+    assert (
+        notice
+        == "The first trial differs from the preset: batch_size is 128 instead of 100, tau is 0.2 instead of 0.005."
+    )
+    assert first_params(searched, {"tau": 0.25, "batch_size": 256}) == ({"log2 batch_size": 8, "tau": 0.25}, "")
+    choices = space(TD3(), {"hidden": {"choices": [[8], [16]]}, "tau": "auto"}, only=True)
+    params, notice = first_params(choices, {"hidden": (400, 300), "tau": 0.005})
+    assert params == {"tau": 0.005}
+    assert notice == "The first trial differs from the preset: hidden is drawn, since no choice is 400 300."
+
+
+@pytest.mark.parametrize(
+    ("field", "choices", "start"),
+    [("tau", [1, 0.5], 1.0), ("target_noise_clip", [[-1, 1], [-2, 2]], (-1.0, 1.0)), ("discount", [0.9, 0.5], 1.0)],
+)
+def test_a_whole_number_among_choices_is_the_same_as_that_number(field: str, choices: Any, start: Any):
+    """Optuna was told '1.0', which is none of '1' and '0.5'."""
+    searched = space(TD3(), {field: {"choices": choices}}, only=True)[field]
+    param = searched.param(start)
+    assert (param is None) == (field == "discount")
+    assert param is None or searched.value(param) == start
+
+
+@pytest.mark.parametrize(
+    ("asked", "params", "values"),
+    [
+        ({"low": 0.99, "high": 0.9995, "step": 0.0005}, (0.9905, 0.9925, 0.9985), (0.9905, 0.9925, 0.9985)),
+        ({"low": 0.9951, "high": 0.9954}, (0.99512345, 0.99533333), (0.995123, 0.995333)),
+        ({"low": 0.99, "high": 0.9999}, (0.99123456, 0.99987654), (0.99123, 0.99988)),
+    ],
+)
+def test_a_grid_is_kept_and_a_narrow_range_has_many_values(asked: Any, params: Any, values: Any):
+    (one,) = space(TD3(), {"discount": asked}, only=True).values()
+    assert tuple(map(one.value, params)) == pytest.approx(values, abs=1e-12)
