@@ -93,9 +93,9 @@ def duetto_off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int,
         ),
     }
 
-    def watch(session: Any) -> None:
-        if session.step == 1:
-            clock.count_updates(session.learner, "update")
+    def watch(trainer: Any) -> None:
+        if trainer.step == 1:
+            clock.count_updates(trainer.learner, "update")
 
     options = _duetto_options(backend, task.device, threads, precision)
     duetto.train(kinds[task.algorithm](), clock.environment(), callbacks=[watch], **options)
@@ -126,9 +126,9 @@ def duetto_ppo(backend: str, clock: Clock, task: OnPolicy, threads: int, precisi
 
     clock = clock.of_all(task.seeds)
 
-    def watch(session: Any) -> None:
-        if session.config.run.seed == task.seeds - 1:  # all seeds have made this step
-            clock.at(session.step * task.seeds, session.learner.updates * task.minibatches * task.seeds)  # of epochs
+    def watch(trainer: Any) -> None:
+        if trainer.config.run.seed == task.seeds - 1:  # all seeds have made this step
+            clock.at(trainer.step * task.seeds, trainer.learner.updates * task.minibatches * task.seeds)  # of epochs
 
     duetto.train(
         algorithm,

@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from duetto.algorithms import Algorithm
 from duetto.storage.config import Config, RunOptions
 from duetto.testing.trials import THREADS
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 class Probe(gymnasium.Env):
@@ -179,14 +179,14 @@ class RecallChoice(Recall):
         super().__init__(choices=True)
 
 
-def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, steps: int, **options: Any) -> Session:
+def run(algorithm: Algorithm, environment: Any, backend: Any, folder: Path, steps: int, **options: Any) -> Trainer:
     """A whole run without evaluations, closed; its parts can still be asked."""
     options |= {"device": "cpu", "threads": THREADS[backend], "evaluate_every": 0, "checkpoint_every": 0}
     chosen = RunOptions(steps=steps, backend=backend, **options)
-    session = Session(Config(algorithm, "a probe", chosen), folder, environment)
+    trainer = Trainer(Config(algorithm, "a probe", chosen), folder, environment)
     try:
-        session.run()
+        trainer.run()
     finally:
-        session.close()
-    assert not session.stopped, "a signal ended the run early"
-    return session
+        trainer.close()
+    assert not trainer.stopped, "a signal ended the run early"
+    return trainer

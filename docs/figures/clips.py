@@ -113,7 +113,7 @@ def before_and_after(algorithm: Any, environment: str, steps: int, watch: Any, *
             evaluate_every=steps,
             checkpoint_every=0,
             runs_dir=folder,
-            callbacks=[lambda session: session.checkpoint() if session.stepper.steps == 1 else None],
+            callbacks=[lambda trainer: trainer.checkpoint() if trainer.stepper.steps == 1 else None],
             **options,
         )
         return watch(run.agent(options.get("num_envs", 1))), watch(run.agent())

@@ -31,7 +31,7 @@ def untrained(run: Path, folder: Path) -> Path:
         seed=config["run"]["seed"],
         backend="torch",
         evaluate_every=0,
-        callbacks=[lambda session: session.stop("it is to stay untrained")],
+        callbacks=[lambda trainer: trainer.stop("it is to stay untrained")],
         runs_dir=str(folder.parent),
         name=folder.name,
     )

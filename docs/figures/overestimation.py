@@ -106,14 +106,14 @@ def train(variant: str, seed: int) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = []
 
-    def look(session: duetto.Session) -> None:
-        if session.step % EVERY:
+    def look(trainer: duetto.Trainer) -> None:
+        if trainer.step % EVERY:
             return
-        learner = session.learner
+        learner = trainer.learner
         nets = {name: host.build(learner.specs[name], learner.parameters()[name]) for name in ("actor", "critic")}
         values = measured(nets["actor"], nets["critic"].q1)
         rows.append(
-            dict(zip(FIELDS, (variant, seed, session.step, *(round(value, 3) for value in values)), strict=True))
+            dict(zip(FIELDS, (variant, seed, trainer.step, *(round(value, 3) for value in values)), strict=True))
         )
 
     with tempfile.TemporaryDirectory() as folder:

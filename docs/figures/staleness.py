@@ -72,19 +72,19 @@ class Looked:
         self.weights: dict[int, Any] = {}
         self.spec: Any = None
 
-    def __call__(self, session: Any) -> None:
+    def __call__(self, trainer: Any) -> None:
         """A callback of a run."""
         if self.spec is None:
-            self.spec, add = session.learner.specs["q"], session.memory.add
+            self.spec, add = trainer.learner.specs["q"], trainer.memory.add
 
             def noting(experience: Any) -> None:
-                self._note(experience, session.learner.updates)
+                self._note(experience, trainer.learner.updates)
                 add(experience)
 
-            session.memory.add = noting
+            trainer.memory.add = noting
         for age in AGES:
-            if session.learner.updates >= LOOKED + age and age not in self.weights:
-                parameters = session.learner.parameters()["q"]
+            if trainer.learner.updates >= LOOKED + age and age not in self.weights:
+                parameters = trainer.learner.parameters()["q"]
                 self.weights[age] = {name: np.array(part) for name, part in parameters.items()}
 
     def _note(self, experience: Any, updates: int) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from duetto.tools.tune.results import TuneResult as TuneResult
     from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
-    from duetto.training.session import Session as Session
+    from duetto.training.trainer import Trainer as Trainer
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
 _HOMES = {
@@ -45,7 +45,7 @@ _HOMES = {
     "Evaluation": "duetto.training.evaluation",
     "Finding": "duetto.environments.check",
     "Run": "duetto.runs.run",
-    "Session": "duetto.training.session",
+    "Trainer": "duetto.training.trainer",
     "check": "duetto.environments.check",
     "export": "duetto.tools.export.writing",
     "load": "duetto.runs.api",

@@ -11,15 +11,15 @@ from duetto.functional import state_schema
 from duetto.functional.state_schema import OptionalOf
 from duetto.training import video
 from duetto.training.callbacks import Callback
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 __all__ = ["Callback", "KeepCheckpoints", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
 
 
-def _warn_without_evaluations(callback: Callback, session: Session) -> None:
-    if not session.config.run.evaluate_every:
-        session.notices.append(
-            f"{type(callback).__name__} needs evaluations, and evaluate_every is 0: only session.evaluate() makes some."
+def _warn_without_evaluations(callback: Callback, trainer: Trainer) -> None:
+    if not trainer.config.run.evaluate_every:
+        trainer.notices.append(
+            f"{type(callback).__name__} needs evaluations, and evaluate_every is 0: only trainer.evaluate() makes some."
         )
 
 
@@ -32,15 +32,15 @@ class StopAtReturn(Callback):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         """Warn if nothing is evaluated."""
-        _warn_without_evaluations(self, session)
+        _warn_without_evaluations(self, trainer)
 
-    def on_evaluation(self, session: Session) -> None:
+    def on_evaluation(self, trainer: Trainer) -> None:
         """See the class."""
-        _, result = session.last_evaluation or (0, None)
+        _, result = trainer.last_evaluation or (0, None)
         if result is not None and result.mean_return >= self.value:
-            session.stop(f"The evaluation's mean return, {result.mean_return:.6g}, has reached {self.value:g}.")
+            trainer.stop(f"The evaluation's mean return, {result.mean_return:.6g}, has reached {self.value:g}.")
 
 
 @dataclass
@@ -62,16 +62,16 @@ class StopWithoutImprovement(Callback):
         self._without = 0
         self._taken_up = False
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         """Warn if nothing is evaluated; in a new run, forget the state of an earlier run."""
-        _warn_without_evaluations(self, session)
+        _warn_without_evaluations(self, trainer)
         if not self._taken_up:
             self._begin()
         self._taken_up = False
 
-    def on_evaluation(self, session: Session) -> None:
+    def on_evaluation(self, trainer: Trainer) -> None:
         """See the class."""
-        _, result = session.last_evaluation or (0, None)
+        _, result = trainer.last_evaluation or (0, None)
         if result is None:
             return
         if self._best is None or result.mean_return > self._best + self.least:
@@ -79,7 +79,7 @@ class StopWithoutImprovement(Callback):
             return
         self._without += 1
         if self._without >= self.evaluations:
-            session.stop(
+            trainer.stop(
                 f"{self._without} evaluations in a row were no better than the mean return {self._best:.6g} before."
             )
 
@@ -106,10 +106,10 @@ class TimeLimit(Callback):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def on_step(self, session: Session) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         """See the class."""
-        if session.seconds >= self.seconds:
-            session.stop(
+        if trainer.seconds >= self.seconds:
+            trainer.stop(
                 f"It has worked for {self.seconds:g} seconds, its time limit. Resume it with a longer one, or without."
             )
 
@@ -126,22 +126,22 @@ class KeepCheckpoints(Callback):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         """Warn if `checkpoint_every` is 0, so no checkpoint is scheduled."""
-        if not session.config.run.checkpoint_every:
-            session.notices.append(
+        if not trainer.config.run.checkpoint_every:
+            trainer.notices.append(
                 "KeepCheckpoints needs checkpoint_every, which is 0: it keeps no checkpoint for good."
             )
 
-    def on_checkpoint(self, session: Session) -> None:
+    def on_checkpoint(self, trainer: Trainer) -> None:
         """See the class."""
-        interval = session.config.run.checkpoint_every
+        interval = trainer.config.run.checkpoint_every
         if not interval:
             return
-        number, since = divmod(session.step, interval)
+        number, since = divmod(trainer.step, interval)
         # The first step at or after a scheduled one: a checkpoint of a run that was stopped does not count.
-        if number and number % self.every == 0 and since < session.stepper.num_envs:
-            session.checkpoints.store.keep_for_good(session.step)
+        if number and number % self.every == 0 and since < trainer.stepper.num_envs:
+            trainer.checkpoints.store.keep_for_good(trainer.step)
 
 
 @dataclass
@@ -158,19 +158,19 @@ class RecordVideo(Callback):
         check_fields(self)
         video.imageio()  # raise now if it is missing
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         """Record the first episode of a new run, so that an environment without pictures fails early."""
-        self._before = session.step
-        if not session.step:
-            self._record(session)
+        self._before = trainer.step
+        if not trainer.step:
+            self._record(trainer)
 
-    def on_step(self, session: Session) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         """See the class."""
-        before, self._before = self._before, session.step
-        if before // self.steps < session.step // self.steps:
-            self._record(session)
+        before, self._before = self._before, trainer.step
+        if before // self.steps < trainer.step // self.steps:
+            self._record(trainer)
 
-    def _record(self, session: Session) -> None:
-        with session.in_its_folder(), closing(session.another_environment(render_mode="rgb_array")) as stepper:
-            path = video.place(session.folder, session.step)
-            video.record(session.policy, stepper, session.config.run.seed, path, tell=session.on_activity)
+    def _record(self, trainer: Trainer) -> None:
+        with trainer.in_its_folder(), closing(trainer.another_environment(render_mode="rgb_array")) as stepper:
+            path = video.place(trainer.folder, trainer.step)
+            video.record(trainer.policy, stepper, trainer.config.run.seed, path, tell=trainer.on_activity)

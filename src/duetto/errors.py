@@ -98,7 +98,7 @@ class RunInUseError(DuettoError):
 class PartLostError(DuettoError):
     """A shard of a run's replay memory is gone.
 
-    Its message is one sentence on the loss. The caller closes the session and resumes the run from its last checkpoint.
+    Its message is one sentence on the loss. The caller closes the trainer and resumes the run from its last checkpoint.
 
     Attributes:
         step: The run's step at which it was lost.

@@ -25,7 +25,7 @@ def begin(
     """
     told = json.dumps({"path": [str(path) for path in sys.path], "argv": sys.argv})
     command = [sys.executable, "-c", f"{_FINDS}\n{program}", told]
-    group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0  # where there are no sessions
+    group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0  # where there are no trainers
     return subprocess.Popen(
         command, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, start_new_session=True, creationflags=group
     )

@@ -154,11 +154,11 @@ def fingerprint(tmp_path_factory):
     @cache
     def of(kind: Any, backend: str, options: tuple, run_options: tuple) -> str:
         algorithm = kind(**BASE[kind] | dict(options))
-        session = run(algorithm, Drift, backend, tmp_path_factory.mktemp("run"), STEPS, **dict(run_options))
+        trainer = run(algorithm, Drift, backend, tmp_path_factory.mktemp("run"), STEPS, **dict(run_options))
         arrays = {
-            f"{net}/{key}": v for net, values in session.learner.parameters().items() for key, v in values.items()
+            f"{net}/{key}": v for net, values in trainer.learner.parameters().items() for key, v in values.items()
         }
-        arrays |= session.memory.segment(np.zeros(session.stepper.num_envs, np.int64))
+        arrays |= trainer.memory.segment(np.zeros(trainer.stepper.num_envs, np.int64))
         sums = {name: hashlib.sha256(array.tobytes()).hexdigest()[:16] for name, array in arrays.items()}
         return "\n".join(f"{name} {sums[name]}" for name in sorted(sums))
 

@@ -57,10 +57,10 @@ BEST_WITHOUT = {Recall: 0.75, RecallChoice: 0.5}
 def learned(name, recurrent, backend, folder):
     """The mean return of 60 episodes after training."""
     kind, options, probe, steps, others = CASES[name]
-    session = run(kind(**options, recurrent=recurrent), probe, backend, folder, steps, **others)
+    trainer = run(kind(**options, recurrent=recurrent), probe, backend, folder, steps, **others)
     stepper = environments.make(probe, num_envs=10)
     try:
-        return evaluate(session.policy, stepper, 60, seed=0).mean_return
+        return evaluate(trainer.policy, stepper, 60, seed=0).mean_return
     finally:
         stepper.close()
 

@@ -77,13 +77,13 @@ def fingerprint(tmp_path_factory):
     @cache
     def of(backend: str, options: tuple, environment: Any, run_options: tuple) -> str:
         algorithm = PPO(**BASE | {"image_features": 4} | dict(options))
-        session = run(algorithm, environment, backend, tmp_path_factory.mktemp("run"), STEPS, **dict(run_options))
-        digest = hashlib.sha256(str(session.learner.updates).encode())
-        parameters = session.learner.parameters()["agent"]
+        trainer = run(algorithm, environment, backend, tmp_path_factory.mktemp("run"), STEPS, **dict(run_options))
+        digest = hashlib.sha256(str(trainer.learner.updates).encode())
+        parameters = trainer.learner.parameters()["agent"]
         for name in sorted(parameters):
             digest.update(name.encode() + parameters[name].tobytes())
         if algorithm.recurrent == "none":
-            digest.update(session.policy(np.repeat(session.stepper.obs[:1], 5, axis=0)).tobytes())
+            digest.update(trainer.policy(np.repeat(trainer.stepper.obs[:1], 5, axis=0)).tobytes())
         return digest.hexdigest()
 
     def call(backend: str, environment: Any = Drift, run_options: dict[str, Any] | None = None, **options: Any) -> str:

@@ -85,10 +85,10 @@ def witnessed(backend, tmp_path):
 
 def test_every_step_is_seen_once_in_each_epoch_and_then_forgotten(witnessed):
     """Nothing between two rollouts is lost, nothing comes twice."""
-    session, seen = witnessed
+    trainer, seen = witnessed
     assert [steps for steps, *_ in seen] == [list(range(8 * k, 8 * k + 8)) for k in (0, 0, 1, 1, 2, 2)]
-    assert session.learner.updates == 6
-    assert session.learner.optimizer_state()["agent"]["steps"] == 12
+    assert trainer.learner.updates == 6
+    assert trainer.learner.optimizer_state()["agent"]["steps"] == 12
 
 
 def test_what_it_was_collected_with_stays_fixed_between_epochs(witnessed):

@@ -159,13 +159,13 @@ def fingerprint(tmp_path_factory, recorded):
         given = BASE[kind] | dict(options)
         if "demonstrations" in kind.options():
             given["demonstrations"] = recorded(environment, given.get("demonstrations", "some"))
-        session = run(kind(**given), environment, backend, tmp_path_factory.mktemp("run"), STEPS, num_envs=2)
+        trainer = run(kind(**given), environment, backend, tmp_path_factory.mktemp("run"), STEPS, num_envs=2)
         arrays = {
-            f"{net}/{key}": v for net, values in session.learner.parameters().items() for key, v in values.items()
+            f"{net}/{key}": v for net, values in trainer.learner.parameters().items() for key, v in values.items()
         }
-        arrays |= session.memory.segment(np.zeros(2, np.int64))
-        obs = np.repeat(session.stepper.obs[:1], 40, axis=0)
-        arrays["acts"] = session.policy(obs, np.ones(40, bool))
+        arrays |= trainer.memory.segment(np.zeros(2, np.int64))
+        obs = np.repeat(trainer.stepper.obs[:1], 40, axis=0)
+        arrays["acts"] = trainer.policy(obs, np.ones(40, bool))
         digest = hashlib.sha256()
         for name in sorted(arrays):
             digest.update(name.encode() + arrays[name].tobytes())

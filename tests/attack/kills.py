@@ -46,8 +46,8 @@ def live(home: Path, victim: Victim, what: str, amount: float, arm_at: int, firs
     os.chdir(home)
     lethal = LethalOS(int(amount))
 
-    def arm(session: Any) -> None:
-        lethal.armed = lethal.armed or session.step >= arm_at
+    def arm(trainer: Any) -> None:
+        lethal.armed = lethal.armed or trainer.step >= arm_at
 
     if what == "operations":
         atomic_io.os = lethal

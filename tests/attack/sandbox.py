@@ -77,7 +77,7 @@ def _answer(process: Any, pipe: Any) -> Verdict:
         process.join()
         verdict = Verdict("died", f"exit code {process.exitcode}")
     finally:
-        with suppress(ProcessLookupError, PermissionError):  # its own session, with all that it started
+        with suppress(ProcessLookupError, PermissionError):  # its own trainer, with all that it started
             os.killpg(process.pid, signal.SIGKILL)
         process.join()
     return verdict

@@ -140,10 +140,10 @@ def resume(folder: Path, callbacks: tuple[AnyCallback, ...] = (), **options: Any
     """Go on to the end, or to STEPS where the config says more."""
     notices: list[str] = []
 
-    def listen(session: Any) -> None:
-        notices[:] = session.notices
-        if session.step >= STEPS:
-            session.stop()
+    def listen(trainer: Any) -> None:
+        notices[:] = trainer.notices
+        if trainer.step >= STEPS:
+            trainer.stop()
 
     run = Run(folder).resume(callbacks=[listen, *callbacks], on_start=listen, **options)
     return _outcome(run), notices

@@ -19,7 +19,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from duetto.runs.run import Run
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 RUN = "runs/td3-Failing-v0-s0"
 KEPT = f"The run on Failing-v0 stopped at step 44; its checkpoint of step 30 is kept for evaluate and resume in {RUN}."
@@ -104,7 +104,7 @@ def test_a_process_that_dies_stops_the_run_and_keeps_its_checkpoint(train: Comma
 
 def test_the_limit_is_the_runs_option(train: Command, monkeypatch: pytest.MonkeyPatch):
     seen: list[float] = []
-    monkeypatch.setattr(Session, "run", lambda self, _: seen.append(self.stepper.engine._timeout))
+    monkeypatch.setattr(Trainer, "run", lambda self, _: seen.append(self.stepper.engine._timeout))
     options = ("--vectorization", "subprocess", "--worker-timeout", "7.5")
     assert train(*options, environment="test_environments_that_fail:Failing-v0").code == 0
     assert seen == [7.5]

@@ -23,7 +23,7 @@ from duetto.storage import safe_yaml
 from duetto.tools import cli
 from duetto.tools.cli import COMMANDS
 from duetto.tools.cli.options import parse_options
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def test_it_trains_and_says_where_and_what_next(train: Command, tmp_path: Path):
@@ -54,15 +54,15 @@ def test_the_installed_command_itself(tmp_path: Path):
 def test_a_folder_that_is_moved_while_it_trains(
     train: Command, duetto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    checkpoint = Session.checkpoint
+    checkpoint = Trainer.checkpoint
 
-    def then_move(session: Session) -> Path:
-        path = checkpoint(session)
-        session.folder.rename("runs/moved")
+    def then_move(trainer: Trainer) -> Path:
+        path = checkpoint(trainer)
+        trainer.folder.rename("runs/moved")
         return path
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "checkpoint", then_move)
+        patch.setattr(Trainer, "checkpoint", then_move)
         code, out, err = train()
     assert code == 1
     assert "See it" not in out

@@ -105,8 +105,8 @@ class Recorder(duetto.Callback):
     def __init__(self) -> None:
         self.record = Record([], [], {}, {})
 
-    def on_start(self, session: duetto.Session) -> None:
-        record, buffer, learner = self.record, session.memory, session.learner
+    def on_start(self, trainer: duetto.Trainer) -> None:
+        record, buffer, learner = self.record, trainer.memory, trainer.learner
         take, update_each = buffer.take, learner.update_each
 
         def taking(step: Any) -> None:
@@ -120,6 +120,6 @@ class Recorder(duetto.Callback):
 
         buffer.take, learner.update_each = taking, updating
 
-    def on_end(self, session: duetto.Session) -> None:
-        final = contents(session.memory, session.stepper.num_envs)
-        self.record = self.record._replace(buffer=final, parameters=session.learner.parameters())
+    def on_end(self, trainer: duetto.Trainer) -> None:
+        final = contents(trainer.memory, trainer.stepper.num_envs)
+        self.record = self.record._replace(buffer=final, parameters=trainer.learner.parameters())

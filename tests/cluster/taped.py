@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from simulated import Simulated
 
-from duetto.cluster.crew import Crew
+from duetto.cluster.actor_pool import Crew
 from duetto.cluster.spread import Spread
 from duetto.environments import pickling
 from duetto.environments.sharding import shares

@@ -10,7 +10,7 @@ from masked_environments import Turnstile
 from small_runs import checkpoints, small, train
 from test_cluster_runs import STEADY, Simulation
 
-from duetto.cluster import options
+from duetto.cluster import config as options
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from duetto.cluster import Cluster, options
+from duetto.cluster import Cluster
+from duetto.cluster import config as options
 from duetto.errors import UsageError
 from duetto.tools.cli.options import cluster, with_address
 

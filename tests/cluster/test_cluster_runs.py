@@ -19,7 +19,7 @@ from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, ou
 
 import duetto
 from duetto.buffers import Rollout
-from duetto.cluster import options
+from duetto.cluster import config as options
 from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.install_hint import install
 from duetto.runs.run import Run
@@ -54,8 +54,8 @@ def test_the_timeout_is_the_actors_too_and_so_it_is_not_said_to_be_in_vain(tmp_p
     said: list[str] = []
 
     class Hears(duetto.Callback):
-        def on_start(self, session: duetto.Session) -> None:
-            said.extend(session.notices)
+        def on_start(self, trainer: duetto.Trainer) -> None:
+            said.extend(trainer.notices)
 
     cluster = Simulation(actors=2, mode="sync", rates=STEADY)
     how = {"steps": 8, "num_envs": 2, "worker_timeout": 9.0, "callbacks": [Hears()]}
@@ -128,8 +128,8 @@ def test_in_async_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
     seen: list[tuple[Any, Any]] = []
 
     class Spy(duetto.Callback):
-        def on_start(self, session: duetto.Session) -> None:
-            relabeling: Any = session.memory._relabeling
+        def on_start(self, trainer: duetto.Trainer) -> None:
+            relabeling: Any = trainer.memory._relabeling
             steps, storage = relabeling._steps, relabeling._storage
 
             def noted(index: Any, uniform: Any) -> Any:
@@ -227,7 +227,7 @@ def test_statistics_that_are_older_than_those_learned_with_are_said(tmp_path: Pa
         steps=32,
         evaluate_every=0,
         cluster=Simulation(rates=STEADY),
-        callbacks=[lambda session: notices.extend(session.notices)],
+        callbacks=[lambda trainer: notices.extend(trainer.notices)],
     )
     assert any("observation_statistics=steps" in notice for notice in notices) is said
 
@@ -255,7 +255,7 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
         num_envs=4,
         steps=600,
         cluster=Simulation(rates=Rates(dies_before=0.15, hangs=0.0), actors=3, mode=mode),
-        callbacks=[lambda session: said.extend(session.notices[len(said) :])],
+        callbacks=[lambda trainer: said.extend(trainer.notices[len(said) :])],
     )
     assert any("begin new episodes" in notice and notice.startswith("Actor ") for notice in said)
     assert len(checkpoints(run).steps()) > 0
@@ -264,9 +264,9 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
 def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
     cut = 0
 
-    def look(session: duetto.Session) -> None:
+    def look(trainer: duetto.Trainer) -> None:
         nonlocal cut
-        lost, kept = session.stepper.lost, session.memory
+        lost, kept = trainer.stepper.lost, trainer.memory
         if lost is None or kept._filled < 2:
             return
         arrays, real = kept._arrays, kept._real
@@ -311,8 +311,8 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
     cluster = Simulation(rates=STEADY, actors=2, block=5)
     how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
 
-    def strike(session: duetto.Session) -> None:
-        if session.step >= 100:  # whatever is asked of it, but whether it is there
+    def strike(trainer: duetto.Trainer) -> None:
+        if trainer.step >= 100:  # whatever is asked of it, but whether it is there
             fate = Simulated._fate
             monkeypatch.setattr(Simulated, "_fate", lambda self, *call: DIED if call[1][0] else fate(self, *call))
 
@@ -331,7 +331,7 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
 def test_more_actors_than_environments_is_said(tmp_path: Path):
     said: list[str] = []
     cluster = Simulation(rates=STEADY, actors=4)
-    train(tmp_path, steps=40, cluster=cluster, callbacks=[lambda session: said.extend(session.notices)])
+    train(tmp_path, steps=40, cluster=cluster, callbacks=[lambda trainer: said.extend(trainer.notices)])
     assert said[0] == "1 environment on 1 of the 4 actors: the others would have none. Give more --num-envs."
 
 

@@ -13,7 +13,8 @@ from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, sm
 from test_cluster_runs import STEADY, Simulation
 
 import duetto
-from duetto.cluster import evaluator, options
+from duetto.cluster import config as options
+from duetto.cluster import evaluator
 from duetto.cluster.evaluator import Beside, Judge
 from duetto.errors import EnvironmentFailedError
 from duetto.runs.run import Run
@@ -37,7 +38,7 @@ def test_they_are_the_same_whatever_dies(tmp_path: Path, seed: int):
     quiet = train(tmp_path, environment=Line, name="quiet", cluster=Simulation(rates=STEADY), **HOW)
     cluster = Simulation(seed=seed, rates=OFTEN)
     said: list[str] = []
-    listen = [lambda session: said.extend(session.notices)]
+    listen = [lambda trainer: said.extend(trainer.notices)]
     run = train(tmp_path, environment=Line, name="beside", cluster=cluster, callbacks=listen, **HOW)
     assert any(notice.startswith("The actor that evaluates died") for notice in said)
     assert_same(quiet, run)
@@ -48,9 +49,9 @@ def test_the_run_goes_on_meanwhile_and_the_row_is_of_its_own_step(tmp_path: Path
     monkeypatch.setattr(evaluator, "PIECE", 10.0)  # each is one answer
     seen: list[tuple[int, int]] = []
 
-    def look(session: Any) -> None:
-        if session.last_evaluation is not None:
-            seen.append((session.step, session.last_evaluation[0]))
+    def look(trainer: Any) -> None:
+        if trainer.last_evaluation is not None:
+            seen.append((trainer.step, trainer.last_evaluation[0]))
 
     cluster = Simulation(rates=STEADY, block=1)
     run = train(tmp_path, environment=Line, cluster=cluster, callbacks=[look], **HOW)
@@ -65,8 +66,8 @@ def test_whoever_listens_hears_of_it_at_its_step(tmp_path: Path):
         def __init__(self) -> None:
             self.heard: list[tuple[int, int]] = []
 
-        def on_evaluation(self, session: Any) -> None:
-            self.heard.append((session.step, session.last_evaluation[0]))
+        def on_evaluation(self, trainer: Any) -> None:
+            self.heard.append((trainer.step, trainer.last_evaluation[0]))
 
     listener = Listener()
     train(tmp_path, environment=Line, cluster=Simulation(rates=OFTEN), callbacks=[listener], **HOW)
@@ -80,8 +81,8 @@ def test_one_that_was_under_way_at_a_checkpoint_is_made_again(tmp_path: Path):
         train(tmp_path, environment=Line, name="run", cluster=Simulation(rates=STEADY), callbacks=[CrashAt(82)], **how)
     run = Run(tmp_path / "run", environment=Line)
     state = checkpoints(run).load_latest().state
-    assert state["session"]["step"] == 80
-    assert state["session"]["under_way"]
+    assert state["trainer"]["step"] == 80
+    assert state["trainer"]["under_way"]
     run.resume(cluster=Simulation(rates=STEADY))
     assert_same(whole, run)
 
@@ -91,7 +92,7 @@ def test_a_checkpoint_of_a_later_step_waits_for_it(tmp_path: Path):
     with pytest.raises(CrashError):
         train(tmp_path, environment=Line, name="run", cluster=Simulation(rates=STEADY), callbacks=[CrashAt(84)], **how)
     run = Run(tmp_path / "run")
-    assert not checkpoints(run).load_latest().state["session"]["under_way"]
+    assert not checkpoints(run).load_latest().state["trainer"]["under_way"]
     assert [row["step"] for row in run.evaluations()] == [0, 40, 80]
 
 
@@ -129,7 +130,7 @@ def newest(patch: pytest.MonkeyPatch) -> None:
     begin = evaluations.Evaluations._write
 
     def write(self: Any, result: Any) -> None:
-        self._under_way = self._under_way._replace(step=self._session.step)
+        self._under_way = self._under_way._replace(step=self._trainer.step)
         begin(self, result)
 
     patch.setattr(evaluations.Evaluations, "_write", write)

@@ -14,8 +14,8 @@ from test_modes import STEADY
 
 from duetto import buffers
 from duetto.buffers import Experience
-from duetto.cluster import options
-from duetto.cluster.shards import Keeper
+from duetto.cluster import config as options
+from duetto.cluster.shard_server import Keeper
 
 
 @pytest.fixture(autouse=True)

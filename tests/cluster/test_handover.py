@@ -19,10 +19,10 @@ from duetto import buffers
 from duetto.buffers import RemoteBlock, ShardedReplay
 from duetto.buffers.remote_blocks import HeldGroup
 from duetto.buffers.storage import BrokenEpisodeError
+from duetto.cluster.actor_pool import LOST_BLOCKS
 from duetto.cluster.asynchronous import Async
-from duetto.cluster.blocks import Blocks
-from duetto.cluster.crew import LOST_BLOCKS
-from duetto.cluster.shards import Keeper, Keepers
+from duetto.cluster.block_source import Blocks
+from duetto.cluster.shard_server import Keeper, Keepers
 from duetto.cluster.sync import Sync
 from duetto.environments.errors import EnvironmentFault
 from duetto.environments.sharding import shares

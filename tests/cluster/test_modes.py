@@ -15,12 +15,12 @@ from small_runs import small
 from taped import Taped
 
 from duetto.buffers.update_schedule import Schedule
-from duetto.cluster import player
+from duetto.cluster import actor
+from duetto.cluster.actor import Role
+from duetto.cluster.actor_pool import Actor, Crew
+from duetto.cluster.actor_server import Host, Request
 from duetto.cluster.asynchronous import Async
-from duetto.cluster.blocks import Blocks, Distant
-from duetto.cluster.crew import Actor, Crew
-from duetto.cluster.host import Host, Request
-from duetto.cluster.player import Role
+from duetto.cluster.block_source import Blocks, Distant
 from duetto.cluster.spread import Spread
 from duetto.cluster.sync import Sync
 from duetto.environments import pickling
@@ -170,7 +170,7 @@ RECIPE = pickling.pack(Kept, {})
 @pytest.fixture(autouse=True)
 def nets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("duetto.cluster.asynchronous.LOOK", 0.0)  # on a clock that jumps
-    monkeypatch.setattr(player.policy, "build", lambda algorithm, *_, **__: Net(algorithm))
+    monkeypatch.setattr(actor.policy, "build", lambda algorithm, *_, **__: Net(algorithm))
 
 
 def steady(name: str, actors: int, length: int) -> list[int]:

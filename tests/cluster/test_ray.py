@@ -99,11 +99,11 @@ class Strike:
     def __init__(self, step: int, deed: Any) -> None:
         self.step, self.deed, self.said = step, deed, []
 
-    def __call__(self, session: duetto.Session) -> None:
-        if session.step >= self.step and self.deed:
+    def __call__(self, trainer: duetto.Trainer) -> None:
+        if trainer.step >= self.step and self.deed:
             deed, self.deed = self.deed, None
             deed()
-        self.said = list(session.notices)
+        self.said = list(trainer.notices)
 
 
 def test_what_a_process_raised_is_said_in_a_line():
@@ -188,8 +188,8 @@ import duetto
 from small_runs import train
 
 if __name__ == "__main__":
-    def strike(session):
-        if session.step >= 90:
+    def strike(trainer):
+        if trainer.step >= 90:
             os.kill(os.getpid(), signal.SIGKILL)
 
     train(Path(sys.argv[1]), name="killed", num_envs=2, cluster=duetto.Cluster(actors=2), callbacks=[strike])

@@ -14,8 +14,8 @@ from simulated import DIED, Rates, Simulated
 from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
-from duetto.cluster import options
-from duetto.cluster.shards import Keeper
+from duetto.cluster import config as options
+from duetto.cluster.shard_server import Keeper
 from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
@@ -79,8 +79,8 @@ class Said:
     def __init__(self) -> None:
         self.all: list[str] = []
 
-    def __call__(self, session: duetto.Session) -> None:
-        self.all += [notice for notice in session.notices if notice not in self.all]
+    def __call__(self, trainer: duetto.Trainer) -> None:
+        self.all += [notice for notice in trainer.notices if notice not in self.all]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -195,7 +195,7 @@ def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_count
     assert 0 < int(lost[2]) <= 40 + 4  # a checkpoint comes every 40 steps
     run.resume(steps=240, cluster=Simulation(mode="async"))  # with the memory in one process again
     state = checkpoints(run).load_latest().state
-    assert state["learner"]["updates"] == state["session"]["step"] - 30
+    assert state["learner"]["updates"] == state["trainer"]["step"] - 30
 
 
 @pytest.mark.parametrize(("shards", "steps"), [(2, [30]), (0, [])])

@@ -11,7 +11,7 @@ from small_runs import BRIEF, differences, small, train
 from sync_reference import Record, Recorder, reference
 from test_cluster_runs import RECURRENT, STEADY
 
-from duetto.cluster import options
+from duetto.cluster import config as options
 
 CASES: dict[str, tuple[Any, str, int]] = {
     "td3": (small("td3", n_step=3, prioritized=True), "Pendulum-v1", 5),

@@ -147,7 +147,7 @@ def test_callbacks_and_trackers(tmp_path: Path):
     calls: list[Any] = []
 
     hooks = ("on_start", "on_update", "on_step", "on_evaluation", "on_checkpoint", "on_end")
-    methods = {hook: lambda self, session, hook=hook: calls.append(hook) for hook in hooks}
+    methods = {hook: lambda self, trainer, hook=hook: calls.append(hook) for hook in hooks}
     seen: Any = type("Seen", (duetto.Callback,), methods)
 
     class Mine(duetto.trackers.Tracker):
@@ -167,7 +167,7 @@ def test_callbacks_and_trackers(tmp_path: Path):
 
     ready = [duetto.callbacks.TimeLimit(600), duetto.callbacks.KeepCheckpoints(1)]
     ready += [duetto.callbacks.StopWithoutImprovement(9), duetto.callbacks.StopAtReturn(1e9)]
-    run = train(tmp_path, callbacks=[seen(), *ready, lambda session: calls.append(session.step)], track=[Mine()])
+    run = train(tmp_path, callbacks=[seen(), *ready, lambda trainer: calls.append(trainer.step)], track=[Mine()])
     assert all(call in calls for call in (*hooks, 40))
     assert any(getattr(call, "numbers", {}).keys() & run.metrics()[-1].keys() for call in calls)
     assert ("finished", False) in calls

@@ -54,9 +54,9 @@ def test_what_one_framework_trained_acts_in_the_other(trained: Runs, case: str):
 
 @pytest.mark.parametrize("case", PLAIN)
 def test_a_run_that_was_stopped_goes_on_exactly(trained: Runs, tmp_path: Path, case: str):
-    def stop(session: Any) -> None:
-        if session.step >= STEPS - 13:
-            session.stop()
+    def stop(trainer: Any) -> None:
+        if trainer.step >= STEPS - 13:
+            trainer.stop()
 
     for backend in BACKENDS:
         options = {"runs_dir": tmp_path, "name": backend, "callbacks": [stop]}
@@ -72,8 +72,8 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from contract_cases import PLAIN
 
-def die(session):
-    if session.step >= 33:
+def die(trainer):
+    if trainer.step >= 33:
         os.kill(os.getpid(), signal.SIGKILL)
 
 PLAIN["TD3"].train(sys.argv[2], runs_dir=sys.argv[3], name="killed", callbacks=[die])

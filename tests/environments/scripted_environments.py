@@ -136,7 +136,7 @@ class Unsure(OwnState):
         return False
 
 
-class Parts(Walk):
+class Components(Walk):
     """A walk that is seen in parts."""
 
     def __init__(self, bad: bool = False) -> None:

@@ -390,7 +390,7 @@ def test_envpool_in_a_run(tmp_path: Path) -> None:
                 algorithm, environment, num_envs=2, steps=64, evaluate_every=32, backend="torch", **options
             )
             assert [row["step"] for row in run.evaluations()][-1] >= 64
-            run.resume(steps=96, on_start=lambda session: heard.append(session.notices))
+            run.resume(steps=96, on_start=lambda trainer: heard.append(trainer.notices))
         assert [str(warning.message) for warning in caught] == []
         assert f"The state of {environment} could not be restored: the run goes on with new episodes" in " ".join(
             heard[-1]

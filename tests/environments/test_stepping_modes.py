@@ -11,7 +11,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_environments import Counting, Ending, Parts, Scripted, Step
+from scripted_environments import Components, Counting, Ending, Scripted, Step
 
 from duetto.environments import Episode, Transition, VecEnv, make
 from duetto.errors import NonFiniteError, UsageError
@@ -372,7 +372,7 @@ def test_what_cannot_be_shown_is_said() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_observations_in_parts_are_alike_in_every_mode(mode: AutoresetMode) -> None:
-    ours, vector = make(Parts), make(SyncVectorEnv([Parts], autoreset_mode=mode, copy=False))
+    ours, vector = make(Components), make(SyncVectorEnv([Components], autoreset_mode=mode, copy=False))
     for stepper in (ours, vector):
         stepper.reset(5)
     random, episodes = np.random.default_rng(0), 0
@@ -392,10 +392,10 @@ def test_observations_in_parts_are_alike_in_every_mode(mode: AutoresetMode) -> N
 
 
 def test_a_bad_part_is_named() -> None:
-    stepper = make(Parts, kwargs={"bad": True}, num_envs=2)
+    stepper = make(Components, kwargs={"bad": True}, num_envs=2)
     stepper.reset(0)
     stepper.step(np.zeros((2, 2)))
-    with pytest.raises(NonFiniteError, match="Parts, environment 0, vector step 2: the observation b/0 is NaN"):
+    with pytest.raises(NonFiniteError, match="Components, environment 0, vector step 2: the observation b/0 is NaN"):
         stepper.step(np.zeros((2, 2)))
 
 

@@ -14,7 +14,7 @@ from shard_cases import Near
 from simulated import Rates, Simulated
 
 from duetto import buffers, environments
-from duetto.cluster import options
+from duetto.cluster import config as options
 from duetto.environments.sharding import shares
 from duetto.networks import masks
 from duetto.storage.tree_codec import decode_arrays, decode_tree, encode_arrays, encode_tree
@@ -92,9 +92,9 @@ def play(environment: Any, steps: int, seed: int, **how: Any) -> Iterator[tuple[
 
 
 # ---------------------------------------------------------------------------------------------------- runs
-def tap(session: Any, stored: list[Arrays], learned: list[Arrays]) -> None:
-    """Append the steps stored and the batches drawn in a session to these lists."""
-    memory = session.memory
+def tap(trainer: Any, stored: list[Arrays], learned: list[Arrays]) -> None:
+    """Append the steps stored and the batches drawn in a trainer to these lists."""
+    memory = trainer.memory
 
     def heard(source: Any) -> Iterator[Any]:
         for sample in source:
@@ -107,12 +107,12 @@ def tap(session: Any, stored: list[Arrays], learned: list[Arrays]) -> None:
         memory.due, memory.pretraining = lambda: heard(due()), lambda: heard(pretraining())
 
 
-def statistics(session: Any) -> Arrays:
+def statistics(trainer: Any) -> Arrays:
     """Return mean, variance and count of observations and rewards."""
-    rewards = getattr(session.collector, "rewards", None) or getattr(
-        session.collector, "_rewards", None
+    rewards = getattr(trainer.collector, "rewards", None) or getattr(
+        trainer.collector, "_rewards", None
     )  # on a cluster
-    return arrays({"observed": session.normalizer.moments} | ({"rewarded": rewards.moments} if rewards else {}))
+    return arrays({"observed": trainer.normalizer.moments} | ({"rewarded": rewards.moments} if rewards else {}))
 
 
 # ---------------------------------------------------------------------------------------------------- cluster

@@ -52,32 +52,32 @@ class Recorder(duetto.Callback):
 
     of: ClassVar[dict[int, Recorder]] = {}
 
-    def on_start(self, session: duetto.Session) -> None:
-        self.of[session.config.run.seed] = self
+    def on_start(self, trainer: duetto.Trainer) -> None:
+        self.of[trainer.config.run.seed] = self
         self.events: list[Any] = []
         self.changed: list[list[bool]] = []  # at each update, for each network
         self.networks: dict[str, Any] = {}
         self.stored, self.learned, self.statistics = (list[Arrays]() for _ in range(3))
-        adapter.tap(session, self.stored, self.learned)
+        adapter.tap(trainer, self.stored, self.learned)
 
-    def on_step(self, session: duetto.Session) -> None:
-        adapter.tap(session, self.stored, self.learned)
-        self.statistics.append({name: part[None] for name, part in adapter.statistics(session).items()})
+    def on_step(self, trainer: duetto.Trainer) -> None:
+        adapter.tap(trainer, self.stored, self.learned)
+        self.statistics.append({name: part[None] for name, part in adapter.statistics(trainer).items()})
 
-    def on_update(self, session: duetto.Session) -> None:
-        self._note(UPDATE, session)
-        before, self.networks = self.networks or session.learner.parameters(), session.learner.parameters()
+    def on_update(self, trainer: duetto.Trainer) -> None:
+        self._note(UPDATE, trainer)
+        before, self.networks = self.networks or trainer.learner.parameters(), trainer.learner.parameters()
         pairs = [[(before[name][key], part) for key, part in own.items()] for name, own in self.networks.items()]
         self.changed.append([any(not np.array_equal(*pair) for pair in network) for network in pairs])
 
-    def on_evaluation(self, session: duetto.Session) -> None:
-        self._note(EVALUATION, session)
+    def on_evaluation(self, trainer: duetto.Trainer) -> None:
+        self._note(EVALUATION, trainer)
 
-    def on_checkpoint(self, session: duetto.Session) -> None:
-        self._note(CHECKPOINT, session)
+    def on_checkpoint(self, trainer: duetto.Trainer) -> None:
+        self._note(CHECKPOINT, trainer)
 
-    def _note(self, what: int, session: duetto.Session) -> None:
-        self.events.append((what, session.step, session.learner.updates))
+    def _note(self, what: int, trainer: duetto.Trainer) -> None:
+        self.events.append((what, trainer.step, trainer.learner.updates))
 
     def trace(self, run: duetto.Run) -> Arrays:
         """Return all arrays by name. Networks are anonymous, so that a rename changes no trace."""

@@ -147,7 +147,7 @@ def test_with_its_memory_a_run_goes_on_exactly(server: Server, run: Run, trained
     assert pulled.notices == []
     said: list[str] = []
     for each in (own, pulled):
-        each.resume(steps=80, on_start=lambda session: said.extend(session.notices))
+        each.resume(steps=80, on_start=lambda trainer: said.extend(trainer.notices))
     assert said == []
     one, two = (each.agent().parameters() for each in (own, pulled))
     for network, arrays in one.items():
@@ -254,7 +254,7 @@ def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_p
     said: list[str] = []
     duetto.push(personal, "me/without", episodes=1, video=False)
     pulled = duetto.pull("me/without", tmp_path / "pulled")
-    pulled.resume(steps=50, without_memory=True, on_start=lambda session: said.extend(session.notices))
+    pulled.resume(steps=50, without_memory=True, on_start=lambda trainer: said.extend(trainer.notices))
     assert any("begin new episodes" in sentence or "new episodes" in sentence for sentence in said), said
 
 

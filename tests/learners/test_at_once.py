@@ -226,7 +226,7 @@ def test_a_run_of_several_environments_in_two_parts(tmp_path: Path, programs: li
     whole = duetto.train(some, "CartPole-v1", name="whole", **options)
     assert set(programs) == {4}
     assert 4 * len(programs) == whole.metrics()[-1]["learn/updates"] == 160 - 16
-    stop = [lambda session: session.stop() if session.step == 80 else None]
+    stop = [lambda trainer: trainer.stop() if trainer.step == 80 else None]
     part = duetto.train(some, "CartPole-v1", name="part", callbacks=stop, **options)
     assert len(programs) < 2 * (160 - 16) // 4
     part.resume()
@@ -252,7 +252,7 @@ def test_a_run_learns_from_each_rollout_in_one_program(tmp_path: Path, programs:
     whole = duetto.train(some, "CartPole-v1", name="whole", **options)
     assert programs == [3] * 4
     assert whole.metrics()[-1]["learn/updates"] == 12
-    stop = [lambda session: session.stop() if session.step == 100 else None]  # in the middle of a rollout
+    stop = [lambda trainer: trainer.stop() if trainer.step == 100 else None]  # in the middle of a rollout
     part = duetto.train(some, "CartPole-v1", name="part", callbacks=stop, **options)
     assert programs == [3] * 6
     part.resume()

@@ -99,9 +99,9 @@ def test_what_dropout_drops_is_another_part_in_each_update():
 
 
 def test_whole_runs_with_one_environment(tmp_path: Path):
-    session = Trial(algorithm(), VECTOR, ACTION).session("torch", tmp_path, num_envs=1)
+    trainer = Trial(algorithm(), VECTOR, ACTION).trainer("torch", tmp_path, num_envs=1)
     try:
-        session.run()
-        assert session.learner.updates > 0
+        trainer.run()
+        assert trainer.learner.updates > 0
     finally:
-        session.close()
+        trainer.close()

@@ -49,9 +49,9 @@ def test_rollouts_in_bfloat16(backend: Backend, options: dict[str, Any], tmp_pat
     if backend == "jax" and "agent_network" in options:
         pytest.skip("that network is PyTorch's")
     trial = Trial(quick_algorithm(ALGORITHMS["ppo"], None, **options), VECTOR, Discrete(3))
-    with closing(trial.session(backend, tmp_path, precision="bf16")) as session:
-        session.run()
-        assert session.learner.updates > 0
+    with closing(trial.trainer(backend, tmp_path, precision="bf16")) as trainer:
+        trainer.run()
+        assert trainer.learner.updates > 0
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

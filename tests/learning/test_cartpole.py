@@ -19,9 +19,9 @@ def test_cartpole_is_learned(backend, algorithm, tmp_path):
     name, preset = choose(algorithm, "CartPole-v1", None)
     assert name == PRESETS[algorithm]
 
-    def stop_when_solved(session):
-        if session.last_evaluation is not None and session.last_evaluation[1].mean_return >= SOLVED:
-            session.stop()
+    def stop_when_solved(trainer):
+        if trainer.last_evaluation is not None and trainer.last_evaluation[1].mean_return >= SOLVED:
+            trainer.stop()
 
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in preset.algorithm.items()}
     options = preset.run | {"evaluate_every": 5_000, "checkpoint_every": 0}

@@ -33,9 +33,9 @@ def test_pendulum_is_learned(algorithm, backend, tmp_path):
     agent, run = options(algorithm)
     assert run["steps"] <= 20_000
 
-    def stop_when_solved(session):
-        if session.last_evaluation is not None and session.last_evaluation[1].mean_return > SOLVED:
-            session.stop()
+    def stop_when_solved(trainer):
+        if trainer.last_evaluation is not None and trainer.last_evaluation[1].mean_return > SOLVED:
+            trainer.stop()
 
     trained = duetto.train(
         agent,

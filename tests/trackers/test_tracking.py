@@ -21,7 +21,7 @@ from duetto.trackers import Point, Tracker
 from duetto.trackers.tracking import Tracking
 from duetto.training import evaluations
 from duetto.training.evaluation import Evaluation
-from duetto.training.place import Here
+from duetto.training.execution import LocalExecution
 
 
 class Service:
@@ -78,7 +78,7 @@ class Numbered(Fake):
 
 def said(run: Run, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(on_start=lambda session: notices.append(session.notices), **options)
+    run.resume(on_start=lambda trainer: notices.append(trainer.notices), **options)
     return notices[0]
 
 
@@ -96,7 +96,7 @@ def check_all(service: Service, run: Run, *ends: int) -> None:
 def test_config_metrics_evaluations_scalars_and_the_best(tmp_path: Path):
     service = Service()
     run = train(
-        tmp_path, track=[Fake(service)], callbacks=[lambda session: session.log.scalar("arm/torque", session.step)]
+        tmp_path, track=[Fake(service)], callbacks=[lambda trainer: trainer.log.scalar("arm/torque", trainer.step)]
     )
     check_all(service, run)
     assert service.points[0].numbers.keys() == {
@@ -152,8 +152,8 @@ def test_what_a_stopped_run_says_at_its_end_is_sent_too(tmp_path: Path):
 
 
 class AtTheEnd(duetto.Callback):
-    def on_end(self, session: duetto.Session) -> None:
-        session.log.scalar("mine/final", 1.0)
+    def on_end(self, trainer: duetto.Trainer) -> None:
+        trainer.log.scalar("mine/final", 1.0)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -178,7 +178,7 @@ def test_an_evaluation_beside_the_run_comes_to_its_own_step(tmp_path: Path, monk
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(Here, "make_evaluator", lambda *_: Slow())
+    monkeypatch.setattr(LocalExecution, "make_evaluator", lambda *_: Slow())
     monkeypatch.setattr(evaluations, "LOOK", 0.0)
     service = Service()
     run = train(tmp_path, track=[Fake(service)])
@@ -205,9 +205,9 @@ def test_a_service_that_fails_is_said_once_and_gets_it_later(tmp_path: Path):
     service = Service()
     heard: list[str] = []
 
-    def disturb(session: duetto.Session) -> None:
-        service.refusing = 30 <= session.step < 110
-        heard[:] = session.notices
+    def disturb(trainer: duetto.Trainer) -> None:
+        service.refusing = 30 <= trainer.step < 110
+        heard[:] = trainer.notices
 
     run = train(tmp_path, track=[Fake(service)], callbacks=[disturb])
     check_all(service, run)

@@ -55,7 +55,7 @@ class Line(gymnasium.Env):
         return np.full((5, 7, 3), self.time, np.uint8)  # odd sides, which H.264 does not take
 
 
-class Parts(Line):
+class Components(Line):
     """The same, seen in parts."""
 
     def __init__(self, length: int = 10) -> None:

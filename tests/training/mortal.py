@@ -19,7 +19,7 @@ from small_runs import small, train
 
 from duetto.runs.run import Run
 from duetto.storage import atomic_io
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 class LethalOS:
@@ -39,10 +39,10 @@ class LethalOS:
 def live(call: dict[str, Any]) -> None:
     lethal = LethalOS(call.get("operation", 0))
 
-    def die(session: Session) -> None:
-        if session.step >= call.get("kill_at", sys.maxsize):
+    def die(trainer: Trainer) -> None:
+        if trainer.step >= call.get("kill_at", sys.maxsize):
             os.kill(os.getpid(), signal.SIGKILL)
-        if session.step >= call.get("arm_at", sys.maxsize):  # at the step before a checkpoint is due
+        if trainer.step >= call.get("arm_at", sys.maxsize):  # at the step before a checkpoint is due
             lethal.armed = True
 
     atomic_io.os = lethal

@@ -16,7 +16,7 @@ from duetto.networks import spaces
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.logs import Csv, JsonLines
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 # The replay is smaller than the runs, so that its rings are full and go round.
 SMALL = {"hidden": (32, 32), "batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
@@ -58,8 +58,8 @@ class CrashAt:
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def __call__(self, session: Session) -> None:
-        if session.step >= self.step:
+    def __call__(self, trainer: Trainer) -> None:
+        if trainer.step >= self.step:
             raise CrashError
 
 
@@ -69,9 +69,9 @@ class StopAt:
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def __call__(self, session: Session) -> None:
-        if session.step >= self.step:
-            session.stop()
+    def __call__(self, trainer: Trainer) -> None:
+        if trainer.step >= self.step:
+            trainer.stop()
 
 
 def checkpoints(run: Run) -> CheckpointStore:
@@ -97,7 +97,7 @@ def outcome(run: Run) -> dict[str, Any]:
     kept.load_state_dict(memory)
     for segment in loaded.segments:
         kept.load_segment(segment)
-    del state["session"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in
+    del state["trainer"]["seconds"], state["log"]["position"], state["evaluations"]  # lengths of files with times in
     best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
     lines = JsonLines.read(run.path / "metrics.jsonl")
     rows = Csv.read(run.path / "evaluations.csv")

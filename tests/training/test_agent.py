@@ -17,7 +17,7 @@ import pytest
 import torch
 from fake_run import same
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from line_environment import Line, Parts
+from line_environment import Components, Line
 from own_networks import networks
 from small_runs import StopAt, assert_same, checkpoints, small, train
 
@@ -25,7 +25,7 @@ import duetto
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_it_acts_as_in_training(tmp_path: Path):
         small(normalize_observations="collected"),
         Line,
         steps=60,
-        callbacks=[lambda session: policies.append(session.policy(obs))],
+        callbacks=[lambda trainer: policies.append(trainer.policy(obs))],
     )
     low, high = np.array([-1, 2]), np.array([3, 2.5])
     wanted = low + (policies[-1][0] + 1) / 2 * (high - low)
@@ -99,7 +99,7 @@ def test_without_evaluations_there_is_no_best(tmp_path: Path):
 
 
 @pytest.mark.parametrize("trained_on", ["torch", "jax"])
-@pytest.mark.parametrize("environment", [Line, Parts])
+@pytest.mark.parametrize("environment", [Line, Components])
 def test_what_one_framework_trained_acts_on_the_other(tmp_path: Path, trained_on: str, environment: Any):
     algorithm = small(normalize_observations="sampled")
     run = train(tmp_path, algorithm, environment, steps=60, backend=trained_on)
@@ -119,9 +119,9 @@ def test_where_its_framework_is_missing_the_other_acts(made: Run, monkeypatch: p
 
 
 def test_observations_in_parts_may_be_nested_or_flat(tmp_path: Path):
-    run = train(tmp_path, environment=Parts, steps=40)
+    run = train(tmp_path, environment=Components, steps=40)
     agent = duetto.load(run.path)
-    for obs in observations(Parts(), 5):
+    for obs in observations(Components(), 5):
         flat = {f"inner/{name}": part for name, part in obs["inner"].items()} | {"twice": obs["twice"]}
         np.testing.assert_array_equal(agent.act(obs), agent.act(flat))
         plain = {"inner": {name: part.tolist() for name, part in obs["inner"].items()}, "twice": tuple(obs["twice"])}
@@ -164,8 +164,8 @@ def test_it_takes_observations_as_the_environment_gives_them(tmp_path: Path, spa
 
     seen: list[tuple[int, np.ndarray]] = []
 
-    def look(session: Session) -> None:
-        seen.append((session.step % 10, session.policy(session.stepper.obs)[0]))
+    def look(trainer: Trainer) -> None:
+        seen.append((trainer.step % 10, trainer.policy(trainer.stepper.obs)[0]))
 
     run = train(tmp_path, environment=Other, steps=60, evaluate_every=0, callbacks=[look])
     agent = duetto.load(run.path)
@@ -263,8 +263,8 @@ def test_the_source_never_unpickles():
         ],
         "environments/pickling.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
         "runs/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get()))"],
-        "cluster/shards.py": ["pickle.loads(factory), share)"],
-        "cluster/host.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
+        "cluster/shard_server.py": ["pickle.loads(factory), share)"],
+        "cluster/actor_server.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
     }
     source = Path(duetto.__file__).parent
     for path in source.rglob("*.py"):
@@ -410,11 +410,11 @@ def test_a_tensor_with_a_gradient_is_an_observation(made: Run):
 
 
 def test_a_part_that_is_missing_is_named(tmp_path: Path):
-    agent = train(tmp_path, environment=Parts, steps=20, evaluate_every=0).agent()
+    agent = train(tmp_path, environment=Components, steps=20, evaluate_every=0).agent()
     with pytest.raises(UsageError, match=r"The observation lacks .*\. The agent was trained with .*; keys may be"):
         agent.act({"nothing": 1})
     with pytest.raises(UsageError, match="reset gives \\(observation, info\\): hand over the observation alone"):
-        agent.act(Parts().reset())
+        agent.act(Components().reset())
 
 
 def test_an_observation_with_its_info_is_told_apart(made: Run):

@@ -22,7 +22,7 @@ from duetto.networks.specs import CustomNetwork
 from duetto.presets import choose
 from duetto.runs import api
 from duetto.runs import run as run_module
-from duetto.runs.asked import WRITTEN, count, whole
+from duetto.runs.argument_checks import WRITTEN, count, whole
 from duetto.storage.config import RunOptions
 from duetto.training.notices import Notices, shown_elsewhere
 

@@ -19,7 +19,7 @@ from test_run import edit
 import duetto
 from duetto.errors import CheckpointError, UsageError
 from duetto.runs.run import Run
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 LATER: dict[str, Any] = {"steps": 90, "evaluate_every": 60, "checkpoint_every": 30}
 
@@ -33,9 +33,9 @@ def begun(folder: Path, made: Run, algorithm: Any = None, **options: Any) -> tup
     """A run that begins from another, and what it had before its first step."""
     seen: dict[str, Any] = {}
 
-    def look(session: Session) -> None:
+    def look(trainer: Trainer) -> None:
         if not seen:
-            seen.update(session.learner.state_dict(), notices=list(session.notices), rows=session.memory.written.sum())
+            seen.update(trainer.learner.state_dict(), notices=list(trainer.notices), rows=trainer.memory.written.sum())
 
     algorithm = algorithm or small(normalize_observations="collected", random_steps=0, learning_starts=10**6)
     return train(folder, algorithm, from_run=made, callbacks=[look], **LATER | options), seen
@@ -96,11 +96,11 @@ def test_with_the_memory(made: Run, tmp_path: Path):
 
 def test_seeds_that_begin_with_one_memory_draw_their_own_items_from_it(made: Run, tmp_path: Path):
     def drawn(seed: int) -> list[int]:
-        sessions: list[Session] = []
+        trainers: list[Trainer] = []
         chosen: dict[str, Any] = LATER | {"steps": 1, "from_run": made, "from_memory": True, "name": f"seed{seed}"}
         algorithm = small(normalize_observations="collected", random_steps=0)
-        train(tmp_path, algorithm, seed=seed, callbacks=[sessions.append], **chosen)
-        memory: Any = sessions[0].memory
+        train(tmp_path, algorithm, seed=seed, callbacks=[trainers.append], **chosen)
+        memory: Any = trainers[0].memory
         return memory.sample(8).index.tolist()
 
     assert drawn(1) != drawn(2)
@@ -110,16 +110,16 @@ def test_seeds_that_begin_with_one_memory_draw_their_own_items_from_it(made: Run
 def test_what_it_remembers_counts_where_it_says_whether_it_will_learn(made: Run, tmp_path: Path, crash: int | None):
     def of(starts: int) -> tuple[list[str], int]:
         """What was said, where that many steps come before the first update, and updates."""
-        sessions: list[Session] = []
+        trainers: list[Trainer] = []
         algorithm = small(normalize_observations="collected", random_steps=0, learning_starts=starts)
         short: dict[str, Any] = LATER | {"steps": 20, "from_run": made, "from_memory": True, "checkpoint_every": 4}
         if crash is None:
-            train(tmp_path, algorithm, callbacks=[sessions.append], **short)
+            train(tmp_path, algorithm, callbacks=[trainers.append], **short)
         else:
             with pytest.raises(CrashError):
                 train(tmp_path, algorithm, name=f"killed{starts}", callbacks=[CrashAt(crash)], **short)
-            Run(tmp_path / f"killed{starts}").resume(on_start=sessions.append)
-        return list(sessions[0].notices), sessions[0].learner.updates
+            Run(tmp_path / f"killed{starts}").resume(on_start=trainers.append)
+        return list(trainers[0].notices), trainers[0].learner.updates
 
     assert of(119) == ([], 1)  # a hundred are remembered
     [notice], updates = of(120)
@@ -186,7 +186,7 @@ def test_more_steps_stretch_schedules_and_say_so(tmp_path: Path):
     algorithm = small(learning_rate_decay="linear", actor_learning_rate=0.01, exploration_final_scale=0.5)
     run = train(tmp_path, algorithm, steps=100, evaluate_every=0)
     said: list[str] = []
-    run.resume(steps=200, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=200, on_start=lambda trainer: said.extend(trainer.notices))
     assert said == [
         "Schedules end at step 200 now, not at 100: actor's learning rate is 0.005 now, not 0; critic's learning rate "
         "is 0.0005 now, not 0; the exploration's scale is 0.75 now, not 0.5. With --keep-schedule (keep_schedule=True) "
@@ -198,11 +198,11 @@ def test_more_steps_stretch_schedules_and_say_so(tmp_path: Path):
 def test_kept_they_end_where_they_would_have_ended(tmp_path: Path):
     run = train(tmp_path, small(learning_rate_decay="linear", learning_rate_final=0.1), steps=100, evaluate_every=0)
     said: list[str] = []
-    run.resume(steps=150, keep_schedule=True, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=150, keep_schedule=True, on_start=lambda trainer: said.extend(trainer.notices))
     assert said == []
     assert rates(run)[125] == rates(run)[100] == pytest.approx(1e-4)
     assert (run.config.run.steps, run.config.run.schedule_steps) == (150, 100)
-    run.resume(steps=175, on_start=lambda session: said.extend(session.notices))  # as it was decided
+    run.resume(steps=175, on_start=lambda trainer: said.extend(trainer.notices))  # as it was decided
     assert said == []
     assert rates(duetto.Run(run.path))[175] == pytest.approx(1e-4)
     with pytest.raises(UsageError, match="Schedules change with the number of steps only: give --steps"):
@@ -213,14 +213,14 @@ def test_rates_that_have_ended_at_0_learn_no_more_and_that_is_said(tmp_path: Pat
     run = train(tmp_path, small(learning_rate_decay="linear"), steps=60, evaluate_every=0)
     said: list[str] = []
     before = parameters(run)
-    run.resume(steps=80, keep_schedule=True, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=80, keep_schedule=True, on_start=lambda trainer: said.extend(trainer.notices))
     assert said == [
         "All learning rates are 0 from step 60 on, where the schedules end: nothing is learned after it. Without "
         "--keep-schedule they would end with the run."
     ]
     assert same(parameters(run)["actor"], before["actor"])
     said.clear()
-    run.resume(steps=100, on_start=lambda session: said.extend(session.notices))  # as it was decided
+    run.resume(steps=100, on_start=lambda trainer: said.extend(trainer.notices))  # as it was decided
     assert said == [
         "All learning rates are 0 from step 60 on, where the schedules end: nothing is learned after it. With "
         "`schedule_steps: 0` in its config.yaml they end with the run."
@@ -236,7 +236,7 @@ def test_schedules_that_an_edit_moves_are_said_too(tmp_path: Path, how: str):
     else:
         run = edit(run, {f"run.{how}": 200})
     said: list[str] = []
-    run.resume(**given, callbacks=[StopAt(80)], on_start=lambda session: said.extend(session.notices))
+    run.resume(**given, callbacks=[StopAt(80)], on_start=lambda trainer: said.extend(trainer.notices))
     assert said[0].startswith("Schedules end at step 200 now, not at 100: actor's learning rate is 0.0007 now, not 0.")
     history = Run(run.path).config.history
     assert [event.what for event in history.changed] == ["schedules end at step 200, not at 100"]
@@ -245,7 +245,7 @@ def test_schedules_that_an_edit_moves_are_said_too(tmp_path: Path, how: str):
 def test_where_nothing_is_measured_in_the_runs_length_nothing_is_said(tmp_path: Path):
     run = train(tmp_path, steps=100, evaluate_every=0)
     said: list[str] = []
-    run.resume(steps=120, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=120, on_start=lambda trainer: said.extend(trainer.notices))
     assert said == []
 
 
@@ -316,7 +316,7 @@ def test_a_resume_that_fails_leaves_what_was_logged_where_it_is(made: Run, tmp_p
         assert not list(run.path.glob("before*"))
     (tmp_path / "away").rename(tmp_path / "first")
     said: list[str] = []
-    Run(run.path).resume(on_start=lambda session: said.extend(session.notices))
+    Run(run.path).resume(on_start=lambda trainer: said.extend(trainer.notices))
     assert f"What it had logged is in {run.path / 'before'}." in " ".join(said)
     assert (run.path / "before" / "metrics.jsonl").read_bytes() == logged
 

@@ -15,7 +15,7 @@ import duetto
 from duetto.errors import CheckpointError, UsageError
 from duetto.runs.run import Run
 from duetto.training.callbacks import HOOKS, Callback, CallbackList
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 FEW: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "checkpoint_every": 2, "log_every": 2}
 
@@ -39,10 +39,10 @@ class Diary(duetto.Callback):
 
 
 def noting(hook: str) -> Any:
-    def note(self: Diary, session: Session) -> None:
-        self.seen.append(f"{hook.removeprefix('on_')} {session.step}")
+    def note(self: Diary, trainer: Trainer) -> None:
+        self.seen.append(f"{hook.removeprefix('on_')} {trainer.step}")
         if hook == "on_step":
-            session.log.scalar("diary/entries", len(self.hooks))
+            trainer.log.scalar("diary/entries", len(self.hooks))
 
     return note
 
@@ -57,10 +57,10 @@ class Patient(duetto.Callback):
     def __init__(self, updates: int) -> None:
         self.updates, self.made = updates, np.zeros(1, np.int64)
 
-    def on_update(self, session: Session) -> None:
+    def on_update(self, trainer: Trainer) -> None:
         self.made += 1
         if self.made[0] == self.updates:
-            session.stop("Its patience is at an end.")
+            trainer.stop("Its patience is at an end.")
 
     def state_dict(self) -> dict[str, Any]:
         return {"made": self.made}
@@ -72,7 +72,7 @@ class Patient(duetto.Callback):
 def notices(run: Run, callbacks: Any = (), **options: Any) -> list[str]:
     """What is said while a run goes on to its end."""
     said: list[list[str]] = []
-    run.resume(callbacks=callbacks, on_start=lambda session: said.append(session.notices), **options)
+    run.resume(callbacks=callbacks, on_start=lambda trainer: said.append(trainer.notices), **options)
     return said[0]
 
 
@@ -81,7 +81,7 @@ def test_what_is_called_when(tmp_path: Path):
     diary = Diary()
     plain: list[str] = diary.seen
     algorithm = small(random_steps=2, learning_starts=4, batch_size=2)
-    train(tmp_path, algorithm, callbacks=[lambda session: plain.append(f"function {session.step}"), diary], **FEW)
+    train(tmp_path, algorithm, callbacks=[lambda trainer: plain.append(f"function {trainer.step}"), diary], **FEW)
     assert diary.seen == [
         *["start 0", "evaluation 0"],
         *["step 1", "function 1"],
@@ -168,23 +168,23 @@ def test_a_state_that_cannot_be_saved_shows_at_the_start(tmp_path: Path, value: 
 
 
 class Misspelt(duetto.Callback):
-    def on_evaluated(self, session: Session) -> None: ...
+    def on_evaluated(self, trainer: Trainer) -> None: ...
 
 
 class Elsewhere(duetto.Callback):
     """As in Stable-Baselines3."""
 
-    def on_step(self, session: Session) -> None: ...
+    def on_step(self, trainer: Trainer) -> None: ...
 
     def _on_rollout_end(self) -> None: ...
 
 
 class Unheard(duetto.Callback):
-    def on_success(self, session: Session) -> None: ...
+    def on_success(self, trainer: Trainer) -> None: ...
 
 
 class Called(duetto.Callback):
-    def __call__(self, session: Session) -> None: ...
+    def __call__(self, trainer: Trainer) -> None: ...
 
 
 def with_a_hook_of_its_own() -> Patient:
@@ -202,10 +202,10 @@ class Fine(duetto.Callback):
         vars(self)["on_step"] = self.on_new_best
         self.seen: list[int] = []
 
-    def on_new_best(self, session: Session) -> None:
-        self.seen.append(session.step)
+    def on_new_best(self, trainer: Trainer) -> None:
+        self.seen.append(trainer.step)
 
-    def on_step(self, session: Session) -> None: ...
+    def on_step(self, trainer: Trainer) -> None: ...
 
     def __call__(self) -> None: ...
 
@@ -242,29 +242,29 @@ def test_an_evaluation_in_on_evaluation_is_refused(tmp_path: Path):
     """It called itself until Python's stack ended."""
 
     class Again(Callback):
-        def on_evaluation(self, session: Session) -> None:
-            session.evaluate()
+        def on_evaluation(self, trainer: Trainer) -> None:
+            trainer.evaluate()
 
-    with pytest.raises(UsageError, match=r"would lead to on_evaluation again: session.last_evaluation has the result"):
+    with pytest.raises(UsageError, match=r"would lead to on_evaluation again: trainer.last_evaluation has the result"):
         train(tmp_path, steps=60, evaluate_every=30, callbacks=[Again()])
 
 
 def test_false_ends_nothing_and_that_is_said_once_for_each(tmp_path: Path):
     """In Stable-Baselines3 it ends training."""
-    sessions: list[Session] = []
+    trainers: list[Trainer] = []
 
     class Enough(duetto.Callback):
-        def on_step(self, session: Session) -> Any:
-            return np.float64(session.step) < 50  # NumPy's own False
+        def on_step(self, trainer: Trainer) -> Any:
+            return np.float64(trainer.step) < 50  # NumPy's own False
 
-    def enough(session: Session) -> bool:
-        return session.step < 90
+    def enough(trainer: Trainer) -> bool:
+        return trainer.step < 90
 
-    train(tmp_path, steps=120, callbacks=[sessions.append, Enough(), enough])
-    [session] = sessions[:1]
-    assert session.step == 120
-    assert [notice for notice in session.notices if "False" in notice] == [
-        f"The callback {name} returned False, which ends nothing here: call session.stop() where the run is to end."
+    train(tmp_path, steps=120, callbacks=[trainers.append, Enough(), enough])
+    [trainer] = trainers[:1]
+    assert trainer.step == 120
+    assert [notice for notice in trainer.notices if "False" in notice] == [
+        f"The callback {name} returned False, which ends nothing here: call trainer.stop() where the run is to end."
         for name in (Enough.on_step.__qualname__, enough.__qualname__)
     ]
 
@@ -274,8 +274,8 @@ def test_an_error_in_a_hook_comes_with_its_own_traceback_and_the_checkpoint_is_k
     class Failing(duetto.Callback):
         pass
 
-    def fail(self: Failing, session: Session) -> None:
-        if session.step >= 95 or hook == "on_start":
+    def fail(self: Failing, trainer: Trainer) -> None:
+        if trainer.step >= 95 or hook == "on_start":
             raise ZeroDivisionError("by hand")
 
     setattr(Failing, hook, fail)
@@ -293,10 +293,10 @@ def test_an_error_in_a_hook_comes_with_its_own_traceback_and_the_checkpoint_is_k
 
 # ---------------------------------------------------------------------------------------------------- scalars
 def test_a_scalar_is_the_mean_since_the_last_line_in_every_log(tmp_path: Path):
-    def measure(session: Session) -> None:
-        session.log.scalar("arm/torque", session.step)
-        if session.step == 30:
-            session.log.scalar("seldom", np.float32(0.5))
+    def measure(trainer: Trainer) -> None:
+        trainer.log.scalar("arm/torque", trainer.step)
+        if trainer.step == 30:
+            trainer.log.scalar("seldom", np.float32(0.5))
 
     run = train(tmp_path, steps=80, callbacks=[measure])
     # Functions are called after the line of their step: the first line has steps 1 to 24, the next 25 to 49.
@@ -309,23 +309,23 @@ def test_a_scalar_is_the_mean_since_the_last_line_in_every_log(tmp_path: Path):
 @pytest.mark.parametrize("name", ["step", "learn/critic_loss", "train/x", "time/seconds", "evaluation/mean_return"])
 def test_names_of_duettos_own_are_taken(tmp_path: Path, name: str):
     with pytest.raises(UsageError, match=f"scalar '{name}' has one of Duetto's own names.*such as 'my/"):
-        train(tmp_path, callbacks=[lambda session: session.log.scalar(name, 1.0)])
+        train(tmp_path, callbacks=[lambda trainer: trainer.log.scalar(name, 1.0)])
 
 
 @pytest.mark.parametrize("name", ["", "/x", "x/", "a//b", "../x", "_private", "a\nb", "ü?", 3])
 def test_what_is_no_name(tmp_path: Path, name: Any):
     with pytest.raises(UsageError, match="cannot be a scalar's name"):
-        train(tmp_path, callbacks=[lambda session: session.log.scalar(name, 1.0)])
+        train(tmp_path, callbacks=[lambda trainer: trainer.log.scalar(name, 1.0)])
 
 
 @pytest.mark.parametrize("value", ["1.0", None, np.zeros(3), 1j, [1]])
 def test_what_is_no_number(tmp_path: Path, value: Any):
     with pytest.raises(UsageError, match=r"(?s)scalar 'mine' is .*; it must be one number"):
-        train(tmp_path, callbacks=[lambda session: session.log.scalar("mine", value)])
+        train(tmp_path, callbacks=[lambda trainer: trainer.log.scalar("mine", value)])
 
 
 def test_numbers_that_are_not_finite_are_taken_as_they_are(tmp_path: Path):
-    run = train(tmp_path, steps=50, callbacks=[lambda session: session.log.scalar("mine", np.inf)])
+    run = train(tmp_path, steps=50, callbacks=[lambda trainer: trainer.log.scalar("mine", np.inf)])
     assert [line["mine"] for line in run.metrics()] == [np.inf] * 3  # the last one's own line has what came behind it
 
 
@@ -335,10 +335,10 @@ class Once(duetto.Callback):
     def __init__(self, act: Any) -> None:
         self.act, self.done = act, False
 
-    def do(self, session: Session) -> None:
+    def do(self, trainer: Trainer) -> None:
         if not self.done:
             self.done = True
-            self.act(session)
+            self.act(trainer)
 
 
 def once(hook: str, act: Any) -> Any:
@@ -348,9 +348,9 @@ def once(hook: str, act: Any) -> Any:
 @pytest.mark.parametrize(
     ("hook", "act", "sentence"),
     [
-        ("on_checkpoint", lambda session: session.checkpoint(), "would lead to on_checkpoint again"),
-        ("on_start", lambda session: session.checkpoint(), "would hold nothing, .*: make it in on_step"),
-        ("on_start", lambda session: session.stepper.obs, "no observation before its first reset.* first on_step on"),
+        ("on_checkpoint", lambda trainer: trainer.checkpoint(), "would lead to on_checkpoint again"),
+        ("on_start", lambda trainer: trainer.checkpoint(), "would hold nothing, .*: make it in on_step"),
+        ("on_start", lambda trainer: trainer.stepper.obs, "no observation before its first reset.* first on_step on"),
     ],
 )
 def test_what_is_too_early_or_has_no_end_is_refused(tmp_path: Path, hook: str, act: Any, sentence: str):
@@ -359,7 +359,7 @@ def test_what_is_too_early_or_has_no_end_is_refused(tmp_path: Path, hook: str, a
 
 
 def test_an_evaluation_at_the_start_is_that_of_step_0(tmp_path: Path):
-    run = train(tmp_path, steps=60, evaluate_every=30, callbacks=[once("on_start", Session.evaluate)])
+    run = train(tmp_path, steps=60, evaluate_every=30, callbacks=[once("on_start", Trainer.evaluate)])
     assert [row["step"] for row in run.evaluations()] == [0, 30, 60]
 
 
@@ -370,8 +370,8 @@ def test_a_state_that_cannot_be_saved_any_more_loses_nothing_else(tmp_path: Path
         def __init__(self) -> None:
             self.best: Any = 1.0
 
-        def on_step(self, session: Session) -> None:
-            self.best = 2.0 if session.step < 50 else np.mean([1.0, 2.0])
+        def on_step(self, trainer: Trainer) -> None:
+            self.best = 2.0 if trainer.step < 50 else np.mean([1.0, 2.0])
 
         def state_dict(self) -> dict[str, Any]:
             return {"best": self.best}
@@ -393,8 +393,8 @@ def test_a_checkpoint_in_the_middle_of_learning_is_refused(tmp_path: Path, algor
     """Of PPO's rollout it had a part that no run could go on from."""
 
     class Eager(Callback):
-        def on_update(self, session: Session) -> None:
-            session.checkpoint()
+        def on_update(self, trainer: Trainer) -> None:
+            trainer.checkpoint()
 
     with pytest.raises(UsageError, match=r"A checkpoint in on_update .*: make it in on_step\."):
         train(tmp_path, small(algorithm), steps=60, evaluate_every=0, callbacks=[Eager()])
@@ -406,15 +406,15 @@ class Last(duetto.Callback):
     def __init__(self) -> None:
         self.evaluated = 0
 
-    def on_evaluation(self, session: Session) -> None:
+    def on_evaluation(self, trainer: Trainer) -> None:
         self.evaluated += 1
-        session.log.scalar("mine/evaluated", self.evaluated)
+        trainer.log.scalar("mine/evaluated", self.evaluated)
 
-    def on_step(self, session: Session) -> None:
-        session.log.scalar("mine/step", session.step)
+    def on_step(self, trainer: Trainer) -> None:
+        trainer.log.scalar("mine/step", trainer.step)
 
-    def on_end(self, session: Session) -> None:
-        session.log.scalar("mine/end", 7)
+    def on_end(self, trainer: Trainer) -> None:
+        trainer.log.scalar("mine/end", 7)
 
 
 def test_what_is_logged_last_is_not_lost(tmp_path: Path):

@@ -15,12 +15,12 @@ from duetto.algorithms import ALGORITHMS, PPO
 from duetto.errors import CheckpointError, UsageError
 from duetto.learners.runtime import jax_threads
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.planning import changed
 from duetto.runs.run import Run
+from duetto.runs.run_config import changed
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.reproducibility import FREE, changes, deciding
 from duetto.training import checkpoints as checkpoints_module
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def made(tmp_path: Path) -> Run:
 def resumed(run: Run, **arguments: Any) -> list[str]:
     """Resume, and return what was said before the first step."""
     said: list[str] = []
-    run.resume(on_start=lambda session: said.extend(session.notices), **arguments)
+    run.resume(on_start=lambda trainer: said.extend(trainer.notices), **arguments)
     return said
 
 
@@ -167,10 +167,10 @@ def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
     run = edit(made, {"environment.options": {"g": 3.0}})
     said: list[str] = []
 
-    def look(session: Session) -> None:
-        seen.append(session.stepper.environments[0].unwrapped.g)
-        assert not session.stepper.resumed_exactly
-        said.extend(session.notices)
+    def look(trainer: Trainer) -> None:
+        seen.append(trainer.stepper.environments[0].unwrapped.g)
+        assert not trainer.stepper.resumed_exactly
+        said.extend(trainer.notices)
 
     run.resume(accept_changes=True, on_start=look)
     assert seen == [3.0]

@@ -30,7 +30,7 @@ class Recorder:
         return np.clip(0.25 + noise, -1, 1).astype(np.float32), {"first": obs[:, 0].copy()}
 
 
-class Parts:
+class Components:
     """A collector and what it joins."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Parts:
 
 
 def test_the_first_steps_are_uniformly_random_and_ask_nobody():
-    parts = Parts(small(random_steps=400), num_envs=2)
+    parts = Components(small(random_steps=400), num_envs=2)
     actions = np.concatenate([experience.action for experience in parts.collect(200)])
     assert parts.learner.calls == []
     assert actions.shape == (400, 2)
@@ -66,7 +66,7 @@ def test_the_first_steps_are_uniformly_random_and_ask_nobody():
 
 
 def test_what_is_handed_on_is_what_happened():
-    parts = Parts(small(random_steps=0), num_envs=2)
+    parts = Components(small(random_steps=0), num_envs=2)
     before = parts.stepper.obs
     experience, episodes = parts.collector.collect(0, 1000)
     obs, noise = parts.learner.calls[0]
@@ -81,7 +81,7 @@ def test_what_is_handed_on_is_what_happened():
 
 
 def test_gaussian_noise_is_independent_and_has_its_std():
-    parts = Parts(small(random_steps=0, exploration_noise=0.3), num_envs=2)
+    parts = Components(small(random_steps=0, exploration_noise=0.3), num_envs=2)
     parts.collect(1000)
     noises = parts.noises
     assert noises.shape == (1000, 2, 2)
@@ -93,7 +93,7 @@ def test_gaussian_noise_is_independent_and_has_its_std():
 
 
 def test_no_noise():
-    parts = Parts(small(random_steps=0, exploration="none"))
+    parts = Components(small(random_steps=0, exploration="none"))
     parts.collect(3)
     assert (parts.noises == 0).all()
 
@@ -101,7 +101,7 @@ def test_no_noise():
 @pytest.mark.parametrize("reset", [True, False])
 def test_ou_noise_begins_again_where_an_episode_ended_and_only_there(reset: bool):
     algorithm = small(random_steps=0, exploration="ou", ou_theta=0.0, exploration_noise=0.1, ou_reset=reset)
-    parts = Parts(algorithm, num_envs=2, length=4)
+    parts = Components(algorithm, num_envs=2, length=4)
     parts.stepper.reset_env(1, seed=5)
     parts.collect(1)
     parts.stepper.reset_env(1, seed=5)  # so environment 1 ends one step after environment 0
@@ -126,7 +126,7 @@ def test_noise_fades_over_the_run_or_over_its_own_steps():
         "exploration_final_scale": 0.0,
         "ou_reset": False,
     }
-    one, other = Parts(small(**fading)), Parts(small(**fading, exploration_scale_steps=50))
+    one, other = Components(small(**fading)), Components(small(**fading, exploration_scale_steps=50))
     one.collect(100, total=100)
     other.collect(100, total=10**6)
     np.testing.assert_allclose(other.noises[25] / one.noises[25], 0.5 / 0.75, rtol=1e-5)
@@ -137,7 +137,7 @@ def test_noise_fades_over_the_run_or_over_its_own_steps():
 def test_the_seed_decides():
     noises = []
     for seed in (1, 1, 2):
-        parts = Parts(small(random_steps=2), seed=seed)
+        parts = Components(small(random_steps=2), seed=seed)
         actions = [experience.action for experience in parts.collect(6)]
         noises.append(np.concatenate(actions))
     np.testing.assert_array_equal(noises[0], noises[1])
@@ -147,7 +147,7 @@ def test_the_seed_decides():
 @pytest.mark.parametrize("exploration", ["gaussian", "ou"])
 def test_it_goes_on_from_its_state(exploration: str):
     algorithm = small(random_steps=3, exploration=exploration, ou_reset=False)
-    one, two = Parts(algorithm, seed=1), Parts(algorithm, seed=2)
+    one, two = Components(algorithm, seed=1), Components(algorithm, seed=2)
     one.collect(5)
     state = one.collector.state_dict()
     one.collect(5, first=5)
@@ -157,7 +157,7 @@ def test_it_goes_on_from_its_state(exploration: str):
 
 
 def test_interrupted_episodes_end_the_noise_too():
-    parts = Parts(small(random_steps=0, exploration="ou"), num_envs=2)
+    parts = Components(small(random_steps=0, exploration="ou"), num_envs=2)
     parts.collect(2)
     assert (parts.collector.state_dict()["noise"] != 0).all()
     parts.collector.interrupt()
@@ -166,7 +166,7 @@ def test_interrupted_episodes_end_the_noise_too():
 
 @pytest.mark.parametrize(("mode", "count"), [("off", None), ("collected", 7.0), ("sampled", 1.0)])
 def test_statistics_of_what_is_collected(mode: str, count: float | None):
-    parts = Parts(small(random_steps=2, normalize_observations=mode), num_envs=2)
+    parts = Components(small(random_steps=2, normalize_observations=mode), num_envs=2)
     parts.collect(3)
     state = parts.normalizer.state_dict()
     assert state == {} if count is None else state[""]["count"] == count
@@ -182,7 +182,7 @@ def test_statistics_of_what_is_collected(mode: str, count: float | None):
 def test_noise_begins_at_0_with_an_episode_in_every_autoreset_mode(mode: AutoresetMode):
     """Where a step only resets, an action is drawn that nobody takes, and it moved the process on."""
     algorithm = small("ddpg", random_steps=0, exploration="ou", ou_theta=0.0, exploration_noise=0.2)
-    parts = Parts(algorithm, environment=SyncVectorEnv([partial(Line, 3)] * 4, autoreset_mode=mode))
+    parts = Components(algorithm, environment=SyncVectorEnv([partial(Line, 3)] * 4, autoreset_mode=mode))
     starts = []
     for step in range(400):
         starts.append(parts.stepper.starts.copy())

@@ -52,9 +52,9 @@ def wrapped() -> gymnasium.Env:
 class Curriculum(duetto.Callback):
     """Ten times as much from step 100 on."""
 
-    def on_step(self, session: duetto.Session) -> None:
-        if session.step == 100:
-            session.set_attr("scale", [10.0])
+    def on_step(self, trainer: duetto.Trainer) -> None:
+        if trainer.step == 100:
+            trainer.set_attr("scale", [10.0])
 
 
 def plain(at: float) -> float:
@@ -90,9 +90,9 @@ class Ruled(Scaled):
 class Rules(duetto.Callback):
     """Another rule at step 45 and at step 60."""
 
-    def on_step(self, session: duetto.Session) -> None:
-        if session.step in (45, 60):
-            session.set_attr("rule", scaled(session.step / 3))
+    def on_step(self, trainer: duetto.Trainer) -> None:
+        if trainer.step in (45, 60):
+            trainer.set_attr("rule", scaled(trainer.step / 3))
 
 
 class Tolerant(GoalLine):
@@ -113,10 +113,10 @@ class Stricter(duetto.Callback):
     def __init__(self) -> None:
         self.seen: list[float] = []
 
-    def on_step(self, session: duetto.Session) -> None:
-        if session.step == 60:
-            session.set_attr("near", 1.0)
-        goals: Any = session.parts._goals
+    def on_step(self, trainer: duetto.Trainer) -> None:
+        if trainer.step == 60:
+            trainer.set_attr("near", 1.0)
+        goals: Any = trainer.parts._goals
         self.seen.append(float(goals.reward(np.zeros((1, 1), np.float32), np.full((1, 1), 2.0, np.float32))[0]))
 
 
@@ -224,7 +224,7 @@ def test_what_cannot_be_set_again_is_no_end_of_the_run(tmp_path: Path, how: str)
     options: dict[str, Any] = {"steps": 160, "evaluate_every": 0, "vectorization": how}
     run = train(tmp_path, environment=Unsaved, callbacks=[Curriculum(), StopAt(120)], **options)
     said: list[str] = []
-    went_on = Run(run.path, Bare).resume(accept_changes=True, on_start=lambda session: said.extend(session.notices))
+    went_on = Run(run.path, Bare).resume(accept_changes=True, on_start=lambda trainer: said.extend(trainer.notices))
     assert went_on.agent().step == 160
     assert any("scale, which a callback had set in Bare, could not be set again" in one for one in said)
 

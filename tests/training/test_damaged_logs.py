@@ -38,7 +38,7 @@ def run(made: Path, tmp_path: Path) -> Run:
 def resumed(run: Run) -> list[str]:
     """What resuming it says."""
     said: list[str] = []
-    run.resume(on_start=lambda session: said.extend(session.notices))
+    run.resume(on_start=lambda trainer: said.extend(trainer.notices))
     return said
 
 

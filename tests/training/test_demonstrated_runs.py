@@ -18,7 +18,7 @@ import duetto
 from duetto.algorithms.exploration import EpsilonGreedy
 from duetto.errors import UsageError
 from duetto.training import progress
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "checkpoint_every": 0, "evaluate_every": 0} | CUT
 PAPER = {"margin_weight": 0.0, "one_step_weight": 0.0, "weight_decay": 0.0}
@@ -56,8 +56,8 @@ def test_pretraining_comes_before_the_first_step(tmp_path: Path, demos: str, nam
     """So many updates; and ε, the steps and what is due later are as without."""
     seen: list[tuple[int, int]] = []
 
-    def watch(session: Session) -> None:
-        seen.append((session.step, session.learner.updates))
+    def watch(trainer: Trainer) -> None:
+        seen.append((trainer.step, trainer.learner.updates))
 
     options = SEQUENCES | CHOICES | {"demonstrations": demos, "random_steps": 0}
     options |= {"recurrent": "none"} if name == "dqfd" else {}
@@ -118,10 +118,10 @@ def test_pretraining_brings_the_margin_loss_below_the_margin(tmp_path: Path, dem
     """SPEC, section 10: on a fixed set, to a small part of it. In the first batches it is about .8."""
     sums: list[float] = [0.0]
 
-    def watch(session: Session) -> None:
-        if session.memory.pretraining_left:
-            session.log.look()
-            sums.append(session.log._sums["margin_loss"])
+    def watch(trainer: Trainer) -> None:
+        if trainer.memory.pretraining_left:
+            trainer.log.look()
+            sums.append(trainer.log._sums["margin_loss"])
 
     options = SEQUENCES | CHOICES | {"learning_rate": 5e-3, "adam_epsilon": 1e-5, "n_step_weight": 0.1}
     options |= {"one_step_weight": 0.1, "hidden": (32,), "recurrent": "none" if name == "dqfd" else "lstm"}

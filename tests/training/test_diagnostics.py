@@ -18,24 +18,24 @@ from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.training.diagnostics import too_short
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 MINE, NUMBERS = CustomNetwork(torch=object), Box((2,), "float32", (-1.0,), (1.0,))
 
 
 def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] | None = None, **options: Any):
     """What was said before the first step, and how many updates the run made."""
-    sessions: list[Session] = []
+    trainers: list[Trainer] = []
     said: list[str] = []
 
-    def look(session: Session) -> None:
-        sessions.append(session)
-        said.extend(session.notices)
+    def look(trainer: Trainer) -> None:
+        trainers.append(trainer)
+        said.extend(trainer.notices)
 
     chosen = small(algorithm, **hyperparameters or {})
     options = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0} | options
     start(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder, on_start=look)
-    return said, sessions[0].learner.updates
+    return said, trainers[0].learner.updates
 
 
 class Choosing(Line):
@@ -89,13 +89,13 @@ def test_only_random_actions_are_said_too(tmp_path: Path):
 def test_a_run_that_goes_on_says_it_only_of_what_is_to_come(tmp_path: Path):
     said: list[str] = []
     run = train(tmp_path, small("ppo"), steps=15, evaluate_every=0)
-    run.resume(on_start=lambda session: said.extend(session.notices))
+    run.resume(on_start=lambda trainer: said.extend(trainer.notices))
     assert said == []  # nothing is left to do
-    run.resume(steps=16, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=16, on_start=lambda trainer: said.extend(trainer.notices))
     assert said == []
     assert [line["learn/updates"] for line in Run(run.path).metrics()] == [2]  # 16 steps: the update is made
     stopped = train(tmp_path, small("ppo"), steps=15, evaluate_every=0, callbacks=[StopAt(5)])
-    stopped.resume(on_start=lambda session: said.extend(session.notices))
+    stopped.resume(on_start=lambda trainer: said.extend(trainer.notices))
     assert len(said) == 1
 
 
@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_without_an_update_says_so_in_true_words(tmp_path: Pa
     run = train(tmp_path, steps=100, evaluate_every=0)
     run = edit(run, {"algorithm.learning_starts": 5000, "algorithm.random_steps": 1000})
     said: list[str] = []
-    run.resume(steps=140, accept_changes=True, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=140, accept_changes=True, on_start=lambda trainer: said.extend(trainer.notices))
     assert said[1:] == [
         "From step 100 on, 40 steps are too few: there will be no update, because learning_starts is 5,000, and all "
         "actions will be random, because random_steps is 1,000. Increase --steps, or lower these options."
@@ -114,16 +114,16 @@ def test_a_run_that_goes_on_without_an_update_says_so_in_true_words(tmp_path: Pa
 # ---------------------------------------------------------------------------------------------------- looking back
 def heard(folder: Path, algorithm: Any, environment: Any, **options: Any) -> list[str]:
     """All that a run said."""
-    sessions: list[Session] = []
+    trainers: list[Trainer] = []
     train(
         folder,
         algorithm,
         environment,
         evaluate_every=0,
-        callbacks=[sessions.append, *options.pop("also", [])],
+        callbacks=[trainers.append, *options.pop("also", [])],
         **options,
     )
-    return sessions[0].notices
+    return trainers[0].notices
 
 
 R2D2 = {"recurrent_size": 4, "burn_in": 12, "unroll": 4, "overlap": 12, "learn_from_start": False, "random_steps": 0}
@@ -194,8 +194,8 @@ def test_ppo_knows_its_symptoms(means: dict[str, float], action: Any, said: str)
 def test_a_policy_that_learns_no_more_is_said_once(tmp_path: Path, learning_rate: float):
     said: list[str] = []
 
-    def listen(session: Session) -> None:
-        said[:] = session.notices
+    def listen(trainer: Trainer) -> None:
+        said[:] = trainer.notices
 
     algorithm = small("ppo", learning_rate=learning_rate, rollout_steps=64)
     run = train(tmp_path, algorithm, "CartPole-v1", steps=512, evaluate_every=0, callbacks=[listen])

@@ -17,7 +17,7 @@ from duetto.callbacks import StopWithoutImprovement, TimeLimit
 from duetto.runs.run import Run
 from duetto.training import evaluations as evaluations_module
 from duetto.training.evaluation import Evaluation
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def steps(run: Run) -> list[float]:
@@ -80,8 +80,8 @@ def test_between_two_checkpoints_two_best_are_kept(tmp_path: Path, monkeypatch: 
     give(monkeypatch, *range(30))
     kept: list[int] = []
 
-    def count(session: Session) -> None:
-        kept.append(len(list((session.folder / "checkpoints" / "best").iterdir())))
+    def count(trainer: Trainer) -> None:
+        kept.append(len(list((trainer.folder / "checkpoints" / "best").iterdir())))
 
     train(tmp_path, steps=100, evaluate_every=10, checkpoint_every=50, callbacks=[count])
     assert max(kept) == 2
@@ -94,10 +94,10 @@ class Counts(duetto.Callback):
     def __init__(self) -> None:
         self.calls = {"on_evaluation": 0, "on_step": 0}
 
-    def on_evaluation(self, session: Session) -> None:
+    def on_evaluation(self, trainer: Trainer) -> None:
         self.calls["on_evaluation"] += 1
 
-    def on_step(self, session: Session) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         self.calls["on_step"] += 1
 
     def state_dict(self) -> dict[str, Any]:
@@ -113,12 +113,12 @@ class Saving(duetto.Callback):
     def __init__(self) -> None:
         self.made: list[Path] = []
 
-    def on_evaluation(self, session: Session) -> None:
-        self.made.append(session.checkpoint())
+    def on_evaluation(self, trainer: Trainer) -> None:
+        self.made.append(trainer.checkpoint())
 
-    def on_step(self, session: Session) -> None:
-        if session.step == 70:
-            self.made.append(session.checkpoint())
+    def on_step(self, trainer: Trainer) -> None:
+        if trainer.step == 70:
+            self.made.append(trainer.checkpoint())
 
 
 @pytest.mark.parametrize("crash", [65, 75])
@@ -139,32 +139,32 @@ def test_a_checkpoint_of_a_hook_has_all_callbacks_of_that_step(tmp_path: Path, c
 class Evaluating(duetto.Callback):
     """It evaluates where it starts again, and at the end."""
 
-    def on_start(self, session: Session) -> None:
-        if session.step:
-            session.evaluate()
+    def on_start(self, trainer: Trainer) -> None:
+        if trainer.step:
+            trainer.evaluate()
 
-    def on_end(self, session: Session) -> None:
-        session.evaluate()
+    def on_end(self, trainer: Trainer) -> None:
+        trainer.evaluate()
 
 
 def test_a_checkpoint_that_was_promised_is_made(tmp_path: Path):
     """Also where nothing else of its step comes behind."""
 
-    def evaluate(session: Session) -> None:
-        if session.step == 50:
-            session.evaluate()
+    def evaluate(trainer: Trainer) -> None:
+        if trainer.step == 50:
+            trainer.evaluate()
 
     promised: list[Path] = []
     made: list[Path] = []
 
     class Asking(duetto.Callback):
-        def on_evaluation(self, session: Session) -> None:
-            promised.append(session.checkpoint())
+        def on_evaluation(self, trainer: Trainer) -> None:
+            promised.append(trainer.checkpoint())
 
-        def on_checkpoint(self, session: Session) -> None:
-            assert session.checkpoints.newest is not None
-            assert session.checkpoints.newest.is_dir()
-            made.append(session.checkpoints.newest)
+        def on_checkpoint(self, trainer: Trainer) -> None:
+            assert trainer.checkpoints.newest is not None
+            assert trainer.checkpoints.newest.is_dir()
+            made.append(trainer.checkpoints.newest)
 
     options: dict[str, Any] = {"steps": 100, "evaluate_every": 0, "checkpoint_every": 0, "keep": 9}
     run = train(tmp_path, callbacks=[Asking(), Evaluating(), evaluate], **options)
@@ -181,14 +181,14 @@ class KeepBest(duetto.Callback):
         self.best = float("-inf")
         self.made: list[str] = []
 
-    def on_evaluation(self, session: Session) -> None:
-        assert session.last_evaluation is not None
-        if (found := session.last_evaluation[1].mean_return) > self.best:
+    def on_evaluation(self, trainer: Trainer) -> None:
+        assert trainer.last_evaluation is not None
+        if (found := trainer.last_evaluation[1].mean_return) > self.best:
             self.best = found
-            self.made.append(session.checkpoint().name)
+            self.made.append(trainer.checkpoint().name)
 
-    def on_end(self, session: Session) -> None:
-        self.made.append(session.checkpoint().name)
+    def on_end(self, trainer: Trainer) -> None:
+        self.made.append(trainer.checkpoint().name)
 
 
 def test_a_checkpoint_of_that_evaluation_is_the_one_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -219,14 +219,14 @@ def test_every_hook_sees_the_evaluation_before_the_end(tmp_path: Path):
     seen: list[str] = []
 
     class Looking(duetto.Callback):
-        def on_evaluation(self, session: Session) -> None:
-            seen.append(f"evaluation {session.last_evaluation[0] if session.last_evaluation else None}")
+        def on_evaluation(self, trainer: Trainer) -> None:
+            seen.append(f"evaluation {trainer.last_evaluation[0] if trainer.last_evaluation else None}")
 
-        def on_checkpoint(self, session: Session) -> None:
-            seen.append(f"checkpoint {session.step}")
+        def on_checkpoint(self, trainer: Trainer) -> None:
+            seen.append(f"checkpoint {trainer.step}")
 
-        def on_end(self, session: Session) -> None:
-            seen.append(f"end {session.log.last_line['step']}")
+        def on_end(self, trainer: Trainer) -> None:
+            seen.append(f"end {trainer.log.last_line['step']}")
 
     train(tmp_path, callbacks=[Looking(), StopAt(45)], checkpoint_every=0)
     assert seen == ["evaluation 0", "checkpoint 45", "evaluation 45", "end 45"]
@@ -249,21 +249,21 @@ class Waited(Line):
 @pytest.mark.parametrize(("resets", "step"), [(1, 0), (2, 60)])
 def test_ctrl_c_in_an_evaluation_breaks_it_off_and_loses_nothing(tmp_path: Path, resets: int, step: int):
     """Whoever ends a run may kill it soon: the checkpoint comes first, and who goes on makes the evaluation."""
-    sessions: list[Session] = []
+    trainers: list[Trainer] = []
 
     class Starting(duetto.Callback):
-        def on_start(self, session: Session) -> None:
-            sessions.append(session)
+        def on_start(self, trainer: Trainer) -> None:
+            trainers.append(trainer)
 
     Waited.after = resets
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, name="broken", environment=Waited, callbacks=[Starting()], checkpoint_every=1000)
     run = Run(tmp_path / "broken", environment=Waited)
-    assert sessions[0].notices == [
+    assert trainers[0].notices == [
         f"The evaluation at step {step} was broken off: duetto resume makes it, or duetto evaluate."
     ]
     assert steps(run) == [0][:step]
-    assert sessions[0].step == step
+    assert trainers[0].step == step
     Waited.after = 0
     assert_same(train(tmp_path, name="whole", environment=Waited, checkpoint_every=1000), run.resume())
 
@@ -271,23 +271,23 @@ def test_ctrl_c_in_an_evaluation_breaks_it_off_and_loses_nothing(tmp_path: Path,
 def test_an_evaluation_that_a_callback_asks_for_is_whole(tmp_path: Path):
     """And says at once that Ctrl-C was heard."""
     heard: list[tuple[int, bool]] = []
-    sessions: list[Session] = []
+    trainers: list[Trainer] = []
 
     class Asking(duetto.Callback):
-        def on_start(self, session: Session) -> None:
-            sessions.append(session)
-            session.on_activity = lambda text: heard.append((session.step, bool(session.notices)))
+        def on_start(self, trainer: Trainer) -> None:
+            trainers.append(trainer)
+            trainer.on_activity = lambda text: heard.append((trainer.step, bool(trainer.notices)))
 
-        def on_step(self, session: Session) -> None:
-            if session.step == 40:
+        def on_step(self, trainer: Trainer) -> None:
+            if trainer.step == 40:
                 Waited.after = 1
-                session.evaluate()
+                trainer.evaluate()
 
     Waited.after = 0
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, name="asked", environment=Waited, callbacks=[Asking()])
     run = Run(tmp_path / "asked", environment=Waited)
-    assert sessions[0].notices == [
+    assert trainers[0].notices == [
         "The run stops after this evaluation. A second Ctrl-C (or the same signal) ends it at once, without what came "
         "after its last checkpoint."
     ]
@@ -296,8 +296,8 @@ def test_an_evaluation_that_a_callback_asks_for_is_whole(tmp_path: Path):
 
 
 def test_after_ctrl_c_nobody_waits_for_an_evaluation(tmp_path: Path):
-    def press(session: Session) -> None:
-        if session.step == 50:
+    def press(trainer: Trainer) -> None:
+        if trainer.step == 50:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
@@ -306,12 +306,12 @@ def test_after_ctrl_c_nobody_waits_for_an_evaluation(tmp_path: Path):
 
 
 def test_ctrl_c_breaks_off_the_evaluation_of_a_run_that_was_stopped(tmp_path: Path):
-    sessions: list[Session] = []
+    trainers: list[Trainer] = []
     Waited.after = 2
     with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, name="stopped", environment=Waited, callbacks=[StopAt(50), sessions.append])
+        train(tmp_path, name="stopped", environment=Waited, callbacks=[StopAt(50), trainers.append])
     run = Run(tmp_path / "stopped", environment=Waited)
     assert steps(run) == [0]
-    assert sessions[0].notices[-1] == "The evaluation of the last policy was broken off: duetto evaluate makes one."
+    assert trainers[0].notices[-1] == "The evaluation of the last policy was broken off: duetto evaluate makes one."
     assert run.metrics()[-1]["step"] == 50
     assert_same(train(tmp_path, environment=Waited), run.resume())

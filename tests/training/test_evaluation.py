@@ -13,7 +13,7 @@ import pytest
 from goal_environment import GoalLine
 from gymnasium.wrappers import NormalizeObservation
 from gymnasium.wrappers import vector as around
-from line_environment import Line, Parts
+from line_environment import Components, Line
 from small_runs import BRIEF, differences, outcome, small, train
 
 from duetto import environments
@@ -22,7 +22,7 @@ from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.training import evaluation as evaluation_module
 from duetto.training.evaluation import Evaluation, evaluate, watch
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 FILMED = BRIEF | {"render_mode": "rgb_array"}
 
@@ -106,14 +106,14 @@ def test_a_real_policy_on_one_or_several(tmp_path: Path):
     np.testing.assert_allclose(one.returns, four.returns, rtol=1e-4)
 
 
-@pytest.mark.parametrize("environment", ["Pendulum-v1", Parts])
+@pytest.mark.parametrize("environment", ["Pendulum-v1", Components])
 def test_it_changes_nothing_in_training(tmp_path: Path, environment: Any):
     """Normalisation, exploration, episodes that are under way: all as if nobody had looked."""
     algorithm = small(normalize_observations="collected", exploration="ou", prioritized=True)
     with_it, without = (outcome(train(tmp_path, algorithm, environment, evaluate_every=every)) for every in (35, 0))
     assert len(with_it["evaluations"]) == 7  # 0, 35 .. 175, and 200, the end
-    assert with_it["state"]["session"].pop("best") is not None
-    assert without["state"]["session"].pop("best") is None
+    assert with_it["state"]["trainer"].pop("best") is not None
+    assert without["state"]["trainer"].pop("best") is None
     for part in ("state", "memory", "metrics"):
         assert differences(with_it[part], without[part]) == []
 
@@ -122,16 +122,16 @@ def test_neither_exploration_nor_statistics(tmp_path: Path):
     """The evaluated policy is the actor's mean action, on observations scaled by statistics that stand still."""
     checks: list[int] = []
 
-    def check(session: Session) -> None:
-        if session.step % 40 == 0:
-            before = session.normalizer.state_dict()
-            obs = session.stepper.obs
-            first, second = session.policy(obs), session.policy(obs)
-            session.evaluate()
+    def check(trainer: Trainer) -> None:
+        if trainer.step % 40 == 0:
+            before = trainer.normalizer.state_dict()
+            obs = trainer.stepper.obs
+            first, second = trainer.policy(obs), trainer.policy(obs)
+            trainer.evaluate()
             np.testing.assert_array_equal(first, second)
-            np.testing.assert_array_equal(first, session.learner.act(session.normalizer(obs)))
-            assert differences(before, session.normalizer.state_dict()) == []
-            checks.append(session.step)
+            np.testing.assert_array_equal(first, trainer.learner.act(trainer.normalizer(obs)))
+            assert differences(before, trainer.normalizer.state_dict()) == []
+            checks.append(trainer.step)
 
     train(tmp_path, small(normalize_observations="collected", exploration_noise=1.0), callbacks=[check])
     assert checks == [40, 80, 120, 160, 200]
@@ -184,7 +184,7 @@ def test_an_object_that_cannot_be_copied_says_it_once(tmp_path: Path):
     environment = gymnasium.make("Pendulum-v1", **BRIEF)
     environment.unwrapped.lock = threading.Lock()
     said: list[list[str]] = []
-    run = train(tmp_path, environment=environment, steps=60, callbacks=[lambda session: said.append(session.notices)])
+    run = train(tmp_path, environment=environment, steps=60, callbacks=[lambda trainer: said.append(trainer.notices)])
     assert sum("Pendulum-v1 cannot be copied" in notice for notice in said[-1]) == 1
     for _ in range(2):
         run.evaluate(1)
@@ -197,7 +197,7 @@ def test_so_it_is_where_it_is_made_anew_for_something_else(tmp_path: Path, what:
     environment = gymnasium.make("AnewLine-v0") if what == "goals" else gymnasium.make("Pendulum-v1", **FILMED)
     environment.unwrapped.lock = threading.Lock()
     said: list[list[str]] = []
-    callbacks: list[Any] = [lambda session: said.append(session.notices)]
+    callbacks: list[Any] = [lambda trainer: said.append(trainer.notices)]
     callbacks += [RecordVideo(30)] if what == "videos" else []
     algorithm = small(hindsight="future") if what == "goals" else small()
     train(tmp_path, algorithm, environment, steps=61, evaluate_every=0, callbacks=callbacks)
@@ -297,11 +297,11 @@ def test_what_is_set_on_an_object_meanwhile_is_there_in_evaluations(tmp_path: Pa
     """A curriculum, in other words; and where it can be copied no more, that is said."""
     env, said = Harder(), []
 
-    def harder(session: Any) -> None:
-        env.reward = 1.0 + session.step // 30
-        if session.step == 75:
+    def harder(trainer: Any) -> None:
+        env.reward = 1.0 + trainer.step // 30
+        if trainer.step == 75:
             env.lock = threading.Lock()
-        said[:] = session.notices
+        said[:] = trainer.notices
 
     options: dict[str, Any] = {"steps": 90, "evaluate_every": 30, "checkpoint_every": 0, "callbacks": [harder]}
     run = train(tmp_path, environment=env, **options)

@@ -79,8 +79,8 @@ def called(path: Path, form: str) -> Any:
     if form == "onnx":
         import onnxruntime
 
-        session = onnxruntime.InferenceSession(str(path))
-        step = lambda *arrays: session.run(given_back, dict(zip(taken, arrays, strict=True)))  # noqa: E731
+        trainer = onnxruntime.InferenceSession(str(path))
+        step = lambda *arrays: trainer.run(given_back, dict(zip(taken, arrays, strict=True)))  # noqa: E731
     elif form == "torch":
         import torch
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import duetto
 from duetto.errors import DuettoError
-from duetto.runs import opening
+from duetto.runs import trainer_setup
 from duetto.runs.run import Run
 from duetto.storage.lock import FolderLock
 from duetto.tools.plot.curves import curves
@@ -167,9 +167,9 @@ def take_up(run: Run) -> None:
     """What resume does before the first step."""
     with (
         FolderLock(run.path) as lock,
-        closing(opening.reopened(run.config, run.path, run._environment, lock)) as session,
+        closing(trainer_setup.reopened(run.config, run.path, run._environment, lock)) as trainer,
     ):
-        opening.take_up(session, without_memory=False, accept_changes=True, trusted=False)
+        trainer_setup.take_up(trainer, without_memory=False, accept_changes=True, trusted=False)
 
 
 READERS: list[Callable[[Path], Any]] = [

@@ -15,7 +15,7 @@ from small_runs import assert_same, differences, outcome, small, train
 
 from duetto import environments
 from duetto.callbacks import RecordVideo
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 torch = pytest.importorskip("torch")
 
@@ -113,8 +113,8 @@ def test_evaluations_and_videos_leave_the_global_generators_as_they_were(tmp_pat
 def test_one_seed_is_told_that_global_generators_have_none(tmp_path: Path) -> None:
     said: list[str] = []
 
-    def listen(session: Session) -> None:
-        said[:] = session.notices
+    def listen(trainer: Trainer) -> None:
+        said[:] = trainer.notices
 
     train(tmp_path, small(), Global, steps=60, callbacks=[listen])
     assert len([words for words in said if "another run of the same seed differs" in words]) == 1

@@ -12,11 +12,11 @@ from line_environment import Line
 from rich.console import Console
 from small_runs import OPTIONS, small
 
-from duetto.runs.many import start_many
+from duetto.runs.parallel_seeds import start_many
 from duetto.storage.config import RunOptions
 from duetto.training import progress
 from duetto.training.seeds_progress import SeedsProgress
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def shown(tmp_path: Path, terminal: bool, also: Any = (), **options: Any) -> str:
@@ -45,9 +45,9 @@ def test_evaluations_are_told_of_all_at_once(tmp_path: Path):
 
 
 def test_one_that_stopped_is_not_waited_for(tmp_path: Path):
-    def stop(session: Session) -> None:
-        if session.config.run.seed == 1 and session.step == 30:
-            session.stop("Enough.")
+    def stop(trainer: Trainer) -> None:
+        if trainer.config.run.seed == 1 and trainer.step == 30:
+            trainer.stop("Enough.")
 
     text = shown(tmp_path, terminal=False, steps=70, also=[stop])
     found = re.findall(r"^step +(\d+)  evaluations .* over (\d) seeds$", text, re.MULTILINE)
@@ -73,7 +73,7 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(progress, "REFRESH_SECONDS", 0.0)
     frames: list[list[str]] = []
 
-    def look(session: Session) -> None:
+    def look(trainer: Trainer) -> None:
         console = Console(record=True, width=width, file=io.StringIO())
         console.print(display)
         frames.append(console.export_text().splitlines())

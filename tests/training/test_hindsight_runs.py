@@ -111,18 +111,18 @@ def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str,
     seen: list[Any] = []
 
     class Spy(duetto.Callback):
-        def on_start(self, session: duetto.Session) -> None:
-            update_each, batch = session.learner.update_each, session.normalizer.batch
+        def on_start(self, trainer: duetto.Trainer) -> None:
+            update_each, batch = trainer.learner.update_each, trainer.normalizer.batch
 
             def noted(raw: Any) -> Any:
-                seen.append((raw, session.normalizer.moments["desired_goal"]))
+                seen.append((raw, trainer.normalizer.moments["desired_goal"]))
                 return batch(raw)
 
             def learned(batches: Any, progress: Any) -> Any:
-                seen[-1] = (*seen[-1], *batches, session.normalizer.moments["desired_goal"])
+                seen[-1] = (*seen[-1], *batches, trainer.normalizer.moments["desired_goal"])
                 return update_each(batches, progress)
 
-            session.normalizer.batch, session.learner.update_each = noted, learned
+            trainer.normalizer.batch, trainer.learner.update_each = noted, learned
 
     train(tmp_path, small(hindsight="final", normalize_observations=mode), GoalLine, callbacks=[Spy()], steps=60)
     raw, before, scaled, after = seen[-1]
@@ -193,14 +193,14 @@ def test_both_frameworks_learn_from_the_same_batches(tmp_path: Path):
         seen: list[Any] = []
 
         class Spy(duetto.Callback):
-            def on_start(self, session: duetto.Session) -> None:
-                sample = session.memory.sample
+            def on_start(self, trainer: duetto.Trainer) -> None:
+                sample = trainer.memory.sample
 
                 def noted(*arguments: Any) -> Any:
                     seen.append(sample(*arguments))
                     return seen[-1]
 
-                session.memory.sample = noted
+                trainer.memory.sample = noted
 
         options = {"steps": 36, "evaluate_every": 0, "name": backend, "backend": backend}
         train(tmp_path, small(hindsight="future", random_steps=36), GoalLine, callbacks=[Spy()], **options)

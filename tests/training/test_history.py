@@ -89,9 +89,9 @@ def test_seeds_one_of_which_went_on_inexactly_are_one_curve(tmp_path: Path, monk
 
 
 class Gravity(duetto.Callback):
-    def on_step(self, session: duetto.Session) -> None:
-        if session.step in (20, 30):
-            session.set_attr("g", 0.0)
+    def on_step(self, trainer: duetto.Trainer) -> None:
+        if trainer.step in (20, 30):
+            trainer.set_attr("g", 0.0)
 
 
 def test_attributes_that_a_callback_sets(tmp_path: Path):

@@ -77,9 +77,9 @@ def test_a_run_that_cannot_start_deletes_its_own_files_alone(tmp_path: Path, see
 @pytest.mark.parametrize("name", ["seconds", "best"])
 def test_a_number_of_the_state_is_finite(run: Path, name: str, value: float):
     state = hostile.state_of(hostile.checkpoint(run))
-    state["session"][name] = value
+    state["trainer"][name] = value
     hostile.put_state(hostile.checkpoint(run), state)
-    with pytest.raises(CheckpointError, match=rf"state\.json.*session/{name} is {value}, not a finite number"):
+    with pytest.raises(CheckpointError, match=rf"state\.json.*trainer/{name} is {value}, not a finite number"):
         Run(run).resume(steps=30)
 
 
@@ -317,7 +317,7 @@ def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]]
         lambda state, it: state.update(stepper=it),
         lambda state, it: state.update(versions=it),
         lambda state, it: state["run"].update(threads=it),
-        lambda state, it: state["session"].update(under_way=it),
+        lambda state, it: state["trainer"].update(under_way=it),
     ],
     ids=["stepper", "versions", "threads", "under way"],
 )

@@ -9,7 +9,7 @@ import pytest
 
 import duetto
 from duetto.errors import DuettoError
-from duetto.training.interruption import interruptible, passed_on
+from duetto.training.signals import interruptible, passed_on
 
 
 @pytest.mark.parametrize(("call", "where"), [(duetto.sweep, "sweep"), (duetto.tune, "tune")])

@@ -16,10 +16,10 @@ from small_runs import StopAt, assert_same, checkpoints, train
 from duetto.errors import FolderLostError, NonFiniteError
 from duetto.runs.run import Run
 from duetto.storage.lock import FolderLock
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 Harm = Callable[[Path], object]
-EVALUATE = Session.evaluate
+EVALUATE = Trainer.evaluate
 
 
 class At:
@@ -28,9 +28,9 @@ class At:
     def __init__(self, step: int, harm: Harm) -> None:
         self.step, self.harm = step, harm
 
-    def __call__(self, session: Session) -> None:
-        if session.step == self.step:
-            self.harm(session.folder)
+    def __call__(self, trainer: Trainer) -> None:
+        if trainer.step == self.step:
+            self.harm(trainer.folder)
 
 
 def move(folder: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_folder_that_goes_while_something_is_written(tmp_path: Path, monkeypat
 
     options = {"evaluate_every": 0, "checkpoint_every": 0, "log_every": 1000} | {what: 40}
     if what == "evaluate_every":  # not the one at step 0, which makes the folders
-        monkeypatch.setattr(Session, "evaluate", lambda session: session.step and EVALUATE(session))
+        monkeypatch.setattr(Trainer, "evaluate", lambda trainer: trainer.step and EVALUATE(trainer))
     message = lost(tmp_path, 39, harm, **options)
     assert "was moved, deleted or replaced" in message
     assert "stopped at step 40" in message
@@ -125,12 +125,12 @@ def test_a_folder_that_goes_while_something_is_written(tmp_path: Path, monkeypat
 
 
 def test_a_divergence_names_the_place_where_the_checkpoint_is(tmp_path: Path):
-    def poison(session: Session) -> None:
-        if session.step == 95:
-            move(session.folder)
-            parameters = session.learner.parameters()
+    def poison(trainer: Trainer) -> None:
+        if trainer.step == 95:
+            move(trainer.folder)
+            parameters = trainer.learner.parameters()
             parameters["actor"]["layers.0.bias"][:] = np.nan
-            session.learner.load_parameters(parameters)
+            trainer.learner.load_parameters(parameters)
 
     with pytest.raises(NonFiniteError) as failure:
         train(tmp_path, environment=Line, name="run", callbacks=[poison])

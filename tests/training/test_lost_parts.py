@@ -12,7 +12,7 @@ from duetto.errors import PartLostError
 from duetto.runs import run as run_module
 from duetto.runs.run import Run
 from duetto.training.callbacks import Callback
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 GONE = "A shard of the memory died."
 
@@ -24,8 +24,8 @@ class Loses:
         self.steps = list(steps)
         self.folders: set[Path] = set()
 
-    def __call__(self, session: Session) -> None:
-        if self.steps and session.step >= self.steps[0]:
+    def __call__(self, trainer: Trainer) -> None:
+        if self.steps and trainer.step >= self.steps[0]:
             self.steps.pop(0)
             raise PartLostError(GONE)
 
@@ -64,9 +64,9 @@ def test_what_is_lost_before_it_goes_on_does_not_shorten_it(tmp_path: Path, monk
     run, lose = train(tmp_path, steps=100), Loses(0)
     take_up = run_module.take_up
 
-    def loses(session: Session, *how: bool) -> None:
-        lose(session)
-        take_up(session, *how)
+    def loses(trainer: Trainer, *how: bool) -> None:
+        lose(trainer)
+        take_up(trainer, *how)
 
     monkeypatch.setattr(run_module, "take_up", loses)
     run.resume(steps=150)
@@ -90,8 +90,8 @@ class Counts(Callback):
     def __init__(self, empty: bool) -> None:
         self.steps, self.empty = 0, empty
 
-    def on_step(self, session: Session) -> None:
-        self.steps += session.step > 0
+    def on_step(self, trainer: Trainer) -> None:
+        self.steps += trainer.step > 0
 
     def state_dict(self) -> dict[str, int]:
         return {} if self.empty and not self.steps else {"steps": self.steps}

@@ -18,7 +18,7 @@ from small_runs import CrashAt, CrashError, assert_same, checkpoints, small
 import duetto
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
 from duetto.runs.run import Run
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 SEEDS = (0, 3, 1)
 
@@ -136,8 +136,8 @@ def test_every_seed_has_a_folder_like_any_other_and_is_resumed_from_it_alone(tmp
     alone = few(tmp_path / "not", steps=100)[1]
     state, found = checkpoints(runs[1]).load_latest().state, []
 
-    def look(session: Session) -> None:
-        found.extend([session.step, session.learner.state_dict(), list(session.notices)])
+    def look(trainer: Trainer) -> None:
+        found.extend([trainer.step, trainer.learner.state_dict(), list(trainer.notices)])
 
     on = Run(runs[1].path, environment=Ending)
     on.resume(steps=100, on_start=look)
@@ -181,8 +181,8 @@ def test_when_one_fails_the_others_go_on_as_if_nothing_had_happened(tmp_path: Pa
 def test_what_all_seeds_share_is_said(tmp_path: Path) -> None:
     said: dict[int, list[str]] = {}
 
-    def listen(session: Session) -> None:
-        said[session.config.run.seed] = list(session.notices)
+    def listen(trainer: Trainer) -> None:
+        said[trainer.config.run.seed] = list(trainer.notices)
 
     few(tmp_path, Common, checkpoint_every=20, callbacks=[listen])
     assert sorted(said) == sorted(SEEDS)
@@ -216,11 +216,11 @@ def test_where_all_fail_alike_it_is_said_once(tmp_path: Path) -> None:
 def test_one_that_ends_early_leaves_the_others(tmp_path: Path) -> None:
     ends: dict[int, int] = {}
 
-    def watch(session: Session) -> None:
-        seed = session.config.run.seed
-        ends[seed] = session.step
-        if seed == 0 and session.step == 30:
-            session.stop("Enough.")
+    def watch(trainer: Trainer) -> None:
+        seed = trainer.config.run.seed
+        ends[seed] = trainer.step
+        if seed == 0 and trainer.step == 30:
+            trainer.stop("Enough.")
 
     few(tmp_path, callbacks=[watch])
     assert ends == {0: 30, 3: 60, 1: 60}
@@ -229,26 +229,26 @@ def test_one_that_ends_early_leaves_the_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
 def test_one_that_ends_early_is_in_memory_what_it_is_on_disk(tmp_path: Path, backend: str) -> None:
     """While the others learn on, and after that."""
-    sessions: dict[int, Session] = {}
+    trainers: dict[int, Trainer] = {}
 
-    def watch(session: Session) -> None:
-        seed = session.config.run.seed
-        sessions[seed] = session
-        if seed == 0 and session.step == 40:
-            session.stop("Enough.")
-        if seed == 1 and session.step == 60:
+    def watch(trainer: Trainer) -> None:
+        seed = trainer.config.run.seed
+        trainers[seed] = trainer
+        if seed == 0 and trainer.step == 40:
+            trainer.stop("Enough.")
+        if seed == 1 and trainer.step == 60:
             compare()
 
     def compare() -> None:
         kept = checkpoints(Run(tmp_path / "together/td3-Ending-s0", environment=Ending)).load_latest().state
-        np.testing.assert_equal(sessions[0].learner.state_dict(), kept["learner"])
+        np.testing.assert_equal(trainers[0].learner.state_dict(), kept["learner"])
 
     runs = few(tmp_path, callbacks=[watch], backend=backend)
     assert [checkpoints(run).load_latest().step for run in runs] == [40, 60, 60]
     compare()
     obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
-    for run, session in zip(runs, (sessions[seed] for seed in SEEDS), strict=True):
-        np.testing.assert_allclose(session.policy(obs), run.agent().policy(obs), rtol=1e-5)
+    for run, trainer in zip(runs, (trainers[seed] for seed in SEEDS), strict=True):
+        np.testing.assert_allclose(trainer.policy(obs), run.agent().policy(obs), rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "autocast"])
@@ -259,12 +259,12 @@ def test_a_callback_may_act_in_a_mode_of_pytorch_s(tmp_path: Path, mode: str) ->
     def modes() -> tuple[bool, ...]:
         return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
 
-    def act(session: Session) -> None:
+    def act(trainer: Trainer) -> None:
         assert modes() == (True, False, False)
         with torch.autocast("cpu") if mode == "autocast" else getattr(torch, mode)():
             inside = modes()
-            if session.step % 3 == session.config.run.seed % 3:
-                session.policy(np.zeros((1, 2), np.float32))
+            if trainer.step % 3 == trainer.config.run.seed % 3:
+                trainer.policy(np.zeros((1, 2), np.float32))
             assert modes() == inside
         assert modes() == (True, False, False)
 
@@ -279,10 +279,10 @@ class Second(duetto.Callback):
     def __init__(self) -> None:
         self.heard = 0
 
-    def on_evaluation(self, session: Session) -> None:
+    def on_evaluation(self, trainer: Trainer) -> None:
         self.heard += 1
         if self.heard == 2:
-            session.stop()
+            trainer.stop()
 
 
 def test_each_has_a_callback_of_its_own(tmp_path: Path) -> None:
@@ -295,8 +295,8 @@ def test_each_begins_with_another_run_s_networks_and_optimisers(tmp_path: Path) 
     found: list[dict[str, Any]] = []
 
     class Look(duetto.Callback):
-        def on_start(self, session: Session) -> None:
-            found.append(session.learner.state_dict())
+        def on_start(self, trainer: Trainer) -> None:
+            found.append(trainer.learner.state_dict())
 
     few(tmp_path, from_run=source, from_optimizers=True, steps=5, callbacks=[Look()])
     state = checkpoints(source).load_latest().state["learner"]
@@ -307,8 +307,8 @@ def test_each_begins_with_another_run_s_networks_and_optimisers(tmp_path: Path) 
 
 
 def test_ctrl_c_stops_all_with_a_checkpoint_each(tmp_path: Path) -> None:
-    def interrupt(session: Session) -> None:
-        if session.config.run.seed == 3 and session.step == 33:
+    def interrupt(trainer: Trainer) -> None:
+        if trainer.config.run.seed == 3 and trainer.step == 33:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)  # the main thread hears of it
 
@@ -323,8 +323,8 @@ def test_a_second_ctrl_c_ends_all_at_once(tmp_path: Path) -> None:
     """As of one run: nothing more is written, and nothing goes on behind what is typed next."""
     before = signal.getsignal(signal.SIGINT)
 
-    def interrupt(session: Session) -> None:
-        if session.config.run.seed == 3 and session.step == 33:
+    def interrupt(trainer: Trainer) -> None:
+        if trainer.config.run.seed == 3 and trainer.step == 33:
             os.kill(os.getpid(), signal.SIGINT)
             while signal.getsignal(signal.SIGINT) != before:  # the main thread hears of it
                 time.sleep(0.01)

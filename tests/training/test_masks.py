@@ -27,7 +27,7 @@ from duetto.environments import make
 from duetto.errors import DuettoError, UsageError
 from duetto.networks import masks
 from duetto.networks.spaces import Box, Discrete
-from duetto.runs.remembered import remembered
+from duetto.runs.replay_to_demos import remembered
 from duetto.storage.checkpoint import CheckpointStore
 
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
@@ -265,7 +265,7 @@ class Steered(Turnstile):
 
 def test_numbers_have_no_mask(tmp_path: Path) -> None:
     said: list[str] = []
-    callbacks = [lambda session: said.extend(session.notices)]
+    callbacks = [lambda trainer: said.extend(trainer.notices)]
     run = train(tmp_path, small("td3"), Steered, steps=40, evaluate_every=0, callbacks=callbacks)
     assert "its actions are numbers, of which a mask says nothing: it is ignored" in " ".join(said)
     with pytest.raises(UsageError, match="Leave it out"):
@@ -345,7 +345,7 @@ class Asked(Turnstile):
 
 def test_a_method_that_nobody_asks_for_masks_is_said(tmp_path: Path) -> None:
     said: list[str] = []
-    callbacks = [lambda session: said.extend(session.notices)]
+    callbacks = [lambda trainer: said.extend(trainer.notices)]
     options = {"steps": 8, "evaluate_every": 0, "callbacks": callbacks}
     train(tmp_path, small("ppo"), lambda: gymnasium.wrappers.TimeLimit(Asked(), 5), **options)
     assert "has a method action_masks, which is not read: every action counts as allowed." in " ".join(said)
@@ -396,7 +396,7 @@ def test_masks_that_nobody_reads_are_named(
     environment: Any, algorithm: str, said: str | None, vectorization: str, tmp_path: Path
 ) -> None:
     heard: list[str] = []
-    callbacks = [lambda session: heard.extend(session.notices)]
+    callbacks = [lambda trainer: heard.extend(trainer.notices)]
     options: dict[str, Any] = {"vectorization": vectorization, "steps": 40, "evaluate_every": 0, "callbacks": callbacks}
     train(tmp_path, small(algorithm), environment, **options)
     about = [notice for notice in heard if "every action counts as allowed" in notice]

@@ -19,7 +19,7 @@ from duetto.errors import CheckpointError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.training.normalizer import Normalizer
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
 IMAGE = Box((3, 4, 4), "uint8", (0.0,) * 48, (255.0,) * 48)
@@ -173,9 +173,9 @@ def test_in_a_run_collected_means_every_step_also_the_random_ones(tmp_path: Path
     observed: list[np.ndarray] = []
     counts: list[float] = []
 
-    def look(session: Session) -> None:
-        counts.append(moments(session.normalizer)[2])
-        observed.append(session.stepper.obs)
+    def look(trainer: Trainer) -> None:
+        counts.append(moments(trainer.normalizer)[2])
+        observed.append(trainer.stepper.obs)
 
     train(tmp_path, small(normalize_observations="collected"), Line, num_envs=3, steps=60, callbacks=[look])
     assert counts == list(range(4, 64, 3))  # one at first, then 3 environments
@@ -188,7 +188,7 @@ def test_in_a_run_sampled_means_every_batch(tmp_path: Path):
         small(normalize_observations="sampled"),
         Line,
         steps=33,
-        callbacks=[lambda session: counts.update({session.step: moments(session.normalizer)[2]})],
+        callbacks=[lambda trainer: counts.update({trainer.step: moments(trainer.normalizer)[2]})],
     )
     assert [counts[step] for step in (29, 30, 31, 32, 33)] == [1, 1, 17, 33, 49]  # batches of 16, after step 30
 
@@ -239,12 +239,12 @@ def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_pat
     counts: dict[int, float] = {}
     seen: dict[int, np.ndarray] = {}
 
-    def look(session: Session) -> None:
-        counts[session.step] = moments(session.normalizer)[2]
-        seen[session.step] = session.stepper.obs
-        before = session.normalizer.state_dict()
-        session.evaluate()
-        assert same(before, session.normalizer.state_dict())
+    def look(trainer: Trainer) -> None:
+        counts[trainer.step] = moments(trainer.normalizer)[2]
+        seen[trainer.step] = trainer.stepper.obs
+        before = trainer.normalizer.state_dict()
+        trainer.evaluate()
+        assert same(before, trainer.normalizer.state_dict())
 
     options: dict[str, Any] = {"num_envs": 2, "steps": 80, "evaluate_every": 80}
     run = train(tmp_path, small("ppo", normalize_observations=True, epochs=3), Wander, callbacks=[look], **options)
@@ -267,17 +267,17 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     """The first rollout too; what is learned from is what was acted on."""
     raw, learned = [], []
 
-    def look(session: Session) -> None:
-        raw.append(session.stepper.obs[0].copy())
+    def look(trainer: Trainer) -> None:
+        raw.append(trainer.stepper.obs[0].copy())
 
     options: dict[str, Any] = {"steps": 20, "evaluate_every": 0}
     scaling = {"observation_statistics": "steps", "normalization_prior": 1e-4, "observation_clip": 10.0}
     algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1, rollout_steps=20, **scaling)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Session,
+            Trainer,
             "_learn",
-            lambda session, samples: learned.extend(session._prepared(sample.batch) for sample in samples),
+            lambda trainer, samples: learned.extend(trainer._prepared(sample.batch) for sample in samples),
         )
         train(tmp_path, algorithm, Wander, callbacks=[look], **options)
     env = Wander()

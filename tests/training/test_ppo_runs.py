@@ -13,7 +13,7 @@ from small_runs import differences, outcome, small, train
 
 import duetto
 from duetto.errors import UsageError
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 QUIET: dict[str, Any] = {"steps": 64, "evaluate_every": 0, "num_envs": 2}
 
@@ -131,9 +131,9 @@ def test_sampled_evaluations_are_reproducible(tmp_path: Path):
     """Each begins with the same random numbers, whatever was evaluated before; and the run's folder gives it again."""
     results: list[Any] = []
 
-    def look(session: Session) -> None:
-        if session.step == 32:
-            results.extend(session.evaluate().returns.tolist() for _ in range(2))
+    def look(trainer: Trainer) -> None:
+        if trainer.step == 32:
+            results.extend(trainer.evaluate().returns.tolist() for _ in range(2))
 
     options = QUIET | {"evaluate_every": 64, "evaluation_episodes": 4}
     run = train(tmp_path, small("ppo", **STOCHASTIC), "CartPole-v1", callbacks=[look], **options)
@@ -161,8 +161,8 @@ def test_they_change_nothing_in_training(tmp_path: Path):
         outcome(train(tmp_path, algorithm, "CartPole-v1", **QUIET | {"evaluate_every": every})) for every in (20, 0)
     )
     assert len(with_it["evaluations"]) == 5  # 0, 20, 40, 60, and 64, the end
-    assert with_it["state"]["session"].pop("best") is not None
-    assert without["state"]["session"].pop("best") is None
+    assert with_it["state"]["trainer"].pop("best") is not None
+    assert without["state"]["trainer"].pop("best") is None
     for part in ("state", "metrics"):
         assert differences(with_it[part], without[part]) == []
 

@@ -22,7 +22,7 @@ from duetto.training import progress
 from duetto.training.progress import ProgressDisplay
 from duetto.training.progress import shown as shown_on
 from duetto.training.progress_lines import LiveDisplay, say
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str:
@@ -83,10 +83,10 @@ def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkey
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     evaluations: list[object] = [None]
 
-    def tick(session: Session) -> None:
-        now[0] += 20.0 if session.last_evaluation is not evaluations[0] else 0.5
-        evaluations[0] = session.last_evaluation
-        display(session)
+    def tick(trainer: Trainer) -> None:
+        now[0] += 20.0 if trainer.last_evaluation is not evaluations[0] else 0.5
+        evaluations[0] = trainer.last_evaluation
+        display(trainer)
 
     train(tmp_path, steps=100, callbacks=[tick])
     rates = set(re.findall(r"  ([\d,]+) steps/s", console.export_text()))
@@ -107,14 +107,14 @@ def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path
 
 
 def test_a_run_that_goes_back_says_so_after_other_notices_and_once(tmp_path: Path):
-    """Its new session has notices of its own, and no evaluation yet."""
+    """Its new trainer has notices of its own, and no evaluation yet."""
     console = Console(record=True, force_terminal=False, width=140, file=io.StringIO())
     lost = [90, 130]
 
-    def lose(session: Session) -> None:
-        if session.step == 10:
-            session.notices += ["First.", "Second."]
-        if lost and session.step == lost[0]:
+    def lose(trainer: Trainer) -> None:
+        if trainer.step == 10:
+            trainer.notices += ["First.", "Second."]
+        if lost and trainer.step == lost[0]:
             lost.pop(0)
             raise PartLostError("A shard died.")
 

@@ -27,7 +27,7 @@ from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, SequenceS
 from duetto.buffers import Sample
 from duetto.storage.config import Config, RunOptions
 from duetto.training.normalizer import Normalizer, RewardScaler
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 DISCOUNT = 0.9
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}  # one row at a time, instead of one of each environment
@@ -67,24 +67,24 @@ class Played:
         options: Any = {"backend": backend, "device": "cpu", "threads": 1, "num_envs": 1 if vector else num_envs}
         chosen = RunOptions(steps=steps, evaluate_every=0, checkpoint_every=0, **options)
         self.algorithm = algorithm
-        self.session = Session(Config(algorithm, "recorded", chosen), folder, make)
-        self.learner = self.session.learner
+        self.trainer = Trainer(Config(algorithm, "recorded", chosen), folder, make)
+        self.learner = self.trainer.learner
         self.samples: list[Sample] = []
         self.prepared: list[Any] = []
         self.divergences: list[float] = []
         self.turns: list[tuple[int, list[Place]]] = []  # steps made before each vector step, and its places
         self._watch()
         try:
-            self.session.run([self._note])
+            self.trainer.run([self._note])
         finally:
-            self.session.close()
+            self.trainer.close()
         self.record = Record(self._alive())
 
     def _alive(self) -> list[Recording]:
         return [env for env in Recording.made if env.episodes]
 
     def _watch(self) -> None:
-        due, update_each = self.session.memory.due, self.learner.update_each
+        due, update_each = self.trainer.memory.due, self.learner.update_each
 
         def watched_due() -> Iterator[Sample]:
             for sample in due():
@@ -100,10 +100,10 @@ class Played:
                 self.divergences += [one.value("approx_kl_k2") for one in metrics]
             return metrics
 
-        self.session.memory.due = watched_due
+        self.trainer.memory.due = watched_due
         self.learner.update_each = watched_update_each
 
-    def _note(self, session: Session) -> None:
+    def _note(self, trainer: Trainer) -> None:
         """Which places the vector step was of: those that are new in the environments' episodes."""
         known = {(place.env, id(place.episode), place.time) for _, places in self.turns for place in places}
         places = []
@@ -112,7 +112,7 @@ class Played:
                 last = len(episode) - 1
                 if last >= 0 and (i, id(episode), last) not in known:
                     places.append(Place(i, episode, last))
-        self.turns.append((session.step - len(places), places))
+        self.turns.append((trainer.step - len(places), places))
 
 
 class Moments:
@@ -172,7 +172,7 @@ def actor(name: str, **options: Any) -> Algorithm:
 def test_sequences(tmp_path: Path, algorithm: Algorithm, backend: str, vector: bool):
     played = Played(tmp_path, algorithm, backend=backend, vector=vector)
     record, minds = played.record, Minds(played.learner, seen_when_acting(played))
-    memory: Any = played.session.memory
+    memory: Any = played.trainer.memory
     last = memory.sample(400)
     spec = algorithm.memory()
     assert isinstance(spec, SequenceSpec)
@@ -190,7 +190,7 @@ def test_sequences(tmp_path: Path, algorithm: Algorithm, backend: str, vector: b
 def seen_when_acting(played: Played) -> Any:
     """How each place's observation was scaled: by all that were acted on until then, its own turn included."""
     raw = lambda place: place.episode.obs[place.time]  # noqa: E731
-    if played.session.normalizer.mode != "collected":
+    if played.trainer.normalizer.mode != "collected":
         return raw
     moments = Moments(fresh_observations(played))
     seen = {}
@@ -201,7 +201,7 @@ def seen_when_acting(played: Played) -> Any:
 
 
 def fresh_observations(played: Played) -> dict[str, Any]:
-    return Normalizer(played.session.stepper.observation_space, "collected").state_dict()[""]
+    return Normalizer(played.trainer.stepper.observation_space, "collected").state_dict()[""]
 
 
 def check_sequence(batch: SequenceBatch, row: int, spec: SequenceSpec, record: Record, minds: Minds) -> Place:
@@ -280,7 +280,7 @@ def test_single_steps(tmp_path: Path, n_step: int, vector: bool):
     )
     played = Played(tmp_path, algorithm, vector=vector)
     record, spec = played.record, algorithm.memory()
-    memory: Any = played.session.memory
+    memory: Any = played.trainer.memory
     batch = memory.sample(4000).batch
     assert isinstance(batch, Batch)
     found = set()
@@ -373,7 +373,7 @@ def test_steps_that_only_reset_some_environments_shift_no_row(tmp_path: Path):
     assert any(gaps)  # a first step that lacks some environments
     np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # half the mean square of log π(a) - log π_old(a)
     steps = sum(len(episode) for episode in played.record.episodes())
-    assert played.session.normalizer.state_dict()[""]["count"] == 1 + steps
+    assert played.trainer.normalizer.state_dict()[""]["count"] == 1 + steps
 
 
 class Values:
@@ -381,7 +381,7 @@ class Values:
 
     def __init__(self, played: Played) -> None:
         self._learner = played.learner
-        scales = played.session.normalizer.mode == "rollouts"
+        scales = played.trainer.normalizer.mode == "rollouts"
         self._seen = Moments(fresh_observations(played)) if scales else None
         self.minds = Minds(played.learner) if played.learner.recurrent else None
 

@@ -16,9 +16,9 @@ from duetto.callbacks import KeepCheckpoints, RecordVideo, StopAtReturn, StopWit
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.runs.run import Run
 from duetto.training import evaluations as evaluations_module
-from duetto.training import session as session_module
+from duetto.training import trainer as session_module
 from duetto.training.evaluation import Evaluation
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def returns(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def given(values: Sequence[float]) -> None:
         def begin(self: evaluations_module.Evaluations, whole: bool = False) -> None:
-            scores = Evaluation(np.array([values[self._session.step // 20]]), np.array([10]))
+            scores = Evaluation(np.array([values[self._trainer.step // 20]]), np.array([10]))
             monkeypatch.setattr(evaluations_module, "evaluate", lambda *_: scores)
             real(self, whole)
 
@@ -42,7 +42,7 @@ OFTEN: dict[str, Any] = {"steps": 100, "evaluate_every": 20}
 
 def said(run: Run, *callbacks: Any, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(callbacks=callbacks, on_start=lambda session: notices.append(session.notices), **options)
+    run.resume(callbacks=callbacks, on_start=lambda trainer: notices.append(trainer.notices), **options)
     return notices[0]
 
 
@@ -58,7 +58,7 @@ def test_what_would_never_be_asked_says_so(
     tmp_path: Path, callback: duetto.Callback, options: dict[str, Any], sentence: str
 ):
     heard: list[list[str]] = []
-    train(tmp_path, steps=40, callbacks=[callback, lambda session: heard.append(session.notices)], **options)
+    train(tmp_path, steps=40, callbacks=[callback, lambda trainer: heard.append(trainer.notices)], **options)
     assert [one for one in heard[0] if sentence in one]
 
 
@@ -115,12 +115,12 @@ def test_a_time_limit_counts_over_resumes(tmp_path: Path, monkeypatch: pytest.Mo
     now = [0.0]
     monkeypatch.setattr(session_module.time, "perf_counter", lambda: now[0])
 
-    def tick(session: Session) -> None:
+    def tick(trainer: Trainer) -> None:
         now[0] += 1.0
 
     class Ticking(duetto.Callback):
-        def on_step(self, session: Session) -> None:
-            tick(session)
+        def on_step(self, trainer: Trainer) -> None:
+            tick(trainer)
 
     run = train(tmp_path, callbacks=[Ticking(), TimeLimit(55.0), StopAt(50)])
     assert checkpoints(run).steps()[-1] == 50
@@ -148,9 +148,9 @@ def test_with_several_environments_it_is_the_first_step_behind(tmp_path: Path):
 
 
 def test_a_disk_that_refuses_the_mark_is_said(tmp_path: Path):
-    def occupy(session: Session) -> None:
-        (session.folder / "checkpoints").mkdir(exist_ok=True)
-        (session.folder / "checkpoints" / ".tmp-step-000000000040.kept").mkdir(exist_ok=True)
+    def occupy(trainer: Trainer) -> None:
+        (trainer.folder / "checkpoints").mkdir(exist_ok=True)
+        (trainer.folder / "checkpoints" / ".tmp-step-000000000040.kept").mkdir(exist_ok=True)
 
     with pytest.raises(CheckpointError, match="mark that keeps the checkpoint at step 40 could not be written"):
         train(tmp_path, steps=100, callbacks=[KeepAgain(occupy), KeepCheckpoints(1)])
@@ -160,8 +160,8 @@ class KeepAgain(duetto.Callback):
     def __init__(self, act: Any) -> None:
         self.act = act
 
-    def on_checkpoint(self, session: Session) -> None:
-        self.act(session)
+    def on_checkpoint(self, trainer: Trainer) -> None:
+        self.act(trainer)
 
 
 # ---------------------------------------------------------------------------------------------------- videos

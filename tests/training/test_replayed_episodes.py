@@ -16,7 +16,7 @@ from test_history import history
 from test_resume import check_killed_anywhere
 
 from duetto.runs.run import Run
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "environments"))
 
@@ -70,9 +70,9 @@ def test_one_whose_state_outlives_an_episode_begins_a_new_one_and_the_history_sa
     heard: list[str] = []
     starts: list[list[bool]] = []
 
-    def look(session: Session) -> None:
-        heard.extend(session.notices)
-        starts.append(session.stepper.starts.tolist())
+    def look(trainer: Trainer) -> None:
+        heard.extend(trainer.notices)
+        starts.append(trainer.stepper.starts.tolist())
 
     options: dict[str, Any] = {"num_envs": 2, "steps": 200, "evaluate_every": 0}
     run = train(tmp_path, small(), Remembering, callbacks=[StopAt(120)], **options)  # 10 steps into second episodes

@@ -35,8 +35,8 @@ from duetto.errors import CheckpointError
 from duetto.learners import runtime
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
-from duetto.training import resuming
-from duetto.training.session import Session
+from duetto.training import resume_checks
+from duetto.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 
@@ -112,13 +112,13 @@ def test_another_processor_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def goes_on(steps: int) -> list[str]:
         said.clear()
-        Run(run.path).resume(steps, on_start=lambda session: said.extend(session.notices))
+        Run(run.path).resume(steps, on_start=lambda trainer: said.extend(trainer.notices))
         return said
 
     run = train(tmp_path, steps=60)
     assert run.config.versions["processor"] == processor()
     assert goes_on(65) == []
-    monkeypatch.setattr(resuming, "processor", lambda: f"{processor()} (0a1b2c3d)")
+    monkeypatch.setattr(resume_checks, "processor", lambda: f"{processor()} (0a1b2c3d)")
     [notice] = goes_on(70)
     assert f"on another processor, {processor()}, and the run goes on on {processor()} (0a1b2c3d): from" in notice
     assert goes_on(75) == []
@@ -133,14 +133,14 @@ def test_another_number_of_threads_is_said(tmp_path: Path, monkeypatch: pytest.M
         assert "  threads: 2\n" in text
         (run.path / "config.yaml").write_text(text.replace("  threads: 2\n", f"  threads: {threads}\n"))
         found: list[str] = []
-        Run(run.path).resume(90, on_start=lambda session: found.extend(session.notices))
+        Run(run.path).resume(90, on_start=lambda trainer: found.extend(trainer.notices))
         return " ".join(found)
 
-    monkeypatch.setattr(resuming, "cores", lambda: 2)
+    monkeypatch.setattr(resume_checks, "cores", lambda: 2)
     assert notices(2) == ""
     assert "made with 2 threads, and the run goes on with 1: from here" in notices(0)
     assert "`threads: 2` in its config.yaml they are the same" in notices(1)
-    monkeypatch.setattr(resuming, "cores", lambda: 1)
+    monkeypatch.setattr(resume_checks, "cores", lambda: 1)
     assert "goes on with its 2 threads, so that its numbers stay the same, but there are 1 cores" in notices(2)
 
 
@@ -170,8 +170,8 @@ def test_jax_that_has_begun_with_other_threads_is_said(tmp_path: Path):
     has = runtime.start_jax()
     found: list[str] = []
 
-    def look(session: Session) -> None:
-        found[:] = session.notices
+    def look(trainer: Trainer) -> None:
+        found[:] = trainer.notices
 
     run = train(tmp_path, threads=has + 3, backend="jax", steps=60, callbacks=[look])
     assert run.config.run.threads == has + 3
@@ -277,7 +277,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_passed_over(interrupted: tu
     path = folder / file if file != "segment" else max((run.path / "checkpoints" / "memory").iterdir())
     harm(path)
     seen: list[tuple[int, list[str]]] = []
-    run.resume(on_start=lambda session: seen.append((session.step, session.notices)))
+    run.resume(on_start=lambda trainer: seen.append((trainer.step, trainer.notices)))
     [(step, notices)] = seen
     assert step == 120
     assert len(notices) == 1
@@ -303,12 +303,12 @@ def test_damaged_best_parameters_are_said_and_make_way_for_the_next(interrupted:
     [best] = run.path.glob("checkpoints/best/*")
     flip(best / file)
     said: list[str] = []
-    run.resume(on_start=lambda session: said.extend(session.notices))
+    run.resume(on_start=lambda trainer: said.extend(trainer.notices))
     assert len(said) == 1
     assert str(best / file) in said[0]
     assert "now the next evaluation's become the best" in said[0]
     assert checkpoints(run).load_best().step in (180, 200)
-    run.resume(steps=210, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=210, on_start=lambda trainer: said.extend(trainer.notices))
     assert len(said) == 1
 
 
@@ -357,7 +357,7 @@ def test_after_nohup_a_terminal_may_close(tmp_path: Path):
     """SIGHUP is ignored before the run begins; it stays so."""
     earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        run = train(tmp_path, callbacks=[lambda session: signal.raise_signal(signal.SIGHUP)], steps=60)
+        run = train(tmp_path, callbacks=[lambda trainer: signal.raise_signal(signal.SIGHUP)], steps=60)
     finally:
         signal.signal(signal.SIGHUP, earlier)
     assert checkpoints(run).steps()[-1] == 60
@@ -389,8 +389,8 @@ def test_in_python_a_signal_ends_the_run_in_order_and_then_does_what_it_would_ha
     def came(*_: Any) -> None:
         raise CameError
 
-    def at_60(session: Session) -> None:
-        if session.step == 60:
+    def at_60(trainer: Trainer) -> None:
+        if trainer.step == 60:
             signal.raise_signal(number)
 
     if goes_on:
@@ -412,8 +412,8 @@ def test_in_python_a_signal_ends_the_run_in_order_and_then_does_what_it_would_ha
 
 @pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path):
-    def twice(session: Session) -> None:
-        if session.step == 60:
+    def twice(trainer: Trainer) -> None:
+        if trainer.step == 60:
             signal.raise_signal(signal.SIGINT)  # os.kill may reach another thread: then two can come as one
             signal.raise_signal(signal.SIGINT)
 
@@ -433,7 +433,7 @@ def test_stopped_by_hand(tmp_path: Path, stop_at: int):
 
 
 def test_stopped_before_the_first_step(tmp_path: Path):
-    run = start(small(), "Pendulum-v1", RunOptions(**OPTIONS), runs_dir=tmp_path, name="stopped", on_start=Session.stop)
+    run = start(small(), "Pendulum-v1", RunOptions(**OPTIONS), runs_dir=tmp_path, name="stopped", on_start=Trainer.stop)
     assert checkpoints(run).steps() == [0]
     assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
 

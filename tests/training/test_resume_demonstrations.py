@@ -13,7 +13,7 @@ from test_resume import check_killed_anywhere
 
 from duetto.errors import CheckpointError, UsageError
 from duetto.runs.run import Run
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 LSTM = SEQUENCES | CHOICES
 STEPS: dict[str, Any] = CHOICES | {"importance_anneal_samples": 50}
@@ -58,9 +58,9 @@ class StopAfter:
     def __init__(self, updates: int) -> None:
         self.updates = updates
 
-    def __call__(self, session: Session) -> None:
-        if session.learner.updates == self.updates:
-            session.stop()
+    def __call__(self, trainer: Trainer) -> None:
+        if trainer.learner.updates == self.updates:
+            trainer.stop()
 
 
 @pytest.mark.parametrize("case", ["dqfd", "r2d3"])
@@ -85,8 +85,8 @@ def test_stopped_in_pretraining(tmp_path: Path, demos: str, case: str):
 class CrashAfter(StopAfter):
     """Ends it as kill -9 does, so far as one process can."""
 
-    def __call__(self, session: Session) -> None:
-        if session.learner.updates == self.updates:
+    def __call__(self, trainer: Trainer) -> None:
+        if trainer.learner.updates == self.updates:
             raise CrashError
 
 

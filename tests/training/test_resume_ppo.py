@@ -114,7 +114,7 @@ def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path,
     stopped = train(tmp_path, algorithm, vector(), name="stopped", callbacks=[StopAt(50)], **options)
     before = checkpoints(stopped).load_latest().state["memory"]
     run, seen = Run(stopped.path, vector()), []
-    run.resume(on_start=lambda session: seen.append((session.notices, session.memory.state_dict())))
+    run.resume(on_start=lambda trainer: seen.append((trainer.notices, trainer.memory.state_dict())))
     [(notices, memory)] = seen
     restored, _ = notices
     assert "could not be restored" in restored
@@ -122,7 +122,7 @@ def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path,
     assert len(memory["ends"]) > len(before["ends"])
     assert memory["arrays"]["truncated"][-1].sum() > before["arrays"]["truncated"][-1].sum()
     state = outcome(run)["state"]
-    assert state["session"]["step"] >= 150
+    assert state["trainer"]["step"] >= 150
     assert state["learner"]["updates"] == 2 * (state["stepper"]["steps"] // 16)
 
 

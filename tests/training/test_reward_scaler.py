@@ -15,7 +15,7 @@ from small_runs import small, train
 
 from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.training.normalizer import RewardScaler
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 NO, YES = np.zeros(1, bool), np.ones(1, bool)
 ONLY = np.zeros(1, np.int64)
@@ -126,9 +126,9 @@ def rewards(parent: Path, **hyperparameters: Any) -> tuple[np.ndarray, list[floa
     """What the memory holds of the first rollout before it is learned from, and the training returns."""
     held: list[np.ndarray] = []
 
-    def look(session: Session) -> None:
-        if session.step == 30:
-            held.append(session.memory.state_dict()["arrays"]["reward"])
+    def look(trainer: Trainer) -> None:
+        if trainer.step == 30:
+            held.append(trainer.memory.state_dict()["arrays"]["reward"])
 
     run = train(parent, small("ppo", **hyperparameters), Wander, num_envs=2, steps=60, log_every=20, callbacks=[look])
     return held[0], [line["train/return"] for line in run.metrics()]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 from fake_disk import CountingOS
-from line_environment import Choosing, Line, Looking, Opaque, Parts, Unbounded
+from line_environment import Choosing, Components, Line, Looking, Opaque, Unbounded
 from small_runs import BRIEF, OPTIONS, StopAt, assert_same, checkpoints, small, train
 
 import duetto
@@ -25,7 +25,7 @@ from duetto.learners import backends
 from duetto.runs.run import Run
 from duetto.storage import atomic_io
 from duetto.storage.lock import FolderLock
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def make_line(length: int = 10) -> Line:
@@ -238,8 +238,8 @@ def test_resume_of_a_run_in_use(made: Run):
 def test_two_runs_at_once_get_two_folders(tmp_path: Path):
     inner: list[Run] = []
 
-    def another(session: Session) -> None:
-        if session.step == 5:
+    def another(trainer: Trainer) -> None:
+        if trainer.step == 5:
             inner.append(train(tmp_path, steps=5))
 
     assert train(tmp_path, steps=10, callbacks=[another]).path.name == "td3-Pendulum-v1-s0"
@@ -253,7 +253,7 @@ def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
     identifier = run.config.environment
     check_refused_unharmed(edit(run, {"environment.id": "Nowhere-v0"}), UsageError, "no environment Nowhere-v0")
     said: list[str] = []
-    again = edit(run, {"environment.id": identifier}).resume(on_start=lambda session: said.extend(session.notices))
+    again = edit(run, {"environment.id": identifier}).resume(on_start=lambda trainer: said.extend(trainer.notices))
     assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
     assert "has no checkpoint: the run begins at step 0 again" in said[0]
     assert [row["step"] for row in again.evaluations()] == [0, 60, 100]
@@ -304,8 +304,8 @@ def test_resume_with_other_spaces(tmp_path: Path):
     check_refused_unharmed(
         run, CheckpointError, r"made with the observation space Box\(2,\); Line has Box\(3,\)\. Resume it"
     )
-    run = Run(made.path, environment=Parts)
-    check_refused_unharmed(run, CheckpointError, r"observation space Box\(2,\); Parts has Dict\(inner/still")
+    run = Run(made.path, environment=Components)
+    check_refused_unharmed(run, CheckpointError, r"observation space Box\(2,\); Components has Dict\(inner/still")
 
 
 @pytest.mark.parametrize(
@@ -342,8 +342,8 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monke
         def write(self, *_: Any) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    def fill(session: Session) -> None:
-        if session.step == 90:
+    def fill(trainer: Trainer) -> None:
+        if trainer.step == 90:
             monkeypatch.setattr(atomic_io, "os", FullOS())
 
     sentence = (

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from small_runs import small, train
 
-from duetto.training.recurrence import Recurrence
-from duetto.training.session import Session
+from duetto.training.recurrent_state import Recurrence
+from duetto.training.trainer import Trainer
 
 LSTM = {"recurrent": "lstm", "recurrent_size": 8}
 
@@ -41,10 +41,10 @@ def test_ppo_sees_rewards_unscaled_as_in_an_evaluation(tmp_path: Path, seen: lis
     agent = small("ppo", **LSTM, minibatches=1, normalize_rewards=True, previous_reward="raw")
     counts: list[int] = []
 
-    def evaluate(session: Session) -> None:
-        if session.step == 64:
+    def evaluate(trainer: Trainer) -> None:
+        if trainer.step == 64:
             counts.append(len(seen))
-            session.evaluate()
+            trainer.evaluate()
 
     train(tmp_path, agent, "CartPole-v1", steps=64, evaluate_every=0, callbacks=[evaluate])
     collected, evaluated = np.concatenate(seen[: counts[0]]), np.concatenate(seen[counts[0] :])

@@ -16,10 +16,10 @@ import duetto
 from duetto.algorithms import PPO, SAC, TD3, CrossQ, DiscreteSAC
 from duetto.environments import Layout
 from duetto.errors import CheckpointError, NonFiniteError, UsageError
-from duetto.runs.observations import rows
+from duetto.runs.observation_input import rows
 from duetto.runs.run import Run
 from duetto.storage.run_folder import free_folder
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 PICTURE = gymnasium.spaces.Box(0, 255, (2, 2, 1), np.uint8)
 
@@ -82,8 +82,8 @@ FIXED: dict[str, Any] = {
 }
 
 
-def temperature(session: Session) -> float:
-    return float(np.exp(session.learner.parameters()["log_alpha"]["value"]))
+def temperature(trainer: Trainer) -> float:
+    return float(np.exp(trainer.learner.parameters()["log_alpha"]["value"]))
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
@@ -92,7 +92,7 @@ def test_a_fixed_temperature_is_that_of_the_config(tmp_path: Path, backend: str)
     run = train(tmp_path, fixed, Line, steps=60, callbacks=[StopAt(30)], backend=backend)
     run = Run(edit(run, {"algorithm.temperature": 0.25}).path, environment=Line)
     seen: list[float] = []
-    run.resume(accept_changes=True, on_start=lambda session: seen.append(temperature(session)))
+    run.resume(accept_changes=True, on_start=lambda trainer: seen.append(temperature(trainer)))
     again = SAC(learn_temperature=False, **FIXED | {"temperature": 0.125})
     train(tmp_path, again, Line, steps=10, from_run=run, callbacks=[lambda s: seen.append(temperature(s))], name="next")
     assert seen[:2] == pytest.approx([0.25, 0.125])
@@ -102,7 +102,7 @@ def test_a_temperature_that_is_learned_goes_on(tmp_path: Path):
     run = train(tmp_path, SAC(**FIXED), Line, steps=60, callbacks=[StopAt(30)])
     run = Run(edit(run, {"algorithm.temperature": 0.25}).path, environment=Line)
     seen: list[float] = []
-    run.resume(accept_changes=True, on_start=lambda session: seen.append(temperature(session)))
+    run.resume(accept_changes=True, on_start=lambda trainer: seen.append(temperature(trainer)))
     assert seen == pytest.approx([0.5])
 
 
@@ -116,7 +116,7 @@ def begun(folder: Path, from_run: Any, **options: Any) -> tuple[Any, list[str]]:
 def test_the_scale_of_rewards_is_taken_over_or_its_loss_is_said(tmp_path: Path):
     """With another number of environments, too: their episodes are their own."""
     ppo = PPO(hidden=(4,), rollout_steps=20, minibatches=1, epochs=1, normalize_rewards=True)
-    last: list[Session] = []
+    last: list[Trainer] = []
     made = train(tmp_path, ppo, Line, steps=200, callbacks=[last.append], name="made", evaluate_every=50)
     theirs = last[0].collector.rewards.moments
     moments, notices = begun(tmp_path, made, num_envs=2)
@@ -150,7 +150,7 @@ def test_a_std_to_begin_with_is_a_number(log_std: Any):
 def test_without_replacement_too_few_steps_are_said(tmp_path: Path):
     said: list[str] = []
     algorithm = small(replacement=False, batch_size=50, learning_starts=0, random_steps=0)
-    run = train(tmp_path, algorithm, Line, steps=30, callbacks=[lambda session: said.extend(session.notices)])
+    run = train(tmp_path, algorithm, Line, steps=30, callbacks=[lambda trainer: said.extend(trainer.notices)])
     assert any("a batch of 50 is drawn without replacement" in notice for notice in said)
     assert run.path.is_dir()
 

@@ -17,7 +17,7 @@ from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run
 from duetto.storage import signing
 from duetto.tools.cli import main
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 MODULE = """
 import gymnasium
@@ -73,8 +73,8 @@ def test_a_run_that_cannot_be_signed_goes_back_all_the_same(
     monkeypatch.setenv(signing.KEY_FILE, "/proc/nobody/key")
     lost = [30]
 
-    def lose(session: Session) -> None:
-        if lost and session.step == lost[0]:
+    def lose(trainer: Trainer) -> None:
+        if lost and trainer.step == lost[0]:
             lost.clear()
             raise PartLostError("A shard died.")
 
@@ -166,7 +166,7 @@ def test_without_a_key_the_run_says_so(tmp_path: Path, mark: Path, key: Path):
     key.parent.parent.write_text("a file where the folder should be")
     said: list[str] = []
     run = train(
-        tmp_path, environment=ID, steps=40, evaluate_every=0, callbacks=[lambda session: said.extend(session.notices)]
+        tmp_path, environment=ID, steps=40, evaluate_every=0, callbacks=[lambda trainer: said.extend(trainer.notices)]
     )
     assert "--trust" in said[0]
     with pytest.raises(UsageError, match="--trust"):

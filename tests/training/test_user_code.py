@@ -10,7 +10,7 @@ import pytest
 from small_runs import train
 
 from duetto.storage import user_code
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 ENVIRONMENT = """
 import gymnasium
@@ -62,8 +62,8 @@ class Breaks:
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def __call__(self, session: Session) -> None:
-        if session.step == 20:
+    def __call__(self, trainer: Trainer) -> None:
+        if trainer.step == 20:
             self.file.write_text("this is no Python")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from line_environment import Line, Parts
+from line_environment import Components, Line
 from small_runs import train
 
 from duetto import environments
@@ -119,8 +119,8 @@ def test_real_environments(tmp_path: Path, environment: str, monkeypatch: pytest
 
 
 def test_an_environment_without_pictures(tmp_path: Path):
-    run = train(tmp_path, environment=Parts, steps=40)
-    with pytest.raises(UsageError, match=r"Parts gives no frames"):
+    run = train(tmp_path, environment=Components, steps=40)
+    with pytest.raises(UsageError, match=r"Components gives no frames"):
         run.video()
     assert not list(run.path.glob("videos/*"))
 

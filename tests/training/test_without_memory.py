@@ -17,7 +17,7 @@ from duetto.errors import CheckpointError
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.manifest import Manifest
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def damage_memory(run: Run) -> str:
@@ -32,26 +32,26 @@ def damage_memory(run: Run) -> str:
 
 
 class Watch:
-    """What the session says at its start, and what its memory holds then and at each step."""
+    """What the trainer says at its start, and what its memory holds then and at each step."""
 
     def __init__(self) -> None:
         self.notices: list[str] = []
-        self.sessions: list[Session] = []
+        self.trainers: list[Trainer] = []
         self.updates: dict[int, int] = {}
         self.written: dict[int, list[int]] = {}
         self.began_anew = False
         self.memory: dict[str, Any] = {}
 
-    def start(self, session: Session) -> None:
-        self.notices += session.notices
-        self.sessions.append(session)
-        self.began_anew = bool(session.stepper.starts.all())
-        self.memory = session.memory.state_dict()
-        self(session)
+    def start(self, trainer: Trainer) -> None:
+        self.notices += trainer.notices
+        self.trainers.append(trainer)
+        self.began_anew = bool(trainer.stepper.starts.all())
+        self.memory = trainer.memory.state_dict()
+        self(trainer)
 
-    def __call__(self, session: Session) -> None:
-        self.updates[session.step] = session.learner.updates
-        self.written[session.step] = session.memory.written.tolist()
+    def __call__(self, trainer: Trainer) -> None:
+        self.updates[trainer.step] = trainer.learner.updates
+        self.written[trainer.step] = trainer.memory.written.tolist()
 
 
 CONTENTS = {"envs", "items", "schedule"}

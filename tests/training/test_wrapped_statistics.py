@@ -68,6 +68,6 @@ def test_a_run_of_before_goes_on_and_says_it(tmp_path: Path, monkeypatch: pytest
         patch.setattr(run_module.environments, "running_statistics", lambda *_: "")
         run = train(tmp_path, environment=wrapped, steps=40)
     said: list[str] = []
-    run.resume(steps=50, on_start=lambda session: said.extend(session.notices))
+    run.resume(steps=50, on_start=lambda trainer: said.extend(trainer.notices))
     assert any(notice.startswith("wrapped has a NormalizeObservation") for notice in said)
     assert normalizer_check.running(Line, run.stepper(1)) == "NormalizeObservation"

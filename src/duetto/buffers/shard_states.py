@@ -99,7 +99,7 @@ def take_segment(segment: Segment, share: range) -> Segment | None:
 def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
     """Copy `trees` of arrays into one, each to its `rows` there.
 
-    Parts that a tree lacks, such as hidden states, are zeros in its rows.
+    Components that a tree lacks, such as hidden states, are zeros in its rows.
     """
     some = next((tree for tree in trees if tree is not None), None)
     if some is None:

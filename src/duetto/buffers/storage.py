@@ -61,7 +61,7 @@ class BrokenEpisodeError(ValueError):
 
 @dataclass
 class _Loading:
-    """Parts of a saved storage that wait until all its steps are loaded."""
+    """Components of a saved storage that wait until all its steps are loaded."""
 
     missing: int  # steps
     first: np.ndarray  # (items,) bool, does not continue the step before

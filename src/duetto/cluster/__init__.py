@@ -5,6 +5,6 @@ of five calls (`transport.py`). `tests/cluster/simulated.py` is another transpor
 all that can go wrong.
 """
 
-from duetto.cluster.options import Cluster
+from duetto.cluster.config import Cluster
 
 __all__ = ["Cluster"]

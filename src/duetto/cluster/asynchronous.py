@@ -25,9 +25,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from duetto.buffers import Experience, RemoteBlock
-from duetto.cluster.blocks import Blocks, Ready
-from duetto.cluster.crew import INFINITY
-from duetto.cluster.player import Block
+from duetto.cluster.actor import Block
+from duetto.cluster.actor_pool import INFINITY
+from duetto.cluster.block_source import Blocks, Ready
 from duetto.environments import Episode
 
 LOOK = 0.002  # seconds

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from duetto import learners
 from duetto.algorithms.base import Algorithm
-from duetto.cluster.crew import INFINITY, Crew
-from duetto.cluster.host import Request
+from duetto.cluster.actor_pool import INFINITY, Crew
+from duetto.cluster.actor_server import Request
 from duetto.environments import VecEnv
 from duetto.environments.errors import EnvironmentFault
 from duetto.learners.parameters import Parameters

@@ -7,8 +7,8 @@ from typing import Any, cast
 from duetto.algorithms.base import RolloutSpec
 from duetto.buffers.storage_fields import transition_fields
 from duetto.cluster.asynchronous import Async
-from duetto.cluster.blocks import Blocks, Distant
-from duetto.cluster.options import BLOCK, BLOCK_BYTES, Cluster
+from duetto.cluster.block_source import Blocks, Distant
+from duetto.cluster.config import BLOCK, BLOCK_BYTES, Cluster
 from duetto.cluster.spread import Spread
 from duetto.cluster.sync import Sync
 from duetto.environments import VecEnv
@@ -19,7 +19,7 @@ from duetto.training.normalizer import Normalizer
 
 
 def source(cluster: Cluster, config: Config, stepper: VecEnv, learner: Policy, normalizer: Normalizer) -> Blocks:
-    """See `Place.make_source`.
+    """See `Execution.make_source`.
 
     Raises:
         UsageError: A block would be too large, or `ahead` is less than one block.
@@ -61,7 +61,7 @@ def _length(wanted: int, config: Config, stepper: VecEnv, learner: Policy, envir
 
 
 def decided(stepper: VecEnv) -> dict[str, Any]:
-    """See `Place.decided`."""
+    """See `Execution.decided`."""
     assert isinstance(stepper, Distant)
     source = stepper.source
     own = {"actors": source.actors} if isinstance(source, Sync) else {}

@@ -22,7 +22,7 @@ import grpc
 import ray
 from ray import exceptions
 
-from duetto.cluster.options import BLOCK_BYTES
+from duetto.cluster.config import BLOCK_BYTES
 from duetto.cluster.transport import Answer
 from duetto.environments import subproc
 from duetto.environments.errors import summary

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from duetto.cluster.crew import Crew, Lost
-from duetto.cluster.host import Description, Request
+from duetto.cluster.actor_pool import Crew, Lost
+from duetto.cluster.actor_server import Description, Request
 from duetto.environments import Tree
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.spaces import Layout

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from duetto.cluster.blocks import Blocks
-from duetto.cluster.player import Weights
+from duetto.cluster.actor import Weights
+from duetto.cluster.block_source import Blocks
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf

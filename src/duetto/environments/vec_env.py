@@ -191,7 +191,7 @@ class VecEnv:
         return list(getattr(self.engine, "envs", []))
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment; see `Session.set_attr`. Plain values are kept for a resume."""
+        """Set an attribute of every environment; see `Trainer.set_attr`. Plain values are kept for a resume."""
         with self._telling():
             self.engine.set_attr(name, value)
         self.attributes[name] = copy.deepcopy(value)

@@ -21,7 +21,7 @@ from duetto.networks import masks, spaces
 from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
 from duetto.runs import checkpoints
-from duetto.runs.observations import rows
+from duetto.runs.observation_input import rows
 from duetto.storage.checkpoint import Best, Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
@@ -29,7 +29,7 @@ from duetto.storage.reproducibility import changes, where
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 from duetto.training.policy import EvaluationPolicy
-from duetto.training.resuming import ACTING
+from duetto.training.resume_checks import ACTING
 
 
 class Agent:

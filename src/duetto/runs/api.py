@@ -19,19 +19,19 @@ from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import Preset, beside, choose
 from duetto.runs.agent import Agent
-from duetto.runs.asked import check_kinds, unknown
-from duetto.runs.beginning import Beginning
-from duetto.runs.many import start_many
+from duetto.runs.argument_checks import check_kinds, unknown
+from duetto.runs.finetune import WarmStart
+from duetto.runs.parallel_seeds import start_many
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
 from duetto.storage.user_code import Origin
 from duetto.trackers import Tracker
-from duetto.training import interruption
+from duetto.training import signals
 from duetto.training.callbacks import AnyCallback, Callback, check
 from duetto.training.progress import shown
 from duetto.training.progress_lines import is_watched
 from duetto.training.seeds_progress import SeedsProgress
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 @overload
@@ -92,8 +92,8 @@ def train(
         preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default made of algorithm, environment and seed.
-        callbacks: Objects of `duetto.Callback`, and functions that get the `Session` after every vector step;
-            `session.stop()` ends the run early.
+        callbacks: Objects of `duetto.Callback`, and functions that get the `Trainer` after every vector step;
+            `trainer.stop()` ends the run early.
         environment_options: Arguments for the environment's own constructor.
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
         progress: Show on a terminal or in a notebook what the command line shows; elsewhere nothing. Notices are
@@ -131,21 +131,21 @@ def train(
         "name": name,
         "preset": preset_name,
         "environment_options": values.environment | (environment_options or {}),
-        "beginning": Beginning.asked_for(*begun_with),
+        "beginning": WarmStart.asked_for(*begun_with),
     }
     console = Console()
     if seeds is not None:
         _check_together("seed" in options, cluster, tracking)
         return _train_many(made, environment, run_options, seeds, callbacks, console, progress, how)
 
-    def begin(on_start: Callable[[Session], None] | None = None, watching: Sequence[AnyCallback] = ()) -> Run:
+    def begin(on_start: Callable[[Trainer], None] | None = None, watching: Sequence[AnyCallback] = ()) -> Run:
         own = [*watching, *callbacks, *tracking]
         return start(made, environment, run_options, callbacks=own, on_start=on_start, cluster=cluster, **how)
 
-    with interruption.passed_on() as came:
+    with signals.passed_on() as came:
         if not (progress and is_watched(console)):
             run = begin()
-            interruption.say(came, [run.path])
+            signals.say(came, [run.path])
             return run
         with shown(console, f"{made.name()}: making environments and networks") as display:
             run = begin(display.announce, [display])
@@ -166,10 +166,10 @@ def _train_many(
     def own() -> list[AnyCallback]:
         return [_copied(one) if isinstance(one, Callback) else one for one in callbacks]
 
-    with interruption.passed_on() as came:
+    with signals.passed_on() as came:
         if not (progress and is_watched(console)):
             runs = start_many(algorithm, environment, options, seeds, callbacks=own, **how)
-            interruption.say(came, [run.path for run in runs])
+            signals.say(came, [run.path for run in runs])
             return runs
         with shown(console, f"{algorithm.name()}: making environments and networks", kind=SeedsProgress) as display:
             watched = {"callbacks": lambda: [display, *own()], "on_start": display.announce_all}

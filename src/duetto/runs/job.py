@@ -23,7 +23,7 @@ from duetto.storage.user_code import Origin, from_file
 
 if TYPE_CHECKING:  # a framework comes with them, and the process may be about to end
     from duetto.training.callbacks import AnyCallback
-    from duetto.training.session import Session
+    from duetto.training.trainer import Trainer
 
 PATIENCE = 10.0  # seconds for the process that worked on a run before this one to be gone
 CLAIMS = ".beginning"  # the folder of the locks of runs that are being begun
@@ -74,7 +74,7 @@ class Job:
         """The run's folder."""
         return self.parent / self.name
 
-    def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None) -> None:
+    def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Trainer], None] = lambda _: None) -> None:
         """Train to the end.
 
         Raises as `duetto.train` does; RunInUseError if another process works on the run; HinderedError if its folder
@@ -94,9 +94,9 @@ class Job:
                 claim.mkdir(parents=True, exist_ok=True)
                 _patiently(lambda: beginning.enter_context(FolderLock(claim)))
 
-            def begun(session: Session) -> None:
+            def begun(trainer: Trainer) -> None:
                 beginning.close()  # from here on the run's own lock says it
-                on_start(session)
+                on_start(trainer)
 
             if not (self.folder / "config.yaml").is_file():
                 if not foreign(self.folder):
@@ -136,21 +136,21 @@ class Job:
 
 
 def outcome(
-    job: Job, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Session], None] = lambda _: None
+    job: Job, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Trainer], None] = lambda _: None
 ) -> tuple[Any, ...]:
     """Train, and return the outcome: ("ended", whether it was stopped, notices), or ("failed", kind, sentence, trace),
     where the kind is DIVERGED, FAILED, HINDERED or IN_USE.
     """
-    sessions: list[Session] = []
+    trainers: list[Trainer] = []
 
-    def begun(session: Session) -> None:
-        sessions.append(session)
-        on_start(session)
+    def begun(trainer: Trainer) -> None:
+        trainers.append(trainer)
+        on_start(trainer)
 
     try:
         job.work(callbacks, begun)
-        session = sessions[-1]  # one that goes on after it lost a part of itself has a new one
-        return "ended", session.stopped, list(session.notices)
+        trainer = trainers[-1]  # one that goes on after it lost a part of itself has a new one
+        return "ended", trainer.stopped, list(trainer.notices)
     except NonFiniteError as error:
         return "failed", DIVERGED, str(error), ""
     except EnvironmentFailedError as error:

@@ -22,10 +22,10 @@ from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.runs.asked import check_kinds, check_videos, whole
-from duetto.runs.beginning import Beginning
-from duetto.runs.opening import begun, reopened, take_up
-from duetto.runs.planning import changed, new_folder, own_statistics, planned, run_name
+from duetto.runs.argument_checks import check_kinds, check_videos, whole
+from duetto.runs.finetune import WarmStart
+from duetto.runs.run_config import changed, new_folder, own_statistics, planned, run_name
+from duetto.runs.trainer_setup import begun, reopened, take_up
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.dict_diff import sentence
@@ -34,15 +34,15 @@ from duetto.storage.logs import Csv, JsonLines
 from duetto.storage.user_code import Origin
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
-from duetto.training import interruption
+from duetto.training import signals
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.evaluations import check_same_spaces
 from duetto.training.notices import Notices
 from duetto.training.progress import shown
 from duetto.training.progress_lines import is_watched
-from duetto.training.resuming import notes_of_stretching
-from duetto.training.session import Session
+from duetto.training.resume_checks import notes_of_stretching
+from duetto.training.trainer import Trainer
 from duetto.training.video import place, record
 
 MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
@@ -54,20 +54,20 @@ class GoingOn:
 
     steps: int | None = None
     callbacks: Sequence[AnyCallback] = ()
-    on_start: Callable[[Session], None] | None = None
+    on_start: Callable[[Trainer], None] | None = None
     without_memory: bool = False
     accept_changes: bool = False
     keep_schedule: bool = False
     cluster: Cluster | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def first(self, act: Callable[[Session], None]) -> GoingOn:
-        """A copy in which `act` gets the session before `on_start` does."""
+    def first(self, act: Callable[[Trainer], None]) -> GoingOn:
+        """A copy in which `act` gets the trainer before `on_start` does."""
 
-        def begin(session: Session) -> None:
-            act(session)
+        def begin(trainer: Trainer) -> None:
+            act(trainer)
             if self.on_start is not None:
-                self.on_start(session)
+                self.on_start(trainer)
 
         return replace(self, on_start=begin)
 
@@ -112,7 +112,7 @@ class Run:
         self,
         steps: int | None = None,
         callbacks: Sequence[AnyCallback] = (),
-        on_start: Callable[[Session], None] | None = None,
+        on_start: Callable[[Trainer], None] | None = None,
         without_memory: bool = False,
         accept_changes: bool = False,
         keep_schedule: bool = False,
@@ -124,7 +124,7 @@ class Run:
         """Go on exactly from the last good checkpoint, to `steps` in all (default: as configured).
 
         More steps stretch every schedule that is measured in the run's length, with a notice on what that changes; with
-        `keep_schedule` they end where they would have ended, and stay at their last values. `on_start` gets the session
+        `keep_schedule` they end where they would have ended, and stay at their last values. `on_start` gets the trainer
         before anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, if the
         one in the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
         With `accept_changes` what decides the numbers may have changed in `config.yaml` since
@@ -150,10 +150,10 @@ class Run:
             options=options,
         )
         console = Console()
-        with interruption.passed_on() as came:
+        with signals.passed_on() as came:
             if not (progress and is_watched(console)):
                 self.go_on(how)
-                interruption.say(came, [self.path])
+                signals.say(came, [self.path])
                 return self
             with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
                 self.go_on(replace(how.first(display.announce), callbacks=[display, *callbacks]))
@@ -188,13 +188,13 @@ class Run:
 
             kept = given.take_back(how.callbacks, before)
 
-            def say(session: Session, what: PartLostError = lost, kept: list[str] = kept) -> None:
-                where = f"from its checkpoint of step {session.step:,}" if session.step else "from its beginning"
-                behind = what.step - session.step
-                gone = behind > 0 and session.config.cluster.get("mode") == "async"
+            def say(trainer: Trainer, what: PartLostError = lost, kept: list[str] = kept) -> None:
+                where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its beginning"
+                behind = what.step - trainer.step
+                gone = behind > 0 and trainer.config.cluster.get("mode") == "async"
                 loss = f": {behind:,} step{'s' * (behind > 1)} are lost" if gone else ""
-                session.notices.append(f"{what} The run goes on {where}{loss}.")
-                session.notices += kept
+                trainer.notices.append(f"{what} The run goes on {where}{loss}.")
+                trainer.notices += kept
 
             try:
                 self._go_on(replace(how.first(say), without_memory=newest == damaged))
@@ -219,21 +219,21 @@ class Run:
             check_videos(how.callbacks, self._environment(), config)
             placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs)
 
-            def taken_up(session: Session) -> None:
-                take_up(session, how.without_memory, how.accept_changes, self._trust)
+            def taken_up(trainer: Trainer) -> None:
+                take_up(trainer, how.without_memory, how.accept_changes, self._trust)
 
-            with closing(reopened(config, self.path, self._environment, lock, placed, taken_up)) as session:
-                if wrapper := environments.running_statistics(self._given, session.stepper):
+            with closing(reopened(config, self.path, self._environment, lock, placed, taken_up)) as trainer:
+                if wrapper := environments.running_statistics(self._given, trainer.stepper):
                     outside = wrapper in environments.vector_wrappers(self._given)
-                    session.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
-                horizon = session.checkpoints.horizon or horizon  # the file may have been edited
-                stretched = notes_of_stretching(config, session.learner, session.step, horizon, how.keep_schedule)
-                session.notices += stretched
-                session.notices += trackers.note_of_others(self.path, how.callbacks)
-                what = [sentence({key: change}) for key, change in session.checkpoints.changed.items()]
+                    trainer.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
+                horizon = trainer.checkpoints.horizon or horizon  # the file may have been edited
+                stretched = notes_of_stretching(config, trainer.learner, trainer.step, horizon, how.keep_schedule)
+                trainer.notices += stretched
+                trainer.notices += trackers.note_of_others(self.path, how.callbacks)
+                what = [sentence({key: change}) for key, change in trainer.checkpoints.changed.items()]
                 if stretched and config.run.horizon != horizon:
                     what.append(f"schedules end at step {config.run.horizon:,}, not at {horizon:,}")
-                history = config.history.going_on(session.step, what, session.checkpoints.inexact)
+                history = config.history.going_on(trainer.step, what, trainer.checkpoints.inexact)
                 config = replace(config, history=history)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
@@ -241,7 +241,7 @@ class Run:
                 if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
-                _work(session, how.callbacks, how.on_start)
+                _work(trainer, how.callbacks, how.on_start)
 
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
@@ -395,9 +395,9 @@ def start(
     preset: str = "default",
     environment_options: dict[str, Any] | None = None,
     callbacks: Sequence[AnyCallback] = (),
-    on_start: Callable[[Session], None] | None = None,
+    on_start: Callable[[Trainer], None] | None = None,
     origin: Origin | None = None,
-    beginning: Beginning | None = None,
+    beginning: WarmStart | None = None,
     cluster: Cluster | None = None,
 ) -> Run:
     """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
@@ -411,8 +411,8 @@ def start(
     given_environment, own = (None if config.remakeable else environment), (type(algorithm) if config.origin else None)
     before = given.states(callbacks)
     try:
-        with begun(config, path, environment, beginning, place) as session:
-            _work(session, callbacks, on_start)
+        with begun(config, path, environment, beginning, place) as trainer:
+            _work(trainer, callbacks, on_start)
     except PartLostError as lost:
         if not path.exists():  # it had not begun
             raise
@@ -423,8 +423,8 @@ def start(
     return Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
 
 
-def _work(session: Session, callbacks: Sequence[AnyCallback], on_start: Callable[[Session], None] | None) -> None:
-    session.diagnostics.before_run()
+def _work(trainer: Trainer, callbacks: Sequence[AnyCallback], on_start: Callable[[Trainer], None] | None) -> None:
+    trainer.diagnostics.before_run()
     if on_start is not None:
-        on_start(session)
-    session.run(callbacks)
+        on_start(trainer)
+    trainer.run(callbacks)

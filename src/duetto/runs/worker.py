@@ -60,14 +60,14 @@ class Worker:
         self._jobs: queue.Queue[str] = queue.Queue()
         self._go: queue.Queue[bool] = queue.Queue()
         self._stopped = threading.Event()
-        self._session: Any = None
+        self._trainer: Any = None
         self._at_work = False
         threading.Thread(target=self._listen, daemon=True).start()
 
     def serve(self) -> None:
         """Train the jobs that come, one after another."""
         while True:
-            self._session = None
+            self._trainer = None
             job = pickle.loads(base64.b64decode(self._jobs.get()))
             outcome = self._train(job)
             if programs := compiled():
@@ -85,8 +85,8 @@ class Worker:
                 self._go.put(True)
             else:
                 self._stopped.set()
-                if self._session is not None:
-                    self._session.interrupt()
+                if self._trainer is not None:
+                    self._trainer.interrupt()
                 self._go.put(False)
         if not self._at_work and (programs := compiled()):
             programs.end()  # which nothing else would do, as Python does not end by itself
@@ -108,20 +108,20 @@ class Worker:
         class Judged(Callback):
             """A callback that reports each evaluation to the parent, and waits for its answer."""
 
-            def on_evaluation(self, session: Any) -> None:
-                step, result = session.last_evaluation
+            def on_evaluation(self, trainer: Any) -> None:
+                step, result = trainer.last_evaluation
                 if step and not worker._stopped.is_set():
                     worker._say("evaluated", step, result.mean_return)
                     if not worker._go.get():
-                        session.stop()
+                        trainer.stop()
 
-        return outcome(job, [Judged()] if job.waits else [], lambda session: self._begun(job, session))
+        return outcome(job, [Judged()] if job.waits else [], lambda trainer: self._begun(job, trainer))
 
-    def _begun(self, job: Job, session: Any) -> None:
-        self._session = session
+    def _begun(self, job: Job, trainer: Any) -> None:
+        self._trainer = trainer
         if self._stopped.is_set():
-            session.interrupt()
-        self._say("started", _evaluations(job.folder), session.step)
+            trainer.interrupt()
+        self._say("started", _evaluations(job.folder), trainer.step)
 
 
 def _evaluations(folder: Path) -> list[tuple[int, float]]:

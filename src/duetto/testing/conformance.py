@@ -54,7 +54,7 @@ from duetto.training.policy import EvaluationPolicy
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 UPDATES = 12
 ACTED = 6  # steps
-APART = ("log", "evaluations", "session", "config")  # of a state: windows, clocks, what the run is made from
+APART = ("log", "evaluations", "trainer", "config")  # of a state: windows, clocks, what the run is made from
 SOON = 24  # steps
 TOGETHER, LESSONS = (0, 5), 3  # seeds, and updates of each
 
@@ -224,8 +224,8 @@ def check_refusals(kind: type[Algorithm]) -> None:
     with _trials(kind) as trials:
         for trial in [trial for trial in trials if isinstance(trial.action, Dict)][:1]:
             try:
-                with TemporaryDirectory() as folder, closing(trial.session("torch", Path(folder))) as session:
-                    session.run()
+                with TemporaryDirectory() as folder, closing(trial.trainer("torch", Path(folder))) as trainer:
+                    trainer.run()
             except Exception as error:
                 raise AssertionError(f"{kind.name()} fails with actions of {trial.action}, but accepts them") from error
             return
@@ -422,15 +422,15 @@ def _outcome(
     options["steps"] = steps
     with TemporaryDirectory() as folder:
         if stop is not None:
-            with closing(trial.session(backend, Path(folder), **options)) as first:
-                first.run([lambda session: session.stop() if session.step >= stop else None])
-        with closing(trial.session(backend, Path(folder), **options)) as session:
+            with closing(trial.trainer(backend, Path(folder), **options)) as first:
+                first.run([lambda trainer: trainer.stop() if trainer.step >= stop else None])
+        with closing(trial.trainer(backend, Path(folder), **options)) as trainer:
             if stop is not None:
-                session.checkpoints.load(session.checkpoints.store.load_latest())
-                assert session.stepper.resumed_exactly, "the random environment was not resumed exactly"
-            session.run()
-            state = session.checkpoints.state_dict()
-            line = session.log.last_line.items()  # that of the end
+                trainer.checkpoints.load(trainer.checkpoints.store.load_latest())
+                assert trainer.stepper.resumed_exactly, "the random environment was not resumed exactly"
+            trainer.run()
+            state = trainer.checkpoints.state_dict()
+            line = trainer.log.last_line.items()  # that of the end
             reported = {name: value for name, value in line if value is not None and not name.startswith("time/")}
             for apart in APART:
                 state.pop(apart)

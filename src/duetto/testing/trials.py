@@ -19,7 +19,7 @@ from duetto.learners import Backend
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 from duetto.storage.config import Config, RunOptions
 from duetto.testing.random_env import RandomEnv
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 ENVIRONMENT = "the random environment"
 THREADS: dict[Backend, int] = {"torch": 1, "jax": 0}  # for JAX the number at its start
@@ -77,27 +77,27 @@ class Trial:
         """Make a random environment with these spaces."""
         return RandomEnv(self.observation, self.action, masked=self.masked)
 
-    def session(self, backend: Backend, folder: Path, **options: Any) -> Session:
-        """Make the session of a run, without starting it."""
+    def trainer(self, backend: Backend, folder: Path, **options: Any) -> Trainer:
+        """Make the trainer of a run, without starting it."""
         defaults: dict[str, Any] = {"steps": 48, "num_envs": 2, "evaluate_every": 0, "checkpoint_every": 0}
         defaults |= {"device": "cpu", "threads": THREADS[backend]}
         run = RunOptions(backend=backend, **(defaults | options))
-        return Session(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
+        return Trainer(Config(self.algorithm, ENVIRONMENT, run), folder, self.environment)
 
     def batches(self, count: int) -> list[Any]:
         """Return the first `count` batches of a run's learner."""
         batches: list[Any] = []
-        with TemporaryDirectory() as folder, closing(self.session("torch", Path(folder), steps=10_000)) as session:
-            update_each = session.learner.update_each
+        with TemporaryDirectory() as folder, closing(self.trainer("torch", Path(folder), steps=10_000)) as trainer:
+            update_each = trainer.learner.update_each
 
             def record(due: Sequence[Any], progress: Sequence[float]) -> Any:
                 batches.extend(due)
                 if len(batches) >= count:
-                    session.stop()
+                    trainer.stop()
                 return update_each(due, progress)
 
-            session.learner.update_each = record  # type: ignore[method-assign]
-            session.run()
+            trainer.learner.update_each = record  # type: ignore[method-assign]
+            trainer.run()
         return batches[:count]
 
 

@@ -19,7 +19,7 @@ from duetto.storage.logs import Csv, JsonLines
 from duetto.trackers.base import Point, Tracker
 from duetto.training.callbacks import Callback
 from duetto.training.evaluation import Evaluation
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 FOLDER = "tracking"
 _ID = re.compile(r"[\w.-]{1,128}")
@@ -44,68 +44,68 @@ class Tracking(Callback):
         self._ended = self._failed = False
         self._evaluation: object = None
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         """Start a tracked run and send everything that was logged; or continue one, from the checkpoint's step on."""
-        folder = session.folder
+        folder = trainer.folder
         path = folder / FOLDER / f"{self.tracker.name}.json"
-        self._line, self._evaluation = session.log.last_line, session.last_evaluation
+        self._line, self._evaluation = trainer.log.last_line, trainer.last_evaluation
         known = read(path)
         try:
-            identity, where = self.tracker.begin(folder.name, known, session.config.to_dict(), folder)
+            identity, where = self.tracker.begin(folder.name, known, trainer.config.to_dict(), folder)
         except DuettoError:
             raise
         except Exception as error:
             hint = f" To start a new tracked run instead, remove {path}." if known else ""
             raise UsageError(f"{self._name} cannot start: {_sentence(error)}{hint}") from error
-        session.when_closed(lambda: self._close(session))
+        trainer.when_closed(lambda: self._close(trainer))
         if not isinstance(identity, str) or not _ID.fullmatch(identity):
             raise UsageError(f"{self._name} gave its run the id {identity!r}. Use letters, digits, '-', '.' and '_'.")
         if known != identity:
             if known:
-                session.notices.append(f"{self._name}: tracked run {known} no longer exists; starting a new one.")
-            self._try(session, write, path, identity)
+                trainer.notices.append(f"{self._name}: tracked run {known} no longer exists; starting a new one.")
+            self._try(trainer, write, path, identity)
         if where:
-            session.notices.append(f"Tracked by {self.tracker.name}: {where}")
-        self._sent = self._video_sent = session.step - 1 if known == identity else -1  # steps
+            trainer.notices.append(f"Tracked by {self.tracker.name}: {where}")
+        self._sent = self._video_sent = trainer.step - 1 if known == identity else -1  # steps
         self._unsent = logged(folder, self._sent)
-        self._send(session)
+        self._send(trainer)
 
-    def on_step(self, session: Session) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         """Add the step's numbers, and send the points that are due. Before the first step, wait for pre-training."""
-        if session.memory.pretraining_left:
+        if trainer.memory.pretraining_left:
             return
-        line, evaluation = session.log.last_line, session.last_evaluation
+        line, evaluation = trainer.log.last_line, trainer.last_evaluation
         if line is not self._line:
             self._line = line
             self._unsent.setdefault(line["step"], {}).update(of_line(line))
         if evaluation is not None and evaluation is not self._evaluation:
             self._evaluation = evaluation
             self._unsent.setdefault(evaluation[0], {}).update(of_evaluation(evaluation[1]))
-        self._send(session)
+        self._send(trainer)
 
-    def on_end(self, session: Session) -> None:
+    def on_end(self, trainer: Trainer) -> None:
         """Send the remaining points, and the best parameters."""
         self._ended = True
-        session.log.write_own(session.step)  # numbers that other callbacks logged at the end
-        if not session.memory.pretraining_left:  # else step 0 is not complete
-            self._unsent |= logged(session.folder, self._sent)  # at the end, two evaluations may come at once
-            self._unsent.setdefault(session.step, {})  # for videos after the last point
-            self._send(session)
+        trainer.log.write_own(trainer.step)  # numbers that other callbacks logged at the end
+        if not trainer.memory.pretraining_left:  # else step 0 is not complete
+            self._unsent |= logged(trainer.folder, self._sent)  # at the end, two evaluations may come at once
+            self._unsent.setdefault(trainer.step, {})  # for videos after the last point
+            self._send(trainer)
         try:
-            best = session.checkpoints.store.load_best()
+            best = trainer.checkpoints.store.load_best()
         except CheckpointError:  # nothing was evaluated
             return
-        self._try(session, self.tracker.best, best.path, best.step, best.info["mean_return"])
+        self._try(trainer, self.tracker.best, best.path, best.step, best.info["mean_return"])
 
-    def _send(self, session: Session) -> None:
+    def _send(self, trainer: Trainer) -> None:
         """Send the points of past steps, oldest first, until the tracker refuses one."""
-        now = session.step if session.evaluating is None else session.evaluating
+        now = trainer.step if trainer.evaluating is None else trainer.evaluating
         for step in sorted(self._unsent):
             if step >= now and not self._ended:  # the step may get more numbers
                 return
-            videos = self._videos(session.folder, step)
+            videos = self._videos(trainer.folder, step)
             point = Point(step, self._unsent[step], list(videos.values()))
-            if (point.numbers or point.videos) and not self._try(session, self.tracker.send, point):
+            if (point.numbers or point.videos) and not self._try(trainer, self.tracker.send, point):
                 return
             self._sent, self._video_sent = max(self._sent, step), max([self._video_sent, *videos])
             del self._unsent[step]
@@ -115,13 +115,13 @@ class Tracking(Callback):
         videos = {int(path.stem[5:]): path for path in folder.glob("videos/step-*.mp4") if path.stem[5:].isdecimal()}
         return {step: videos[step] for step in sorted(videos) if self._video_sent < step <= until}
 
-    def _try(self, session: Session, send: Callable[..., None], *arguments: Any) -> bool:
+    def _try(self, trainer: Trainer, send: Callable[..., None], *arguments: Any) -> bool:
         """Send, and return whether that succeeded. The first error in a row gives a notice; the run continues."""
         try:
             send(*arguments)
         except Exception as error:
             if not self._failed:
-                session.notices.append(
+                trainer.notices.append(
                     f"{self._name} failed: {_sentence(error)} The run continues, and sends again what was not accepted."
                 )
             self._failed = True
@@ -129,8 +129,8 @@ class Tracking(Callback):
         self._failed = False
         return True
 
-    def _close(self, session: Session) -> None:
-        self._try(session, self.tracker.finish, not self._ended)
+    def _close(self, trainer: Trainer) -> None:
+        self._try(trainer, self.tracker.finish, not self._ended)
 
 
 def tracked(folder: Path) -> list[str]:

@@ -24,7 +24,7 @@ from duetto.functional.state_schema import DictOf
 from duetto.storage.tree_codec import State, encode_tree
 
 if TYPE_CHECKING:
-    from duetto.training.session import Session
+    from duetto.training.trainer import Trainer
 
 HOOKS = ("on_start", "on_step", "on_update", "on_evaluation", "on_checkpoint", "on_end")
 _ELSEWHERE = {  # hooks of other libraries
@@ -39,7 +39,7 @@ FUNCTIONS = "__call__"  # what plain functions are called by
 
 
 class Callback:
-    """An object whose hooks are called during a run. Override those you need: each gets the `Session`.
+    """An object whose hooks are called during a run. Override those you need: each gets the `Trainer`.
 
     Its attributes are what it is made with; what it has learned from the run belongs in `state_dict`.
     """
@@ -47,29 +47,29 @@ class Callback:
     ends_last: ClassVar[bool] = False
     """Whether its `on_end` is called after those of all others, and may use what they log there."""
 
-    def on_start(self, session: Session) -> None:
+    def on_start(self, trainer: Trainer) -> None:
         """Called before the first step, and whenever the run is resumed, with the state restored."""
 
-    def on_step(self, session: Session) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         """Called after every vector step, its updates, metrics and evaluation, before its checkpoint.
 
         While a run learns from demonstrations before its first step, it is called after every update.
         """
 
-    def on_update(self, session: Session) -> None:
+    def on_update(self, trainer: Trainer) -> None:
         """Called after every update; if several are made at once, once for each of them after the last."""
 
-    def on_evaluation(self, session: Session) -> None:
-        """Called after every evaluation, whose result is in `session.last_evaluation` and on the disk.
+    def on_evaluation(self, trainer: Trainer) -> None:
+        """Called after every evaluation, whose result is in `trainer.last_evaluation` and on the disk.
 
         On a cluster, where evaluations are made beside the run, a callback with this hook makes the run wait for them.
         """
 
-    def on_checkpoint(self, session: Session) -> None:
+    def on_checkpoint(self, trainer: Trainer) -> None:
         """Called after every checkpoint, and when a run resumes from one; changes of state are not in that yet."""
 
-    def on_end(self, session: Session) -> None:
-        """Called at the end, after the last checkpoint: all steps are made, or `session.stopped`. Not called after an
+    def on_end(self, trainer: Trainer) -> None:
+        """Called at the end, after the last checkpoint: all steps are made, or `trainer.stopped`. Not called after an
         error.
         """
 
@@ -85,7 +85,7 @@ class Callback:
         """Restore what `state_dict` returned. Not called if the checkpoint has no state of this callback."""
 
 
-AnyCallback = Callback | Callable[["Session"], Any]
+AnyCallback = Callback | Callable[["Trainer"], Any]
 
 
 def check(callbacks: Sequence[AnyCallback]) -> None:
@@ -96,7 +96,7 @@ def check(callbacks: Sequence[AnyCallback]) -> None:
         if isinstance(callback, type):
             raise UsageError(f"{callback.__name__} is a class. Hand over an object of it: {callback.__name__}(...).")
         if not (isinstance(callback, Callback) or callable(callback)):
-            raise UsageError(f"{callback!r} is no callback: give a duetto.Callback, or a function of the session.")
+            raise UsageError(f"{callback!r} is no callback: give a duetto.Callback, or a function of the trainer.")
         if isinstance(callback, Callback):
             _check_hooks(callback)
 
@@ -156,8 +156,8 @@ class CallbackList:
         self._good: State = {}  # the last that could be saved, by name
         self._kept: State = {}
         self._members: dict[str, Callback] = {}
-        self._called: dict[str, list[Callable[[Session], Any]]] = {}
-        self._refused: list[Callable[[Session], Any]] = []  # those that returned False
+        self._called: dict[str, list[Callable[[Trainer], Any]]] = {}
+        self._refused: list[Callable[[Trainer], Any]] = []  # those that returned False
 
     def expect(self, saved: State) -> None:
         """Keep a checkpoint's states, by name, for the callbacks of `take`. CheckpointError if they are no dicts."""
@@ -194,15 +194,15 @@ class CallbackList:
         """Whether any callback has the hook."""
         return bool(self._called.get(hook))
 
-    def call(self, hook: str, session: Session) -> None:
+    def call(self, hook: str, trainer: Trainer) -> None:
         """Call the hook of every callback that has it, in order."""
         for called in self._called.get(hook, ()):
-            found = called(session)  # False ends training in Stable-Baselines3
+            found = called(trainer)  # False ends training in Stable-Baselines3
             if isinstance(found, bool | np.bool_) and not found and called not in self._refused:
                 self._refused.append(called)
                 self._notices.append(
                     f"The callback {getattr(called, '__qualname__', _name(called))} returned False, which ends nothing "
-                    "here: call session.stop() where the run is to end."
+                    "here: call trainer.stop() where the run is to end."
                 )
 
     def state_dict(self) -> State:

@@ -1,6 +1,6 @@
 """A run's checkpoints: what they hold, and going on from one.
 
-    made:  the parts, what is logged, where the files end, the callbacks, the session's numbers   -> a folder
+    made:  the parts, what is logged, where the files end, the callbacks, the trainer's numbers   -> a folder
     gone on from:  the same, in that order, and the files are cut back to where they ended then   <- that folder
 
 The memory's transitions are written as they come, each once: a checkpoint says which of them are its own.
@@ -15,17 +15,17 @@ from duetto.errors import CheckpointError
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.dict_diff import Diff, sentence
 from duetto.storage.reproducibility import ENVIRONMENT, deciding, packages
-from duetto.training import resuming
+from duetto.training import resume_checks
 from duetto.training.callbacks import CallbackList
 from duetto.training.diagnostics import check_finite
 from duetto.training.evaluations import Evaluations
 
 if TYPE_CHECKING:
-    from duetto.training.session import Session
+    from duetto.training.trainer import Trainer
 
 
 class Checkpoints:
-    """The checkpoints of one session.
+    """The checkpoints of one trainer.
 
     Attributes:
         store: Where they are written.
@@ -37,16 +37,16 @@ class Checkpoints:
     """
 
     def __init__(
-        self, session: Session, store: CheckpointStore, callbacks: CallbackList, evaluations: Evaluations
+        self, trainer: Trainer, store: CheckpointStore, callbacks: CallbackList, evaluations: Evaluations
     ) -> None:
-        self._session, self._callbacks, self._evaluations = session, callbacks, evaluations
+        self._trainer, self._callbacks, self._evaluations = trainer, callbacks, evaluations
         self.store: CheckpointStore = store
         self.last: tuple[int, int] | None = None
         self.newest: Path | None = None
         self.changed: Diff = {}
         self.horizon: int = 0
         self.inexact: list[str] = []
-        self._versions = packages(session.config.run.backend)
+        self._versions = packages(trainer.config.run.backend)
 
     @property
     def step(self) -> int | None:
@@ -56,43 +56,43 @@ class Checkpoints:
     @property
     def up_to_date(self) -> bool:
         """Whether no step and no update was made since the last checkpoint."""
-        return self.last == (self._session.step, self._session.learner.updates)
+        return self.last == (self._trainer.step, self._trainer.learner.updates)
 
     def make(self) -> Path:
         """Write a checkpoint and return its folder.
 
-        Raises: as `Session.checkpoint`, through which all others call it.
+        Raises: as `Trainer.checkpoint`, through which all others call it.
         """
-        session = self._session
+        trainer = self._trainer
         state = self.state_dict()
         check_finite(state["learner"]["parameters"])
-        window = (session.memory.written, session.memory.rows)
-        with session.in_its_folder():
-            path = self.store.save(session.step, state, session.memory.segment(self.store.covered), window)
+        window = (trainer.memory.written, trainer.memory.rows)
+        with trainer.in_its_folder():
+            path = self.store.save(trainer.step, state, trainer.memory.segment(self.store.covered), window)
             self.store.settle_best()
-        self.last, self.newest = (session.step, session.learner.updates), path
-        session.parts.look_at_saved(state["stepper"])
+        self.last, self.newest = (trainer.step, trainer.learner.updates), path
+        trainer.parts.look_at_saved(state["stepper"])
         return path
 
     def acting_state(self) -> dict[str, Any]:
         """The state that acting needs, and the options that decided its numbers."""
-        return {"config": deciding(self._session.config)} | self._session.parts.acting_state()
+        return {"config": deciding(self._trainer.config)} | self._trainer.parts.acting_state()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, except the memory's transitions."""
-        session = self._session
+        trainer = self._trainer
         evaluations = self._evaluations.state_dict()  # first: it may end one, which writes and calls back
         return self.acting_state() | {
-            "log": session.log.state_dict(),  # before the others: it waits for the device and finds a divergence
-            **session.parts.state_dict(),
+            "log": trainer.log.state_dict(),  # before the others: it waits for the device and finds a divergence
+            **trainer.parts.state_dict(),
             "evaluations": self._evaluations.table.mark,
             "callbacks": self._callbacks.state_dict(),
-            "session": {
-                "step": session.step,
+            "trainer": {
+                "step": trainer.step,
                 **evaluations,
-                "seconds": session.seconds,
+                "seconds": trainer.seconds,
             },
-            "run": resuming.run_state(session.config, session.learner),
+            "run": resume_checks.run_state(trainer.config, trainer.learner),
             "versions": self._versions,
         }
 
@@ -105,10 +105,10 @@ class Checkpoints:
             UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
             CheckpointError: It changes what cannot change in a run that has begun.
         """
-        session = self._session
-        changed = self.changed = resuming.accepted(loaded, session.config, session.folder, accept_changes)
-        self.inexact = resuming.notes_of_others(loaded, self._versions)
-        notes = resuming.notes_of_changes(loaded, changed, session.config.run.threads)
+        trainer = self._trainer
+        changed = self.changed = resume_checks.accepted(loaded, trainer.config, trainer.folder, accept_changes)
+        self.inexact = resume_checks.notes_of_others(loaded, self._versions)
+        notes = resume_checks.notes_of_changes(loaded, changed, trainer.config.run.threads)
         notes += self.inexact
         try:
             self._restore(loaded, changed, without_memory)
@@ -117,42 +117,42 @@ class Checkpoints:
                 raise CheckpointError(
                     f"The run cannot go on with what has changed: {sentence(changed)}. {error} With the old values "
                     f"back it goes on; a new run can begin from this one's networks, if they fit (--from "
-                    f"{session.folder})."
+                    f"{trainer.folder})."
                 ) from error
             raise
-        session.notices += notes
+        trainer.notices += notes
 
     def _restore(self, loaded: Loaded, changed: Diff, without_memory: bool) -> None:
-        session, parts, state = self._session, self._session.parts, loaded.state
-        resuming.check_spaces(state["spaces"], session.stepper)
+        trainer, parts, state = self._trainer, self._trainer.parts, loaded.state
+        resume_checks.check_spaces(state["spaces"], trainer.stepper)
         if without_memory:
-            state, note = resuming.with_empty_memory(state, session.config, session.memory)
-            session.notices.append(note)
+            state, note = resume_checks.with_empty_memory(state, trainer.config, trainer.memory)
+            trainer.notices.append(note)
             self.inexact.append(note)
         another = not ENVIRONMENT.isdisjoint(changed)
         if another:
-            state = resuming.with_new_episodes(state)
+            state = resume_checks.with_new_episodes(state)
         parts.load_state_dict(state, loaded.segments)
         if "algorithm.temperature" in changed:
             parts.set_fixed()
         self._callbacks.expect(state.get("callbacks", {}))  # pushed runs have none
-        session.step, session.seconds = state["session"]["step"], state["session"]["seconds"]
-        self.last, self.newest = (session.step, session.learner.updates), loaded.path
-        session.notices += loaded.problems
+        trainer.step, trainer.seconds = state["trainer"]["step"], state["trainer"]["seconds"]
+        self.last, self.newest = (trainer.step, trainer.learner.updates), loaded.path
+        trainer.notices += loaded.problems
         self._cut_back(state)
-        same = resuming.BACKEND not in changed
-        session.notices += resuming.notes_of_run(state["run"], session.learner, session.config.run.threads, same)
+        same = resume_checks.BACKEND not in changed
+        trainer.notices += resume_checks.notes_of_run(state["run"], trainer.learner, trainer.config.run.threads, same)
         self.horizon = state["run"]["horizon"]
-        if session.stepper.resumed_exactly:
+        if trainer.stepper.resumed_exactly:
             return
-        parts.interrupt(~session.stepper.restored)
+        parts.interrupt(~trainer.stepper.restored)
         if not (another or without_memory):
             self.inexact.append(self._new_episodes())
-            session.notices.append(self.inexact[-1])
+            trainer.notices.append(self.inexact[-1])
 
     def _new_episodes(self) -> str:
         """Say which environments could not be restored, and why."""
-        stepper = self._session.stepper
+        stepper = self._trainer.stepper
         lost, n = int((~stepper.restored).sum()), stepper.num_envs
         which = stepper.name if lost == n else f"{lost} of the {n} environments {stepper.name}"
         because = f" ({'; '.join(stepper.not_restored)})" if stepper.not_restored else ""
@@ -163,9 +163,9 @@ class Checkpoints:
 
     def _cut_back(self, state: dict[str, Any]) -> None:
         """Drop what logs and tables hold from after the checkpoint."""
-        session, log = self._session, self._session.log
+        trainer, log = self._trainer, self._trainer.log
         log.load_state_dict(state["log"])
         files = ((log.lines, state["log"]["position"]), (self._evaluations.table, state["evaluations"]))
-        session.notices += filter(None, (file.return_to(mark, session.step) for file, mark in files))
-        session.notices += self._evaluations.load_state_dict(state["session"])
+        trainer.notices += filter(None, (file.return_to(mark, trainer.step) for file, mark in files))
+        trainer.notices += self._evaluations.load_state_dict(state["trainer"])
         log.go_on_from_file(self._evaluations.written())

@@ -15,11 +15,11 @@ from duetto.functional.state_schema import ANY, ArrayOf
 from duetto.learners import Policy
 from duetto.networks import masks
 from duetto.training.normalizer import Normalizer, RewardScaler
-from duetto.training.recurrence import Recurrence
+from duetto.training.recurrent_state import Recurrence
 
 
 class Source(Protocol):
-    """A source of a session's experience."""
+    """A source of a trainer's experience."""
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
         """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""

@@ -19,54 +19,54 @@ from duetto.learners.parameters import Parameters
 from duetto.storage.config import RunOptions
 
 if TYPE_CHECKING:
-    from duetto.training.session import Session
+    from duetto.training.trainer import Trainer
 
 ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
 
 
 class Diagnostics:
-    """Notices about a session that does not learn."""
+    """Notices about a trainer that does not learn."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
         self._reported_symptom = False
 
     def before_run(self) -> None:
         """Add a notice if the run ends before its first update, or if all of its actions are random."""
-        session = self._session
-        session.notices += too_short(
-            session.config.algorithm,
-            session.config.run,
-            session.stepper.num_envs,
-            session.step,
+        trainer = self._trainer
+        trainer.notices += too_short(
+            trainer.config.algorithm,
+            trainer.config.run,
+            trainer.stepper.num_envs,
+            trainer.step,
             self._stored(),
-            updated=bool(session.learner.updates),
-            pretraining=bool(session.memory.pretraining_left),
+            updated=bool(trainer.learner.updates),
+            pretraining=bool(trainer.memory.pretraining_left),
         )
 
     def on_metrics(self, line: dict[str, Any]) -> None:
         """Add a notice if a line of metrics shows a collapsed policy; only the first time."""
-        session = self._session
+        trainer = self._trainer
         means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
-        if session.stepper.masked:  # where a mask allows one action, entropy is 0 without a collapse
+        if trainer.stepper.masked:  # where a mask allows one action, entropy is 0 without a collapse
             means.pop("entropy", None)
-        symptom = session.config.algorithm.symptom(means, session.stepper.action_space)
+        symptom = trainer.config.algorithm.symptom(means, trainer.stepper.action_space)
         if symptom and not self._reported_symptom:
-            session.notices.append(f"Step {session.step:,}: {symptom}")
+            trainer.notices.append(f"Step {trainer.step:,}: {symptom}")
             self._reported_symptom = True
 
     def after_run(self) -> None:
         """Add a notice if the run made no update, unless it was stopped or `before_run` predicted that."""
-        session = self._session
-        spec = session.config.algorithm.memory()
-        predicted = self._stored() < spec.first_update(session.stepper.num_envs)[0]
-        if not (session.learner.updates or session.stopped or predicted):
-            session.notices.append(nothing_learned(spec, session.step, session.log.episodes))
+        trainer = self._trainer
+        spec = trainer.config.algorithm.memory()
+        predicted = self._stored() < spec.first_update(trainer.stepper.num_envs)[0]
+        if not (trainer.learner.updates or trainer.stopped or predicted):
+            trainer.notices.append(nothing_learned(spec, trainer.step, trainer.log.episodes))
 
     def _stored(self) -> int:
         """Steps that count for the next update: those since the last rollout, or all that were ever stored."""
-        memory = self._session.memory
-        return len(memory) if self._session.learner.on_policy else int(memory.written.sum())
+        memory = self._trainer.memory
+        return len(memory) if self._trainer.learner.on_policy else int(memory.written.sum())
 
 
 def too_short(

@@ -26,8 +26,8 @@ from duetto.storage.logs import Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 
 if TYPE_CHECKING:
-    from duetto.training.place import Evaluator
-    from duetto.training.session import Session
+    from duetto.training.execution import Evaluator
+    from duetto.training.trainer import Trainer
 
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
 FIELDS += ("success_rate",)
@@ -42,11 +42,11 @@ class UnderWay(NamedTuple):
     step: int
     updates: int
     seconds: float  # of the run until then
-    acting: dict[str, Any]  # the session's acting state
+    acting: dict[str, Any]  # the trainer's acting state
 
 
 class Evaluations:
-    """The evaluations of one session.
+    """The evaluations of one trainer.
 
     Attributes:
         last: The step of the newest evaluation, and its result; or None.
@@ -55,9 +55,9 @@ class Evaluations:
             or says that it comes first.
     """
 
-    def __init__(self, session: Session, table: Csv, beside: Evaluator | None, announce: Callable[[], None]) -> None:
+    def __init__(self, trainer: Trainer, table: Csv, beside: Evaluator | None, announce: Callable[[], None]) -> None:
         """`beside` makes evaluations beside the run, None: this process does; `announce` is called after each."""
-        self._session, self._beside, self._announce = session, beside, announce
+        self._trainer, self._beside, self._announce = trainer, beside, announce
         self.table: Csv = table
         self.last: tuple[int, Evaluation] | None = None
         self.best: float | None = None
@@ -85,9 +85,9 @@ class Evaluations:
         is under way.
         """
         self.finish()
-        session = self._session
-        acting = session.checkpoints.acting_state()
-        self._under_way = UnderWay(session.step, session.learner.updates, session.seconds, acting)
+        trainer = self._trainer
+        acting = trainer.checkpoints.acting_state()
+        self._under_way = UnderWay(trainer.step, trainer.learner.updates, trainer.seconds, acting)
         if self._beside is not None:
             self._beside.begin(acting["learner"]["parameters"], acting["normalizer"])
             return
@@ -97,8 +97,8 @@ class Evaluations:
         except _BrokenOffError:
             if self._concluding is not None:
                 raise
-            session.notices.append(
-                f"The evaluation at step {session.step:,} was broken off: duetto resume makes it, or duetto evaluate."
+            trainer.notices.append(
+                f"The evaluation at step {trainer.step:,} was broken off: duetto resume makes it, or duetto evaluate."
             )
 
     def conclude(self, unwanted: Callable[[], bool]) -> None:
@@ -106,15 +106,15 @@ class Evaluations:
 
         The evaluation is broken off if `unwanted` returns True meanwhile.
         """
-        session = self._session
-        if self._at == (session.step, session.learner.updates):
+        trainer = self._trainer
+        if self._at == (trainer.step, trainer.learner.updates):
             return
         self._concluding = unwanted
         try:
             self.begin()
             self.finish()
         except _BrokenOffError:
-            session.notices.append("The evaluation of the last policy was broken off: duetto evaluate makes one.")
+            trainer.notices.append("The evaluation of the last policy was broken off: duetto evaluate makes one.")
         finally:
             self._under_way = self._concluding = None
 
@@ -129,42 +129,42 @@ class Evaluations:
     def finish(self) -> None:
         """Wait for the evaluation that is under way beside the run, if any, and write it down."""
         if self._under_way is not None and self._beside is not None:
-            self._session.on_activity("waiting for an evaluation")
+            self._trainer.on_activity("waiting for an evaluation")
             result = self._beside.look(wait=True)
             assert result is not None
             self._write(result)
 
     def _here(self) -> Evaluation:
-        session, options = self._session, self._session.config.run
+        trainer, options = self._trainer, self._trainer.config.run
         self._copy_anew()
         stepper = self._stepper or self._make()
-        return evaluate(session.policy, stepper, options.evaluation_episodes, options.seed, self._tell)
+        return evaluate(trainer.policy, stepper, options.evaluation_episodes, options.seed, self._tell)
 
     def _copy_anew(self) -> None:
         """Copy an environment that was handed over as an object, as it is now: a callback may have set something on it,
         as in a curriculum. If it cannot be copied any more, evaluations stay in the last copies.
         """
         before = self._stepper
-        if before is None or not self._session.is_object:
+        if before is None or not self._trainer.is_object:
             return
         try:
             self._make()
             before.close()
         except UsageError as error:
             self._stepper = before
-            self._session.notices.append(f"Evaluations stay in the copies of step {self._copied:,}: {error}")
+            self._trainer.notices.append(f"Evaluations stay in the copies of step {self._copied:,}: {error}")
 
     def _make(self) -> environments.VecEnv:
-        session, options = self._session, self._session.config.run
-        made = session.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
+        trainer, options = self._trainer, self._trainer.config.run
+        made = trainer.another_environment(num_envs=min(options.evaluation_episodes, PARALLEL))
         if options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
             try:
-                check_same_spaces(made, session.stepper.observation_space, session.stepper.action_space)
+                check_same_spaces(made, trainer.stepper.observation_space, trainer.stepper.action_space)
             except UsageError:
                 made.close()
                 raise
         made.name += " (evaluation)"
-        self._stepper, self._copied = made, session.step
+        self._stepper, self._copied = made, trainer.step
         return made
 
     def _tell(self, how_far: str) -> None:
@@ -174,15 +174,15 @@ class Evaluations:
             self.interrupted = False
             if not self._whole:
                 raise _BrokenOffError
-            self._session.notices.append(
+            self._trainer.notices.append(
                 "The run stops after this evaluation. A second Ctrl-C (or the same signal) ends it at once, without "
                 "what came after its last checkpoint."
             )
-        self._session.on_activity(how_far)
+        self._trainer.on_activity(how_far)
 
     def _write(self, result: Evaluation) -> None:
         assert self._under_way is not None
-        session, (step, updates, seconds, acting) = self._session, self._under_way
+        trainer, (step, updates, seconds, acting) = self._trainer, self._under_way
         self._under_way, self._at = None, (step, updates)
         self.last = (step, result)
         row = {
@@ -193,17 +193,17 @@ class Evaluations:
             "max_return": float(result.returns.max()),
             "mean_length": float(result.lengths.mean()),
             "episodes": len(result.returns),
-            "seconds": round(seconds if self._beside is not None else session.seconds, 1),
+            "seconds": round(seconds if self._beside is not None else trainer.seconds, 1),
             "success_rate": result.success_rate,
         }
-        with session.in_its_folder():
+        with trainer.in_its_folder():
             self.table.append(row)
             shown = ("mean_return", "mean_length", "success_rate")
-            session.log.to_board(step, {f"evaluation/{name}": row[name] for name in shown})
+            trainer.log.to_board(step, {f"evaluation/{name}": row[name] for name in shown})
             if self._is_best(step, result.mean_return):
                 self.best, self._best_step = result.mean_return, step
                 info = {"mean_return": result.mean_return} | ({STOPPED: True} if self._concluding else {})
-                session.checkpoints.store.save_best(step, acting, info)
+                trainer.checkpoints.store.save_best(step, acting, info)
         self._announce()
 
     def _is_best(self, step: int, mean_return: float) -> bool:
@@ -215,17 +215,17 @@ class Evaluations:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint. An evaluation under way of other parameters is finished first."""
-        session = self._session
-        if self._under_way is not None and self._under_way[:2] != (session.step, session.learner.updates):
+        trainer = self._trainer
+        if self._under_way is not None and self._under_way[:2] != (trainer.step, trainer.learner.updates):
             self.finish()
         return {"best": self.best, "under_way": self._under_way is not None or self._again}
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
         """Undo `state_dict`; returns a sentence if the best parameters are damaged."""
-        session = self._session
+        trainer = self._trainer
         self.best, self._again = state["best"], state["under_way"]
-        if self.written() == session.step:
-            self._at = (session.step, session.learner.updates)
+        if self.written() == trainer.step:
+            self._at = (trainer.step, trainer.learner.updates)
         try:
             self._best_step = self._drop_best()
         except CheckpointError as error:
@@ -233,7 +233,7 @@ class Evaluations:
                 return []
             before, self.best = self.best, None
             return [
-                f"{error} The best until step {session.step:,} had the mean return {before:.6g}; now the next "
+                f"{error} The best until step {trainer.step:,} had the mean return {before:.6g}; now the next "
                 "evaluation's become the best, whatever their return."
             ]
         return []
@@ -242,10 +242,10 @@ class Evaluations:
         """Go back to the best parameters of the steps that were kept, and return their step; CheckpointError if there
         are none.
         """
-        store = self._session.checkpoints.store
+        store = self._trainer.checkpoints.store
         for _ in range(MOST_DROPPED):
             found = store.load_best()
-            if found.step <= self._session.step and not found.info.get(STOPPED):
+            if found.step <= self._trainer.step and not found.info.get(STOPPED):
                 break
             store.drop_best()
         found = store.load_best()

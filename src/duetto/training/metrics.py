@@ -22,8 +22,8 @@ from duetto.functional.state_schema import ANY, DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
 from duetto.storage.logs import JsonLines
-from duetto.training.board import Board
 from duetto.training.diagnostics import ADVICE
+from duetto.training.tensorboard import Board
 
 _OWN = "/"  # what the names of the user's own numbers begin with, among the sums
 _NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")

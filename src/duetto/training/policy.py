@@ -11,7 +11,7 @@ from duetto.learners import Policy
 from duetto.networks import masks
 from duetto.networks.spaces import Space
 from duetto.training.normalizer import Normalizer
-from duetto.training.recurrence import Recurrence
+from duetto.training.recurrent_state import Recurrence
 
 
 class EvaluationPolicy:

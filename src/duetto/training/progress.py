@@ -19,7 +19,7 @@ from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock
 if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
     from pathlib import Path
 
-    from duetto.training.session import Session
+    from duetto.training.trainer import Trainer
 
 REFRESH_SECONDS = 0.5
 
@@ -36,14 +36,14 @@ class ProgressDisplay(LiveDisplay):
         self._rate: float | None = None
         self._first_step = 0
         self._counting = False  # whether the row's samples began after the last evaluation
-        self.sessions: list[Session] = []
+        self.trainers: list[Trainer] = []
         self._shown_evaluation: object = None
         self._complete = False
         self._results: list[str] = []
 
     def __exit__(self, *raised: Any) -> None:
         self._activity = ""
-        self._progress.live.transient = not self.sessions  # the lines of the preparations are removed
+        self._progress.live.transient = not self.trainers  # the lines of the preparations are removed
         super().__exit__(*raised)
 
     def doing(self, text: str) -> None:
@@ -51,50 +51,50 @@ class ProgressDisplay(LiveDisplay):
         self._show_news()
         super().doing(text)
 
-    def _begin(self, sessions: Sequence[Session]) -> None:
-        self.sessions, self._activity = list(sessions), ""
-        for session in sessions:
-            session.on_activity = self.doing
+    def _begin(self, trainers: Sequence[Trainer]) -> None:
+        self.trainers, self._activity = list(trainers), ""
+        for trainer in trainers:
+            trainer.on_activity = self.doing
 
-    def announce(self, session: Session) -> None:
+    def announce(self, trainer: Trainer) -> None:
         """Show the first lines: what runs where."""
-        self._begin([session])
-        # it may begin behind where another session of the run was, whose notices and times are not its own
+        self._begin([trainer])
+        # it may begin behind where another trainer of the run was, whose notices and times are not its own
         self._counting = False
-        self._noticed, self._shown_evaluation = 0, session.last_evaluation
-        options, config = session.config.run, session.config
-        self._complete = session.step >= options.steps
+        self._noticed, self._shown_evaluation = 0, trainer.last_evaluation
+        options, config = trainer.config.run, trainer.config
+        self._complete = trainer.step >= options.steps
         self.say(
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
-            f"seed {options.seed}, preset {config.preset}, {options.steps:,} steps\n{near(session.folder)}/",
+            f"seed {options.seed}, preset {config.preset}, {options.steps:,} steps\n{near(trainer.folder)}/",
         )
-        if session.step:
-            self.say(f"Resuming at step {session.step:,}.")
-        if "time/actors" in session.stepper.engine.numbers():  # Ray ends a process whose raylet dies, without a word
-            self.say(f"If the cluster fails and ends this process, continue with: {to_resume(session.folder)}")
-        self._show_notices(session.notices)
+        if trainer.step:
+            self.say(f"Resuming at step {trainer.step:,}.")
+        if "time/actors" in trainer.stepper.engine.numbers():  # Ray ends a process whose raylet dies, without a word
+            self.say(f"If the cluster fails and ends this process, continue with: {to_resume(trainer.folder)}")
+        self._show_notices(trainer.notices)
 
-    def __call__(self, session: Session) -> None:
+    def __call__(self, trainer: Trainer) -> None:
         """Update the display after a step; cheap unless it is time to look."""
         now = time.perf_counter()
-        self._activity, self.sessions = "", self.sessions or [session]
+        self._activity, self.trainers = "", self.trainers or [trainer]
         self._show_news()
-        if self._counting and now < self._next and session.step < session.config.run.steps:
+        if self._counting and now < self._next and trainer.step < trainer.config.run.steps:
             return
         self._next = now + REFRESH_SECONDS
-        sessions, config = self.sessions, session.config
-        several = f" × {len(sessions)} seeds" if len(sessions) > 1 else ""
-        self._results = self._learned(sessions)
+        trainers, config = self.trainers, trainer.config
+        several = f" × {len(trainers)} seeds" if len(trainers) > 1 else ""
+        self._results = self._learned(trainers)
         made = self._count(
             f"{config.algorithm.name()} {user_code.short(config.environment)}{several}",
-            sum(one.step for one in sessions),
-            sum(one.config.run.steps for one in sessions),
+            sum(one.step for one in trainers),
+            sum(one.config.run.steps for one in trainers),
         )
         self._refresh()
-        if not self._live_lines and now >= self._next_line and (made or session.memory.pretraining_left):
+        if not self._live_lines and now >= self._next_line and (made or trainer.memory.pretraining_left):
             self._next_line = now + LINE_SECONDS
             rate = f"{self._rate or 0:,.0f} steps/s{' of all seeds' * bool(several)}"
-            self.say("  ".join([f"step {session.step:>9,}", rate, *self._results]))
+            self.say("  ".join([f"step {trainer.step:>9,}", rate, *self._results]))
 
     def _count(self, name: str, step: int, steps: int) -> bool:
         """Update the row; return whether steps were made since the samples of the rate began."""
@@ -114,81 +114,81 @@ class ProgressDisplay(LiveDisplay):
 
     def finish(self, path: Path) -> None:
         """Show the last lines: done, or stopped and how to go on."""
-        [session] = self.sessions
+        [trainer] = self.trainers
         self._show_news()
-        if session.stopped:
-            self.say(f"Stopped at step {session.step:,}. Go on with: {to_resume(path)}")
+        if trainer.stopped:
+            self.say(f"Stopped at step {trainer.step:,}. Go on with: {to_resume(path)}")
             return
         if self._complete:
             self.say("Nothing was left to do: all steps are made. More of them, --steps N, go on.")
-        if last := self._last_evaluation(session):
+        if last := self._last_evaluation(trainer):
             self.say(f"Last evaluation: {last}")
-        self.say(f"{session.step:,} steps and {session.learner.updates:,} updates in {clock(session.seconds)}.")
-        if _can_be_recorded(session):
+        self.say(f"{trainer.step:,} steps and {trainer.learner.updates:,} updates in {clock(trainer.seconds)}.")
+        if _can_be_recorded(trainer):
             self.say(f"See it: duetto video {near(path)}")
 
-    def _last_evaluation(self, session: Session) -> str:
+    def _last_evaluation(self, trainer: Trainer) -> str:
         """The last evaluation's result as text, also if an earlier process made it; "" if there is none."""
-        if session.last_evaluation is not None:
-            return str(session.last_evaluation[1])
-        rows = self._earlier(session)
+        if trainer.last_evaluation is not None:
+            return str(trainer.last_evaluation[1])
+        rows = self._earlier(trainer)
         return f"mean return {float(rows[-1]['mean_return']):.1f} at step {rows[-1]['step']}" if rows else ""
 
-    def _earlier(self, session: Session) -> list[dict[str, str]]:
+    def _earlier(self, trainer: Trainer) -> list[dict[str, str]]:
         """The rows of evaluations by an earlier process, if the run was complete already; else none."""
-        return Csv.scan(session.folder / "evaluations.csv").rows if self._complete else []
+        return Csv.scan(trainer.folder / "evaluations.csv").rows if self._complete else []
 
     def summary(self, path: object) -> dict[str, object]:
         """The last lines as JSON values."""
-        [session] = self.sessions
-        return self._summary(session, path)
+        [trainer] = self.trainers
+        return self._summary(trainer, path)
 
-    def _summary(self, session: Session, path: object) -> dict[str, object]:
-        last = session.last_evaluation
-        rows = self._earlier(session) if last is None else []
+    def _summary(self, trainer: Trainer, path: object) -> dict[str, object]:
+        last = trainer.last_evaluation
+        rows = self._earlier(trainer) if last is None else []
         evaluation = {"step": int(rows[-1]["step"]), "mean_return": float(rows[-1]["mean_return"])} if rows else None
         return {
             "run": str(path),
-            "step": session.step,
-            "updates": session.learner.updates,
-            "seconds": round(session.seconds, 3),
-            "stopped": session.stopped,
+            "step": trainer.step,
+            "updates": trainer.learner.updates,
+            "seconds": round(trainer.seconds, 3),
+            "stopped": trainer.stopped,
             "evaluation": evaluation if last is None else {"step": last[0], **last[1].to_dict()},
-            "notices": list(session.notices),
+            "notices": list(trainer.notices),
         }
 
     def _show_news(self) -> None:
         """Show a new evaluation and new notices, also while something else takes long."""
-        for session in self.sessions:
-            if session.last_evaluation is not self._shown_evaluation:
-                self._shown_evaluation = session.last_evaluation
-                step, result = session.last_evaluation or (0, None)
+        for trainer in self.trainers:
+            if trainer.last_evaluation is not self._shown_evaluation:
+                self._shown_evaluation = trainer.last_evaluation
+                step, result = trainer.last_evaluation or (0, None)
                 self.say(f"step {step:>9,}  evaluation {result}")
                 self._counting = False
-            self._show_notices(session.notices)
+            self._show_notices(trainer.notices)
 
-    def _learned(self, sessions: Sequence[Session]) -> list[str]:
-        """Return the parts of the status line: means over the sessions, with a deviation if there are several."""
+    def _learned(self, trainers: Sequence[Trainer]) -> list[str]:
+        """Return the parts of the status line: means over the trainers, with a deviation if there are several."""
         parts: list[str] = []
-        if left := sessions[0].memory.pretraining_left:
+        if left := trainers[0].memory.pretraining_left:
             parts.append(f"pre-training: {left:,} updates left")
-        numbers = sessions[0].stepper.engine.numbers()
+        numbers = trainers[0].stepper.engine.numbers()
         if "time/actors" in numbers:
             parts.append(_actors(numbers))
-        if returns := evaluated(sessions):
+        if returns := evaluated(trainers):
             parts.append(f"evaluation {spread(returns)}")
-        training = [one.log.recent_return for one in sessions if one.log.recent_return is not None]
+        training = [one.log.recent_return for one in trainers if one.log.recent_return is not None]
         if training:
             parts.append(f"training {spread(training)}")
-        losses = [one.log.last_line.get("learn/critic_loss") for one in sessions]
+        losses = [one.log.last_line.get("learn/critic_loss") for one in trainers]
         if found := [loss for loss in losses if loss is not None]:
             parts.append(f"critic loss {statistics.fmean(found):,.3g}")
         return parts
 
 
-def evaluated(sessions: Sequence[Session]) -> list[float]:
-    """Return the mean returns of the sessions' last evaluations."""
-    return [one.last_evaluation[1].mean_return for one in sessions if one.last_evaluation is not None]
+def evaluated(trainers: Sequence[Trainer]) -> list[float]:
+    """Return the mean returns of the trainers' last evaluations."""
+    return [one.last_evaluation[1].mean_return for one in trainers if one.last_evaluation is not None]
 
 
 def spread(values: Sequence[float]) -> str:
@@ -204,12 +204,12 @@ def _actors(numbers: Mapping[str, float]) -> str:
     return f"{numbers['time/actors']:.0f} actors{restarted}{'' if lag is None else f', lag {lag:.0f}'}"
 
 
-def _can_be_recorded(session: Session) -> bool:
+def _can_be_recorded(trainer: Trainer) -> bool:
     """Return whether the environment renders frames; for EnvPool, whether Gymnasium has its id."""
     from duetto import environments
 
-    config = session.config
-    modes = (session.stepper.engine.metadata or {}).get("render_modes")
+    config = trainer.config
+    modes = (trainer.stepper.engine.metadata or {}).get("render_modes")
     if modes is not None and "rgb_array" not in modes:
         return False
     if config.run.engine != "envpool" or config.run.evaluate_every:
@@ -237,6 +237,6 @@ def shown(
         try:
             yield display
         except UsageError as error:  # the other errors of a run say it themselves
-            if not display.sessions or not display.sessions[0].checkpoints.store.steps():
+            if not display.trainers or not display.trainers[0].checkpoints.store.steps():
                 raise
-            raise UsageError(f"{error}\nThen go on with: {to_resume(display.sessions[0].folder)}") from error
+            raise UsageError(f"{error}\nThen go on with: {to_resume(display.trainers[0].folder)}") from error

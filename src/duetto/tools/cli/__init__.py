@@ -14,8 +14,8 @@ from typing import Any
 from duetto.errors import DuettoError, UsageError, escaped
 from duetto.tools.cli import output
 from duetto.tools.cli.signals import ending_in_order
-from duetto.training.interruption import noted
 from duetto.training.notices import shown_elsewhere
+from duetto.training.signals import noted
 
 COMMANDS = {
     "train": "train an agent:  duetto train td3 HalfCheetah-v5",

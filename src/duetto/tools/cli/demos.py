@@ -29,8 +29,8 @@ from duetto.demonstrations import (
 from duetto.environments import VecEnv
 from duetto.errors import UsageError, near
 from duetto.networks.spaces import Discrete
-from duetto.runs.asked import whole
-from duetto.runs.remembered import Remembered, remembered
+from duetto.runs.argument_checks import whole
+from duetto.runs.replay_to_demos import Remembered, remembered
 from duetto.runs.run import Run
 from duetto.storage import signing, user_code
 from duetto.storage.config import circumstances

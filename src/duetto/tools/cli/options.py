@@ -10,7 +10,7 @@ import yaml
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from duetto.algorithms import Algorithm
-from duetto.cluster.options import Cluster, Mode
+from duetto.cluster.config import Cluster, Mode
 from duetto.errors import UsageError
 from duetto.storage import safe_yaml
 from duetto.storage.config import RunOptions

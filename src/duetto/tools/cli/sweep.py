@@ -115,7 +115,7 @@ def _parsed(name: str, environment: str, options: list[str]) -> tuple[Any, ...]:
 
 
 def _setting(call: Any, preset_name: str, preset: Any, origin: Any) -> Experiment:
-    from duetto.runs.planning import slug
+    from duetto.runs.run_config import slug
     from duetto.tools.sweep.experiments import Experiment, parsed_seeds
 
     return Experiment(

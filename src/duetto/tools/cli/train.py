@@ -30,7 +30,7 @@ from duetto.tools.cli.output import expendable, print_json
 from duetto.training.progress_lines import say
 
 if TYPE_CHECKING:
-    from duetto.runs.beginning import Beginning  # slow to import
+    from duetto.runs.finetune import WarmStart  # slow to import
 
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
@@ -117,7 +117,7 @@ def _with_cluster_of(recorded: dict[str, Any], call: Any, file: str) -> Any:
     return dataclasses.replace(call, **{name: value for name, value in recorded.items() if getattr(call, name) is None})
 
 
-def _read(path: Path, file: str, algorithm: str) -> tuple[Config, Origin | None, Beginning | None]:
+def _read(path: Path, file: str, algorithm: str) -> tuple[Config, Origin | None, WarmStart | None]:
     """Return the configuration, its algorithm's origin and the run that it starts from.
 
     A class that the configuration only names comes from the file of `algorithm`, the call's name for it.
@@ -134,9 +134,9 @@ def _read(path: Path, file: str, algorithm: str) -> tuple[Config, Origin | None,
             origin = config.origin
         if config.began_from is None:
             return config, origin, None
-        from duetto.runs.beginning import Beginning
+        from duetto.runs.finetune import WarmStart
 
-        return config, origin, Beginning.from_dict(config.began_from)
+        return config, origin, WarmStart.from_dict(config.began_from)
     except CheckpointError as error:
         raise UsageError(f"--config {file} is no config.yaml of a run: {error}") from error
 
@@ -169,7 +169,7 @@ def _check_environment(config: Config, environment: str, file: str) -> None:
         raise UsageError(f"{file} is of {config.environment}, which is no id. Name an environment after the file.")
 
 
-def _check_warm_start(recorded: Beginning, config: Config, file: str) -> None:
+def _check_warm_start(recorded: WarmStart, config: Config, file: str) -> None:
     """Raise UsageError if only the file names the run whose networks to start with, and the file is a stranger's."""
     if not signing.is_ours(config.references, config.signature):
         raise UsageError(
@@ -243,7 +243,7 @@ def _check_known(options: list[str], algorithm: type[Algorithm]) -> None:
 
 
 def train(
-    call: Any, name: str, preset: Preset, origin: Origin | None = None, recorded: Beginning | None = None
+    call: Any, name: str, preset: Preset, origin: Origin | None = None, recorded: WarmStart | None = None
 ) -> None:
     """Start the run or, with --seeds, the runs that the command line describes, and print where they are.
 
@@ -268,7 +268,7 @@ def train(
         with shown(
             console, doing, call.quiet or call.json, ProgressDisplay if seeds is None else SeedsProgress
         ) as display:
-            from duetto.runs import many, run  # slow to import: the display shows something already
+            from duetto.runs import parallel_seeds, run  # slow to import: the display shows something already
 
             options: dict[str, Any] = {
                 "runs_dir": call.runs_dir,
@@ -281,7 +281,9 @@ def train(
             described = call.hyperparameters, call.environment, call.run
             if isinstance(display, SeedsProgress):
                 on_start = display.announce_all
-                runs = many.start_many(*described, seeds or [], callbacks=callbacks, on_start=on_start, **options)
+                runs = parallel_seeds.start_many(
+                    *described, seeds or [], callbacks=callbacks, on_start=on_start, **options
+                )
             else:
                 on_start = display.announce
                 runs = [run.start(*described, callbacks=callbacks(), on_start=on_start, cluster=placed, **options)]
@@ -313,11 +315,11 @@ def _print_configs(
     name: str,
     environment: dict[str, Any],
     origin: Origin | None,
-    recorded: Beginning | None,
+    recorded: WarmStart | None,
 ) -> None:
     """Print the configuration of each run that the call would start."""
-    from duetto.runs.many import planned_together
-    from duetto.runs.planning import planned
+    from duetto.runs.parallel_seeds import planned_together
+    from duetto.runs.run_config import planned
 
     described, others = (call.hyperparameters, call.environment, call.run), (name, environment, origin)
     configs = [planned(*described, *others)] if seeds is None else planned_together(*described, seeds, *others)
@@ -331,12 +333,12 @@ def _print_configs(
         print("".join(f"{separator}{config.to_yaml()}" for config in configs), end="")
 
 
-def _beginning(call: Any, recorded: Beginning | None) -> Beginning | None:
+def _beginning(call: Any, recorded: WarmStart | None) -> WarmStart | None:
     """Return the run to start from: the call's, or else the recorded one at its step or at the call's checkpoint."""
-    from duetto.runs.beginning import Beginning
+    from duetto.runs.finetune import WarmStart
 
     run = recorded.run if recorded is not None and call.from_run is None else call.from_run
-    beginning = Beginning.asked_for(run, call.from_checkpoint, call.from_optimizers, call.from_memory)
+    beginning = WarmStart.asked_for(run, call.from_checkpoint, call.from_optimizers, call.from_memory)
     if recorded is None or call.from_run is not None or beginning is None:
         return beginning
     same = beginning.checkpoint == recorded.checkpoint
@@ -348,7 +350,7 @@ def _command(
     hyperparameters: Algorithm,
     run: RunOptions,
     environment: str | None = None,
-    recorded: Beginning | None = None,
+    recorded: WarmStart | None = None,
 ) -> Any:
     """Return a dataclass for tyro: the command's options, the run's and the algorithm's."""
     checkpoint = recorded.checkpoint if recorded else "last"

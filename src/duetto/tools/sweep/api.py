@@ -10,7 +10,7 @@ from rich.console import Console
 
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
-from duetto.runs.asked import count
+from duetto.runs.argument_checks import count
 from duetto.runs.job import CLAIMS
 from duetto.storage import safe_open
 from duetto.tools.sweep.display import SweepDisplay
@@ -19,9 +19,9 @@ from duetto.tools.sweep.plan import PlannedRun, runs
 from duetto.tools.sweep.pool import LOGS, Processes, Tasks, WorkerPool
 from duetto.tools.sweep.results import SweepResult, missing_package, results_of
 from duetto.tools.sweep.sweep import Sweep
-from duetto.training.interruption import passed_on, say_how
 from duetto.training.notices import shown_elsewhere
 from duetto.training.progress_lines import is_watched
+from duetto.training.signals import passed_on, say_how
 
 
 def sweep(

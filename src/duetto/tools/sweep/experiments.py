@@ -15,8 +15,8 @@ from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.functional.rng import as_int
 from duetto.runs.api import made_of
-from duetto.runs.asked import check_kinds, hint
-from duetto.runs.planning import label_of, slug
+from duetto.runs.argument_checks import check_kinds, hint
+from duetto.runs.run_config import label_of, slug
 from duetto.storage import safe_yaml
 from duetto.storage.config import RunOptions
 from duetto.storage.user_code import Origin, named, names_file

@@ -15,7 +15,7 @@ from duetto import trackers
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.job import Job
-from duetto.runs.planning import check_name, planned
+from duetto.runs.run_config import check_name, planned
 from duetto.runs.same_run import check_alike
 from duetto.runs.workers import packed
 from duetto.storage import safe_open

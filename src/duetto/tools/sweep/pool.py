@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from duetto.cluster.options import show_token
+from duetto.cluster.config import show_token
 from duetto.cpu import cores
 from duetto.runs.job import FAILED, Job, outcome
 from duetto.runs.worker import compiled
@@ -129,12 +129,12 @@ def _in_a_task(job: Job, stop_file: Path) -> Message:
     os.environ.update(SHARED | os.environ)  # the task has its own process, which has not imported JAX
     polled = time.monotonic()
 
-    def poll(session: Any) -> None:
+    def poll(trainer: Any) -> None:
         nonlocal polled
         if time.monotonic() > polled + STOP_POLL_SECONDS:
             polled = time.monotonic()
             if stop_file.exists():
-                session.stop(evaluates=False)
+                trainer.stop(evaluates=False)
 
     message = outcome(job, [poll])
     if programs := compiled():

@@ -18,8 +18,8 @@ from duetto.errors import escaped
 from duetto.runs.job import IN_USE
 from duetto.tools.sweep.plan import PlannedRun, State
 from duetto.tools.sweep.pool import LOGS, Message, WorkerPool, log_of
-from duetto.training.interruption import interruptible
 from duetto.training.notices import Notices
+from duetto.training.signals import interruptible
 
 POLL_SECONDS = 0.2  # between two checks whether to stop
 RETRY_SECONDS = 5.0  # until a run is tried again that another process works on

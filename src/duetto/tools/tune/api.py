@@ -14,8 +14,8 @@ from duetto.algorithms import Algorithm
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.api import made_of
-from duetto.runs.asked import check_kinds, count, hint
-from duetto.runs.planning import planned, slug
+from duetto.runs.argument_checks import check_kinds, count, hint
+from duetto.runs.run_config import planned, slug
 from duetto.storage import safe_yaml
 from duetto.storage.config import RunOptions
 from duetto.storage.lock import FolderLock
@@ -26,9 +26,9 @@ from duetto.tools.tune.results import TuneResult, check_matplotlib, results_of
 from duetto.tools.tune.sampler import Sampler, imported_optuna
 from duetto.tools.tune.space import first_params, space
 from duetto.tools.tune.study import Study
-from duetto.training.interruption import passed_on, say_how
 from duetto.training.notices import shown_elsewhere
 from duetto.training.progress_lines import is_watched
+from duetto.training.signals import passed_on, say_how
 
 
 def tune(

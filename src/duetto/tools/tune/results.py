@@ -12,8 +12,8 @@ from typing import Any
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.planning import run_name
 from duetto.runs.run import Run
+from duetto.runs.run_config import run_name
 from duetto.storage import atomic_io
 from duetto.storage.config import RunOptions
 from duetto.storage.safe_yaml import to_yaml

@@ -30,15 +30,15 @@ import numpy as np
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.job import DIVERGED, FAILED, HINDERED, IN_USE, Job
-from duetto.runs.planning import run_name
+from duetto.runs.run_config import run_name
 from duetto.runs.workers import WorkerProcess, packed
 from duetto.storage import safe_open
 from duetto.tools.plot import plotting
 from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.sampler import FinishedTrial, Sampler
 from duetto.tools.tune.space import applied, as_text
-from duetto.training.interruption import interruptible
 from duetto.training.notices import Notices
+from duetto.training.signals import interruptible
 
 TRIALS = "trials"  # the folder of their runs, in the study's
 STOP_SIGNALS = [int(getattr(signal, name)) for name in ("SIGHUP", "SIGINT", "SIGTERM") if hasattr(signal, name)]

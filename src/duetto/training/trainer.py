@@ -30,24 +30,24 @@ from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
 from duetto.storage.lock import FolderLock
 from duetto.storage.logs import Csv
-from duetto.training import evaluations, resuming
+from duetto.training import evaluations, resume_checks
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints
 from duetto.training.collector import Source
+from duetto.training.components import Components
 from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
 from duetto.training.evaluations import Evaluations
-from duetto.training.interruption import interruptible
+from duetto.training.execution import Execution, LocalExecution
+from duetto.training.folder_guard import check_folder
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
-from duetto.training.parts import Parts
-from duetto.training.place import Here, Place
 from duetto.training.policy import EvaluationPolicy
-from duetto.training.whereabouts import check_folder
+from duetto.training.signals import interruptible
 
 
-class Session:
+class Trainer:
     """A run at work. Callbacks get it: read its parts, and leave changing them to the loop.
 
     Attributes:
@@ -67,7 +67,7 @@ class Session:
 
     config: Config
     folder: Path
-    parts: Parts
+    parts: Components
     stepper: environments.VecEnv
     learner: learners.Learner
     normalizer: Normalizer
@@ -82,7 +82,7 @@ class Session:
         folder: Path,
         environment: Any,
         lock: FolderLock | None = None,
-        place: Place | None = None,
+        place: Execution | None = None,
         build_learner: Callable[..., learners.Learner] = learners.build,
     ) -> None:
         """`lock` is the folder's; without one it goes unnoticed if the folder is moved meanwhile.
@@ -94,7 +94,7 @@ class Session:
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
-            self._open(config, place or Here(), build_learner, opened)
+            self._open(config, place or LocalExecution(), build_learner, opened)
             self._opened = opened.pop_all()
         self.step: int = 0
         self.seconds = 0.0  # from now on
@@ -107,9 +107,9 @@ class Session:
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
 
     def _open(
-        self, config: Config, place: Place, build_learner: Callable[..., learners.Learner], opened: ExitStack
+        self, config: Config, place: Execution, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
-        self.parts = parts = Parts(config, self._environment, place, build_learner, self.notices)
+        self.parts = parts = Components(config, self._environment, place, build_learner, self.notices)
         opened.callback(parts.close)
         self.stepper, self.learner = parts.stepper, parts.learner
         self.normalizer, self.collector = parts.normalizer, parts.collector
@@ -125,7 +125,7 @@ class Session:
         self.checkpoints = Checkpoints(self, store, self._callbacks, self._evaluations)
 
     @property
-    def memory(self) -> resuming.AnyMemory:
+    def memory(self) -> resume_checks.AnyMemory:
         """The memory that is learned from; another one, once environments turn out to give masks of actions."""
         return self.parts.memory
 
@@ -215,7 +215,7 @@ class Session:
         self._evaluations.interrupted = True
 
     def when_closed(self, act: Callable[[], None]) -> None:
-        """Have `act` called when the session is closed, whatever ended it."""
+        """Have `act` called when the trainer is closed, whatever ended it."""
         self._opened.callback(act)
 
     @property
@@ -369,7 +369,7 @@ class Session:
         """
         if "on_evaluation" in self._hooks:
             raise UsageError(
-                "evaluate() in on_evaluation would lead to on_evaluation again: session.last_evaluation has the result."
+                "evaluate() in on_evaluation would lead to on_evaluation again: trainer.last_evaluation has the result."
             )
         self._evaluate(whole=True)
         self._evaluations.finish()

@@ -34,8 +34,8 @@ class Evaluator(Protocol):
         ...
 
 
-class Place(Protocol):
-    """A place where a session's environments, memory shards and evaluator live."""
+class Execution(Protocol):
+    """A place where a trainer's environments, memory shards and evaluator live."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`."""
@@ -60,11 +60,11 @@ class Place(Protocol):
         ...
 
 
-class Here:
+class LocalExecution:
     """The place of a run that has no cluster: this process."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
-        """See Place."""
+        """See Execution."""
         if config.cluster:
             raise UsageError(
                 "This run was trained on a cluster, which decides its numbers. Give --cluster (in Python "
@@ -75,15 +75,15 @@ class Here:
     def make_source(
         self, config: Config, stepper: environments.VecEnv, learner: Policy, normalizer: Normalizer
     ) -> Source:
-        """See Place."""
+        """See Execution."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.VecEnv) -> None:
-        """See Place."""
+        """See Execution."""
 
     def make_shards(self, config: Config, stepper: environments.VecEnv) -> None:
-        """See Place."""
+        """See Execution."""
 
     def decided(self, stepper: environments.VecEnv) -> dict[str, Any]:
-        """See Place."""
+        """See Execution."""
         return {}

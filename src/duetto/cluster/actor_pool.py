@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.cluster.host import GREETING, Host, Reply, Request
+from duetto.cluster.actor_server import GREETING, Host, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments import Tree
 from duetto.environments.errors import EnvironmentFault

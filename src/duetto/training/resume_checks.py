@@ -36,7 +36,7 @@ FORM: dict[str, Any] = ACTING | {  # of a whole state
     "collector": ANY,
     "stepper": {},
     "evaluations": ANY,
-    "session": {"step": int, "best": OptionalOf(float), "seconds": float, "under_way": bool},
+    "trainer": {"step": int, "best": OptionalOf(float), "seconds": float, "under_way": bool},
     "run": {"algorithm": str, "environment": str, "processor": str, "threads": int, "horizon": int},
     "versions": DictOf(str),
 }
@@ -66,8 +66,8 @@ def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool)
     """
     state = loaded.state
     _check_form(state, str(loaded.path / "state.json"))
-    if state["session"]["step"] != loaded.step:
-        raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['session']['step']}.")
+    if state["trainer"]["step"] != loaded.step:
+        raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")
     _check_same_run(state["run"], config, folder)
     changed = changes(config, state["config"])
     if changed and not accept_changes:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.learners import Policy
     from duetto.storage.config import Config
     from duetto.training.collector import Source
+    from duetto.training.execution import Evaluator
     from duetto.training.normalizer import Normalizer
-    from duetto.training.place import Evaluator
 
 Mode = Literal["sync", "async"]
 
@@ -114,10 +114,10 @@ class Cluster:
                 "shards of the memory cannot. Leave out replay_shards (--replay-shards), or hindsight."
             )
 
-    # ------------------------------------------------------------------------------------------- see Place
+    # ------------------------------------------------------------------------------------------- see Execution
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> VecEnv:
         """A stepper of environments in actors; closing it ends the actors, and the cluster if it was started here."""
-        from duetto.cluster.placing import place
+        from duetto.cluster.launch import place
 
         self._check_shards(config.algorithm)  # of a run that goes on
         num_envs, wanted = options["num_envs"], self.actors or 2
@@ -144,19 +144,19 @@ class Cluster:
 
     def make_evaluator(self, config: Config, environment: Any, stepper: VecEnv) -> Evaluator | None:
         """An evaluator in an actor of its own; None if the run does not evaluate."""
-        from duetto.cluster.placing import place_evaluator
+        from duetto.cluster.launch import place_evaluator
 
         return place_evaluator(config, environment, stepper)
 
     def make_shards(self, config: Config, stepper: VecEnv) -> Shards | None:
         """Memory shards in processes beside the actors, or None."""
-        from duetto.cluster.placing import place_shards
+        from duetto.cluster.launch import place_shards
 
         count = min(self.replay_shards, stepper.num_envs)
         return place_shards(config, stepper, count) if count else None
 
     def decided(self, stepper: VecEnv) -> dict[str, Any]:
-        """See Place."""
+        """See Execution."""
         from duetto.cluster import modes
 
         return modes.decided(stepper)

@@ -27,9 +27,9 @@ from duetto.algorithms.base import Algorithm
 from duetto.buffers import BlockGroup, BlockHeader, BlockRef, Experience, RemoteBlock
 from duetto.buffers.experience import concatenated, cut, joined, rows, side_by_side
 from duetto.buffers.storage_fields import named, unnamed
-from duetto.cluster.crew import INFINITY, LOST_BLOCKS, Crew, Lost
-from duetto.cluster.host import Request
-from duetto.cluster.player import Block, Order, Weights
+from duetto.cluster.actor import Block, Order, Weights
+from duetto.cluster.actor_pool import INFINITY, LOST_BLOCKS, Crew, Lost
+from duetto.cluster.actor_server import Request
 from duetto.cluster.spread import Spread
 from duetto.environments import Episode, VecEnv, obs_tree
 from duetto.environments.errors import EnvironmentFault
@@ -57,7 +57,7 @@ class Ready(NamedTuple):
 
 
 class Distant(VecEnv):
-    """The session's view of environments in which actors act: the session never steps them."""
+    """The trainer's view of environments in which actors act: the trainer never steps them."""
 
     source: Blocks
     steps: int

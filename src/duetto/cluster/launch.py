@@ -7,11 +7,11 @@ from typing import Any
 
 import cloudpickle
 
-from duetto.cluster.blocks import Distant
-from duetto.cluster.crew import Crew
+from duetto.cluster.actor import Role
+from duetto.cluster.actor_pool import Crew
+from duetto.cluster.block_source import Distant
 from duetto.cluster.evaluator import Beside, Judging
-from duetto.cluster.player import Role
-from duetto.cluster.shards import Keepers
+from duetto.cluster.shard_server import Keepers
 from duetto.cluster.spread import Spread
 from duetto.cluster.transport import Transport
 from duetto.environments import VecEnv, is_instance, pickling

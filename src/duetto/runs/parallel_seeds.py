@@ -13,17 +13,17 @@ from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError, to_resume
 from duetto.functional.rng import as_int
 from duetto.learners.multi_seed import SeedGroup
-from duetto.runs.asked import check_videos
-from duetto.runs.beginning import Beginning
-from duetto.runs.opening import begun
-from duetto.runs.planning import new_folder, planned, run_name
+from duetto.runs.argument_checks import check_videos
+from duetto.runs.finetune import WarmStart
 from duetto.runs.run import Run
+from duetto.runs.run_config import new_folder, planned, run_name
+from duetto.runs.trainer_setup import begun
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.run_folder import clear
 from duetto.storage.user_code import Origin
 from duetto.training.callbacks import AnyCallback
 from duetto.training.multi_seed import run_seeds
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def planned_together(
@@ -53,9 +53,9 @@ def start_many(
     preset: str = "default",
     environment_options: dict[str, Any] | None = None,
     callbacks: Callable[[], Sequence[AnyCallback]] = list,
-    on_start: Callable[[list[Session]], None] | None = None,
+    on_start: Callable[[list[Trainer]], None] | None = None,
     origin: Origin | None = None,
-    beginning: Beginning | None = None,
+    beginning: WarmStart | None = None,
 ) -> list[Run]:
     """Train all seeds at once, each in a folder as `start` makes it. `callbacks` is called for each seed.
 
@@ -75,23 +75,23 @@ def start_many(
     group, paths, began = SeedGroup([config.run.seed for config in configs]), [], False
     try:
         with ExitStack() as opened:
-            sessions: list[Session] = []
+            trainers: list[Trainer] = []
             for config in configs:
                 path = new_folder(parent, _name(name, config))
                 build = group.learner if len(configs) > 1 else learners.build  # one alone is one alone
-                session = begun(config, path, environment, beginning, build_learner=build)
+                trainer = begun(config, path, environment, beginning, build_learner=build)
                 paths.append(path)  # only now: a run that cannot begin has taken its folder away
-                sessions.append(opened.enter_context(session))
-                sessions[-1].diagnostics.before_run()
+                trainers.append(opened.enter_context(trainer))
+                trainers[-1].diagnostics.before_run()
             if on_start is not None:
-                on_start(sessions)
+                on_start(trainers)
             began = True
-            raised = run_seeds(group, sessions, watching)
+            raised = run_seeds(group, trainers, watching)
     finally:
         if not began:  # a mistake in the call: nothing is left behind
             for path in paths:
                 clear(path)
-    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, sessions)
+    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, trainers)
     given = None if configs[0].remakeable else environment
     own = type(algorithm) if configs[0].origin else None
     return [Run(path, given, algorithm.custom_networks(), algorithm=own) for path in paths]
@@ -129,12 +129,12 @@ def _name(name: str | None, config: Config) -> str:
     return run_name(config.algorithm, config.environment, seed) if name is None else f"{name}-s{seed}"
 
 
-def _raise(failed: dict[int, BaseException], sessions: list[Session]) -> None:
+def _raise(failed: dict[int, BaseException], trainers: list[Trainer]) -> None:
     """Raise what seeds have raised: the error itself, if it is no DuettoError or all say the same; else one for all."""
     if not failed:
         return
-    errors, of = list(failed.values()), len(sessions)
-    others = _others([session for session in sessions if session.config.run.seed not in failed])
+    errors, of = list(failed.values()), len(trainers)
+    others = _others([trainer for trainer in trainers if trainer.config.run.seed not in failed])
     for seed, error in failed.items():
         if not isinstance(error, DuettoError):
             error.add_note(f"This is of seed {seed}, one of {of}{others}")
@@ -145,8 +145,8 @@ def _raise(failed: dict[int, BaseException], sessions: list[Session]) -> None:
     raise DuettoError(f"{len(failed)} of {of} seeds failed{others}\n{listed}") from errors[0]
 
 
-def _others(sessions: list[Session]) -> str:
+def _others(trainers: list[Trainer]) -> str:
     """The end of a sentence on the seeds that did not fail."""
-    if stopped := [session.folder for session in sessions if session.stopped]:
+    if stopped := [trainer.folder for trainer in trainers if trainer.stopped]:
         return f"; {len(stopped)} of the others stopped before their end, and go on with: {to_resume(stopped[0])} ..."
-    return "; the others are done." if sessions else "."
+    return "; the others are done." if trainers else "."

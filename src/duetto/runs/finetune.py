@@ -14,12 +14,12 @@ from duetto.runs.checkpoints import chosen
 from duetto.storage.checkpoint import Best, Loaded
 from duetto.storage.config import Config
 from duetto.storage.reproducibility import changes
-from duetto.training.resuming import ACTING
-from duetto.training.session import Session
+from duetto.training.resume_checks import ACTING
+from duetto.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
-class Beginning:
+class WarmStart:
     """The other run that a run begins from, and what it takes over; `config.yaml` has it under `from`."""
 
     run: str  # the other run's folder
@@ -69,8 +69,8 @@ class Beginning:
         self.check()
         return replace(config, began_from=self.to_dict()).signed()
 
-    def begin(self, session: Session) -> Self:
-        """Load the other run's networks and more into the session; return this with the step, to be written down.
+    def begin(self, trainer: Trainer) -> Self:
+        """Load the other run's networks and more into the trainer; return this with the step, to be written down.
 
         Raises:
             UsageError: The other run's networks, spaces, statistics or memory do not fit.
@@ -82,16 +82,16 @@ class Beginning:
         loaded = self._loaded(folder)
         state_schema.check(loaded.state, ACTING, "acting")
         try:
-            session.parts.begin_from(loaded.state, self.optimizers)
+            trainer.parts.begin_from(loaded.state, self.optimizers)
             if self.memory:
                 assert isinstance(loaded, Loaded)
-                session.parts.remember(loaded)
+                trainer.parts.remember(loaded)
         except CheckpointError as error:
-            others = "".join(f"{difference}. " for difference in _differences(session, loaded.state))
+            others = "".join(f"{difference}. " for difference in _differences(trainer, loaded.state))
             raise UsageError(f"This run cannot begin from {loaded.path}: {others}{error}") from error
-        algorithm = session.config.algorithm
+        algorithm = trainer.config.algorithm
         if random := algorithm.first_random_steps():
-            session.notices.append(
+            trainer.notices.append(
                 f"It begins with what {folder} has learned, but its first {random:,} actions are random. With "
                 "--random-steps 0 they are the policy's."
             )
@@ -116,16 +116,16 @@ class Beginning:
         return loaded
 
 
-def _differences(session: Session, theirs: dict[str, Any]) -> list[str]:
+def _differences(trainer: Trainer, theirs: dict[str, Any]) -> list[str]:
     """The differences of the other run, of whose acting or whole state `theirs` is, that make its networks others."""
-    ours = session.config.algorithm
+    ours = trainer.config.algorithm
     name = theirs["run"]["algorithm"] if "run" in theirs else ours.name()
     if name != ours.name():
         return [f"That run is of {name}, this one of {ours.name()}, whose networks are others"]
-    spaces = session.stepper.observation_space, session.stepper.action_space
+    spaces = trainer.stepper.observation_space, trainer.stepper.action_space
     networks = ours.networks(*spaces)
     found: list[str] = []
-    for key, (old, new) in changes(session.config, theirs.get("config", {})).items():
+    for key, (old, new) in changes(trainer.config, theirs.get("config", {})).items():
         part, _, option = key.partition(".")
         if part == "algorithm" and _with(ours, option, old).networks(*spaces) != networks:
             found.append(f"Its {option} is {old}, here {new}")

@@ -34,7 +34,7 @@ class Board:
             self._file = (folder / name).open("wb")
             self._write(0, file_version="brain.Event:2")
             self._write(purge, session_log=log(status=log.START))
-        except FileNotFoundError:  # the run's folder is gone: see `Session.in_its_folder`
+        except FileNotFoundError:  # the run's folder is gone: see `Trainer.in_its_folder`
             raise
         except OSError as error:
             self._end(error)

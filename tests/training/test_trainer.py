@@ -17,7 +17,7 @@ from duetto.runs.run import Run
 from duetto.storage.logs import JsonLines
 from duetto.training import evaluations as evaluations_module
 from duetto.training.evaluation import Evaluation
-from duetto.training.session import Session
+from duetto.training.trainer import Trainer
 
 
 def test_the_timetable(tmp_path: Path):
@@ -36,7 +36,7 @@ def test_several_environments_count_all_their_steps(tmp_path: Path):
         evaluate_every=50,
         checkpoint_every=60,
         log_every=40,
-        callbacks=[lambda session: seen.append(session.step)],
+        callbacks=[lambda trainer: seen.append(trainer.step)],
     )
     assert seen == list(range(3, 103, 3))  # 102 is the first multiple of 3 that is not below 100
     assert [row["step"] for row in run.evaluations()] == [0, 51, 102]
@@ -50,7 +50,7 @@ def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path
     assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
     said: list[str] = []
-    finished = run.resume(on_start=lambda session: said.extend(session.notices))
+    finished = run.resume(on_start=lambda trainer: said.extend(trainer.notices))
     assert [row["step"] for row in finished.evaluations()] == [0, 46]
     assert said == []
     assert [row["step"] for row in run.resume(steps=60).evaluations()] == [0, 46, 60]
@@ -92,12 +92,12 @@ def test_updates_begin_when_the_algorithm_says(tmp_path: Path):
 def test_a_callback_sees_every_step_and_may_end_the_run(tmp_path: Path):
     steps: list[int] = []
 
-    def end(session: Session) -> None:
-        steps.append(session.step)
-        assert not session.stopped
-        if session.step == 45:
-            session.stop()
-            assert session.stopped
+    def end(trainer: Trainer) -> None:
+        steps.append(trainer.step)
+        assert not trainer.stopped
+        if trainer.step == 45:
+            trainer.stop()
+            assert trainer.stopped
 
     run = train(tmp_path, callbacks=[end])
     assert steps == list(range(1, 46))
@@ -105,14 +105,14 @@ def test_a_callback_sees_every_step_and_may_end_the_run(tmp_path: Path):
 
 
 def test_asked_to_stop_after_the_last_step_it_is_simply_done(tmp_path: Path):
-    sessions: list[Session] = []
-    train(tmp_path, steps=45, callbacks=[StopAt(45), sessions.append])
-    assert not sessions[-1].stopped
+    trainers: list[Trainer] = []
+    train(tmp_path, steps=45, callbacks=[StopAt(45), trainers.append])
+    assert not trainers[-1].stopped
 
 
 def test_an_error_in_a_callback_comes_through_and_keeps_what_was_saved(tmp_path: Path):
-    def fail(session: Session) -> None:
-        if session.step == 45:
+    def fail(trainer: Trainer) -> None:
+        if trainer.step == 45:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -147,8 +147,8 @@ def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(evaluations_module, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
     parameters: dict[int, Any] = {}
 
-    def remember(session: Session) -> None:
-        parameters[session.step] = session.learner.parameters()
+    def remember(trainer: Trainer) -> None:
+        parameters[trainer.step] = trainer.learner.parameters()
 
     run = train(tmp_path, steps=100, evaluate_every=20, callbacks=[remember])
     best = checkpoints(run).load_best()
@@ -194,12 +194,12 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
     noises: list[np.ndarray] = []
     segments: list[dict] = []
 
-    def look(session: Session) -> None:
-        notices.extend(session.notices)
-        noises.append(session.collector.state_dict()["noise"])
+    def look(trainer: Trainer) -> None:
+        notices.extend(trainer.notices)
+        noises.append(trainer.collector.state_dict()["noise"])
 
-    def remember(session: Session) -> None:
-        segments.append(session.memory.segment(np.array([74])))
+    def remember(trainer: Trainer) -> None:
+        segments.append(trainer.memory.segment(np.array([74])))
 
     run.resume(callbacks=[remember], on_start=look)
     assert notices == [
@@ -216,7 +216,7 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
 def test_one_that_can_be_saved_says_nothing(tmp_path: Path):
     run = train(tmp_path, environment=Line, callbacks=[StopAt(75)])
     notices: list[str] = []
-    run.resume(on_start=lambda session: notices.extend(session.notices))
+    run.resume(on_start=lambda trainer: notices.extend(trainer.notices))
     assert notices == []
 
 
@@ -246,11 +246,11 @@ def test_a_wrong_observation_is_named(tmp_path: Path):
 
 
 def test_a_policy_that_breaks_is_named(tmp_path: Path):
-    def poison(session: Session) -> None:
-        if session.step == 95:
-            parameters = session.learner.parameters()
+    def poison(trainer: Trainer) -> None:
+        if trainer.step == 95:
+            parameters = trainer.learner.parameters()
             parameters["actor"]["layers.0.bias"][:] = np.nan
-            session.learner.load_parameters(parameters)
+            trainer.learner.load_parameters(parameters)
 
     with pytest.raises(NonFiniteError, match=r"vector step 96: the action is NaN .*diverged.*checkpoint of step 80"):
         train(tmp_path, environment=Line, callbacks=[poison])
@@ -272,12 +272,12 @@ def test_a_loss_that_diverges_is_named_and_no_checkpoint_has_it(tmp_path: Path, 
 
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path):
-    def poison(session: Session) -> None:
-        if session.step == 110:
-            parameters = session.learner.parameters()
+    def poison(trainer: Trainer) -> None:
+        if trainer.step == 110:
+            parameters = trainer.learner.parameters()
             parameters["target_critic"]["layers.0.weight"][0, 0, 0] = np.inf
-            session.learner.load_parameters(parameters)
-            session.stop()
+            trainer.learner.load_parameters(parameters)
+            trainer.stop()
 
     with pytest.raises(NonFiniteError, match=r"target_critic's layers.0.weight is not finite.*checkpoint of step 80"):
         train(tmp_path, name="poisoned", callbacks=[poison])
@@ -305,14 +305,14 @@ def test_an_evaluation_of_parameters_that_diverged_is_not_made_and_never_the_bes
 def test_parameters_that_are_not_finite_are_never_evaluated(tmp_path: Path):
     """Also where no loss tells: the network that diverged is one that the losses since then did not look at."""
 
-    def poison(session: Session) -> None:
-        if session.step == 110:
-            parameters = session.learner.parameters()
+    def poison(trainer: Trainer) -> None:
+        if trainer.step == 110:
+            parameters = trainer.learner.parameters()
             parameters["actor"]["layers.0.weight"][0, 0] = np.inf
-            session.learner.load_parameters(parameters)
+            trainer.learner.load_parameters(parameters)
             with pytest.raises(NonFiniteError, match=r"actor's layers\.0\.weight is not finite"):
-                session.evaluate()
-            session.stop()
+                trainer.evaluate()
+            trainer.stop()
 
     with pytest.raises(NonFiniteError, match="checkpoint of step 80 is kept"):
         train(tmp_path, name="poisoned", callbacks=[poison])

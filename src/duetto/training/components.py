@@ -1,4 +1,4 @@
-"""The parts that a session joins: made from its config, and what a checkpoint holds of them.
+"""The parts that a trainer joins: made from its config, and what a checkpoint holds of them.
 
 stepper       the environments
 collector     acts in them, as the learner does
@@ -26,14 +26,14 @@ from duetto.networks.specs import ParameterSpec
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
-from duetto.training import resuming
+from duetto.training import resume_checks
 from duetto.training.collector import Source
+from duetto.training.execution import Execution
 from duetto.training.normalizer import Normalizer, RewardScaler
-from duetto.training.place import Place
 
 
-class Parts:
-    """The parts of one session. They know nothing of its steps, its folder and its callbacks.
+class Components:
+    """The parts of one trainer. They know nothing of its steps, its folder and its callbacks.
 
     Attributes:
         stepper, learner, memory, normalizer, collector: See above.
@@ -42,7 +42,7 @@ class Parts:
 
     stepper: environments.VecEnv
     learner: learners.Learner
-    memory: resuming.AnyMemory
+    memory: resume_checks.AnyMemory
     normalizer: Normalizer
     collector: Source
     shards: buffers.Shards | None
@@ -51,7 +51,7 @@ class Parts:
         self,
         config: Config,
         environment: Any,
-        place: Place,
+        place: Execution,
         build_learner: Callable[..., learners.Learner],
         notices: list[str],
     ) -> None:
@@ -65,7 +65,7 @@ class Parts:
 
     def _make(
         self,
-        place: Place,
+        place: Execution,
         build_learner: Callable[..., learners.Learner],
         opened: ExitStack,
     ) -> None:
@@ -117,7 +117,7 @@ class Parts:
         return made
 
     # ------------------------------------------------------------------------------------------------ the memory
-    def _make_memory(self, seen: spaces.Space) -> resuming.AnyMemory:
+    def _make_memory(self, seen: spaces.Space) -> resume_checks.AnyMemory:
         stepper, random = self.stepper, generator(self._config.run.seed, "memory")
         experts = self._demonstrations()
         self._randoms = [random] if experts is None else [random, experts.random, experts.own_random]
@@ -147,7 +147,7 @@ class Parts:
         opened.callback(goals.close)
         return goals
 
-    def _make_shards(self, place: Place, opened: ExitStack) -> buffers.Shards | None:
+    def _make_shards(self, place: Execution, opened: ExitStack) -> buffers.Shards | None:
         """The shards that hold the replay memory; None if it is in this process."""
         shards = place.make_shards(self._config, self.stepper)
         if shards is not None:
@@ -219,13 +219,13 @@ class Parts:
         self.collector.interrupt(envs)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """See `Session.set_attr`."""
+        """See `Trainer.set_attr`."""
         self.stepper.set_attr(name, value)
         if self._goals is not None:
             self._goals.set_attr(name, value)
 
     def look_at_saved(self, saved: dict[str, Any]) -> None:
-        """Give notice, once, of what the stepper's state of a checkpoint says about resuming."""
+        """Give notice, once, of what the stepper's state of a checkpoint says about resume_checks."""
         name, states = self.stepper.name, saved["environments"]
         if states is None:
             self._say(f"The state of {name} cannot be saved: resuming this run begins new episodes.")
@@ -298,7 +298,7 @@ class Parts:
 
         Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """
-        resuming.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
+        resume_checks.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
         self.normalizer.load_state_dict(state["normalizer"])
         self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
         if optimizers:

@@ -23,7 +23,7 @@ from duetto.networks.spaces import Space
 from duetto.runs.checkpoints import chosen
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import Loaded
-from duetto.training.resuming import ACTING
+from duetto.training.resume_checks import ACTING
 
 
 class Remembered(NamedTuple):

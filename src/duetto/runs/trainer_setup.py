@@ -1,4 +1,4 @@
-"""Opening a run's session in its folder: for a new run, or for one that goes on from its newest checkpoint."""
+"""Opening a run's trainer in its folder: for a new run, or for one that goes on from its newest checkpoint."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from duetto import learners
 from duetto.errors import UsageError
-from duetto.runs.beginning import Beginning
+from duetto.runs.finetune import WarmStart
 from duetto.storage import signing
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
 from duetto.storage.lock import FolderLock
 from duetto.storage.run_folder import BEFORE, clear, free_folder
-from duetto.training.place import Place
-from duetto.training.session import Session
+from duetto.training.execution import Execution
+from duetto.training.trainer import Trainer
 
 
 @contextmanager
@@ -25,36 +25,36 @@ def begun(
     config: Config,
     path: Path,
     environment: Any,
-    beginning: Beginning | None = None,
-    place: Place | None = None,
+    beginning: WarmStart | None = None,
+    place: Execution | None = None,
     build_learner: Callable[..., learners.Learner] = learners.build,
-) -> Iterator[Session]:
-    """The session of a new run in its new folder, which is removed again if the session cannot be made."""
+) -> Iterator[Trainer]:
+    """The trainer of a new run in its new folder, which is removed again if the trainer cannot be made."""
     with ExitStack() as afterwards, FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            session = Session(config, path, environment, lock, place, build_learner)
+            trainer = Trainer(config, path, environment, lock, place, build_learner)
             try:
                 if beginning is not None:
-                    began = beginning.begin(session).to_dict()
-                    session.config = replace(session.config, began_from=began).signed()
-                if session.config != config:
-                    config = session.config
+                    began = beginning.begin(trainer).to_dict()
+                    trainer.config = replace(trainer.config, began_from=began).signed()
+                if trainer.config != config:
+                    config = trainer.config
                     config.save(path / "config.yaml")
             except BaseException:
-                session.close()
+                trainer.close()
                 raise
         except BaseException:
             # Once the lock's file is closed: on NFS an open one keeps its folder.
             afterwards.callback(clear, path)
             raise
         if config.lacks_signature:
-            session.notices.append(
+            trainer.notices.append(
                 f"No key can be made or read in {signing.key_path()}, so this run is not signed: resume, evaluate and "
                 f"video will need --trust. Put that right, or set {signing.KEY_FILE}."
             )
-        with closing(session):
-            yield session
+        with closing(trainer):
+            yield trainer
 
 
 def reopened(
@@ -62,10 +62,10 @@ def reopened(
     path: Path,
     environment: Callable[[], Any],
     lock: FolderLock,
-    place: Place | None = None,
-    take_up: Callable[[Session], None] = lambda _: None,
-) -> Session:
-    """The session of an existing run in `path`; `take_up` restores it from a checkpoint.
+    place: Execution | None = None,
+    take_up: Callable[[Trainer], None] = lambda _: None,
+) -> Trainer:
+    """The trainer of an existing run in `path`; `take_up` restores it from a checkpoint.
 
     Without a checkpoint the run begins anew: what it had logged is set aside, not dropped, and is put back if something
     fails.
@@ -83,31 +83,31 @@ def reopened(
         elif begins:
             for file in logs:
                 undone.callback(file.unlink, missing_ok=True)
-        session = Session(config, path, environment(), lock, place)
-        undone.callback(session.close)
-        take_up(session)
+        trainer = Trainer(config, path, environment(), lock, place)
+        undone.callback(trainer.close)
+        take_up(trainer)
         undone.pop_all()
     if aside is not None:
-        session.notices.append(
+        trainer.notices.append(
             f"{path} has no checkpoint: the run begins at step 0 again. What it had logged is in {aside}."
         )
-    return session
+    return trainer
 
 
-def take_up(session: Session, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
+def take_up(trainer: Trainer, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
     """Load the last good checkpoint, if there is one, or else what the run begins from; if it does not fit, nothing on
     disk is changed.
     """
-    path, config = session.folder, session.config
-    if not session.checkpoints.store.steps():
+    path, config = trainer.folder, trainer.config
+    if not trainer.checkpoints.store.steps():
         if began := config.began_from:
-            beginning = Beginning.from_dict(began)
+            beginning = WarmStart.from_dict(began)
             config.check_trust("from", path, trusted)
-            beginning.begin(session)
+            beginning.begin(trainer)
         return
-    loaded = session.checkpoints.store.load_latest(memory=not without_memory)
-    if config.run.steps <= loaded.step - session.stepper.num_envs:  # the last vector step may go beyond the end
+    loaded = trainer.checkpoints.store.load_latest(memory=not without_memory)
+    if config.run.steps <= loaded.step - trainer.stepper.num_envs:  # the last vector step may go beyond the end
         raise UsageError(
             f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
         )
-    session.checkpoints.load(loaded, without_memory, accept_changes)
+    trainer.checkpoints.load(loaded, without_memory, accept_changes)

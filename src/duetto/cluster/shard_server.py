@@ -19,8 +19,8 @@ from typing import Any
 import cloudpickle
 
 from duetto import buffers
-from duetto.cluster.crew import LOST_BLOCKS, Actor, Crew, Replies
-from duetto.cluster.host import GREETING, Reply, Request
+from duetto.cluster.actor_pool import LOST_BLOCKS, Actor, Crew, Replies
+from duetto.cluster.actor_server import GREETING, Reply, Request
 from duetto.cluster.transport import Answer
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import PartLostError, UsageError
