@@ -18,7 +18,7 @@ from duetto.cluster import evaluator
 from duetto.cluster.evaluator import Beside, Judge
 from duetto.errors import EnvironmentFailedError
 from duetto.runs.run import Run
-from duetto.training import evaluator
+from duetto.training import evaluator as training_evaluator
 from duetto.training.evaluation import Evaluation
 
 OFTEN = Rates(dies_before=0.02, dies_after=0.02, machine_dies=0)
@@ -30,7 +30,7 @@ def a_step_at_a_time(monkeypatch: pytest.MonkeyPatch):
     """An evaluation is asked for again at every vector step, and looked for at every one of the run."""
     monkeypatch.setattr(options, "find_spec", lambda name: name)  # Ray, whether or not it is installed
     monkeypatch.setattr(evaluator, "PIECE", 1e-9)
-    monkeypatch.setattr(evaluations, "LOOK", 0.0)
+    monkeypatch.setattr(training_evaluator, "POLL_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -127,12 +127,12 @@ def test_no_evaluations_no_actor_for_them(tmp_path: Path, monkeypatch: pytest.Mo
 # ---------------------------------------------------------------------------------------------------- mutants
 def newest(patch: pytest.MonkeyPatch) -> None:
     """The row is of the step at which it is found."""
-    record = evaluator.Evaluations._record
+    record = training_evaluator.Evaluations._record
 
-    def later(self: Any, result: Any, snapshot: evaluator.Snapshot) -> Any:
+    def later(self: Any, result: Any, snapshot: training_evaluator.Snapshot) -> Any:
         return record(self, result, snapshot._replace(step=snapshot.step + 2))
 
-    patch.setattr(evaluator.Evaluations, "_record", later)
+    patch.setattr(training_evaluator.Evaluations, "_record", later)
 
 
 def goes_on(patch: pytest.MonkeyPatch) -> None:

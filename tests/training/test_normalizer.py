@@ -18,6 +18,7 @@ from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
 from duetto.errors import CheckpointError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
+from duetto.training.learning import Learning
 from duetto.training.normalizer import Normalizer
 from duetto.training.trainer import Trainer
 
