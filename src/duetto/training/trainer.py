@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from duetto import environments, learners
-from duetto.errors import (
-    DuettoError,
-    EnvironmentFailedError,
-    NonFiniteError,
-    PartLostError,
-    UsageError,
-    near,
-)
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
 from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
@@ -268,8 +261,7 @@ class Trainer:
 
     def stop(self, because: str = "", evaluates: bool = True) -> None:
         """End the loop after this step, with a checkpoint; and with an evaluation of the last policy, if the run makes
-        any and `evaluates` is True. `because`, a sentence, is added to the notices.
-        """
+        any and `evaluates` is True. `because`, a sentence, is added to the notices."""
         if because and not self._stop:
             self.notices.append(f"The run stops at step {self.step:,}. {because}")
         self._stop = True
@@ -361,10 +353,9 @@ class Trainer:
         """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.
 
         The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
-        at once. Values of numbers, texts, arrays, lists and dicts of these are in checkpoints, and are set before a
-        resumed run's episodes begin; set others, such as functions, again in `on_start`. The environment that hindsight
-        asks for rewards gets it, too. Evaluations are in environments of their own, which do not get it (but copies of
-        an environment that was handed over as an object have what that has).
+        at once. Checkpoints contain plain values (numbers, strings, arrays, lists, dicts), and a resume sets them
+        again; set others, such as functions, in `on_start`. Evaluations do not get it, except in copies of an
+        environment that was handed over as an object.
 
         Raises:
             UsageError: An environment has no such attribute; or they are on a cluster or in a vector environment made
@@ -449,10 +440,7 @@ class Trainer:
     # ------------------------------------------------------------------------------------------------ its folder
     @contextmanager
     def in_its_folder(self) -> Iterator[None]:
-        """Guard all writing in the run's folder, so that a folder that was moved or deleted is never made again.
-
-        Raises FolderLostError if it is gone, also if only an error of the disk shows that.
-        """
+        """Guard all writing in the run's folder. Raises FolderLostError if it was moved or deleted."""
         self._check_folder()
         try:
             yield
@@ -475,15 +463,13 @@ class Trainer:
         From `on_evaluation` and `on_step` it is written once all callbacks have had that step, or it would lack what
         they learn from it; the folder is the one that it will have.
 
-        After the last checkpoint of a run that was stopped, none is written, and the folder is that last one's: a run
-        that goes on from it drops what came after.
+        After the last checkpoint of a run that was stopped, none is written, and the folder is that last one's.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
             FolderLostError: The run's folder was moved or deleted.
-            UsageError: It is called in `on_update`, in the middle of learning, from where no run could go on; in
-                `on_checkpoint`, which it would call again; or in `on_start`, before the first observation.
+            UsageError: It is called in `on_update`, in `on_checkpoint`, or in `on_start` of a new run.
         """
         if self._learns:
             raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
