@@ -18,7 +18,7 @@ from duetto.cluster import evaluator
 from duetto.cluster.evaluator import Beside, Judge
 from duetto.errors import EnvironmentFailedError
 from duetto.runs.run import Run
-from duetto.training import evaluations
+from duetto.training import evaluator as training_evaluator
 from duetto.training.evaluation import Evaluation
 
 OFTEN = Rates(dies_before=0.02, dies_after=0.02, machine_dies=0)
@@ -30,7 +30,7 @@ def a_step_at_a_time(monkeypatch: pytest.MonkeyPatch):
     """An evaluation is asked for again at every vector step, and looked for at every one of the run."""
     monkeypatch.setattr(options, "find_spec", lambda name: name)  # Ray, whether or not it is installed
     monkeypatch.setattr(evaluator, "PIECE", 1e-9)
-    monkeypatch.setattr(evaluations, "LOOK", 0.0)
+    monkeypatch.setattr(training_evaluator, "POLL_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -82,7 +82,7 @@ def test_one_that_was_under_way_at_a_checkpoint_is_made_again(tmp_path: Path):
     run = Run(tmp_path / "run", environment=Line)
     state = checkpoints(run).load_latest().state
     assert state["trainer"]["step"] == 80
-    assert state["trainer"]["under_way"]
+    assert state["evaluations"]["under_way"]
     run.resume(cluster=Simulation(rates=STEADY))
     assert_same(whole, run)
 
@@ -92,7 +92,7 @@ def test_a_checkpoint_of_a_later_step_waits_for_it(tmp_path: Path):
     with pytest.raises(CrashError):
         train(tmp_path, environment=Line, name="run", cluster=Simulation(rates=STEADY), callbacks=[CrashAt(84)], **how)
     run = Run(tmp_path / "run")
-    assert not checkpoints(run).load_latest().state["trainer"]["under_way"]
+    assert not checkpoints(run).load_latest().state["evaluations"]["under_way"]
     assert [row["step"] for row in run.evaluations()] == [0, 40, 80]
 
 
@@ -127,13 +127,12 @@ def test_no_evaluations_no_actor_for_them(tmp_path: Path, monkeypatch: pytest.Mo
 # ---------------------------------------------------------------------------------------------------- mutants
 def newest(patch: pytest.MonkeyPatch) -> None:
     """The row is of the step at which it is found."""
-    begin = evaluations.Evaluations._write
+    record = training_evaluator.Evaluations._record
 
-    def write(self: Any, result: Any) -> None:
-        self._under_way = self._under_way._replace(step=self._trainer.step)
-        begin(self, result)
+    def later(self: Any, result: Any, snapshot: training_evaluator.Snapshot) -> Any:
+        return record(self, result, snapshot._replace(step=snapshot.step + 2))
 
-    patch.setattr(evaluations.Evaluations, "_write", write)
+    patch.setattr(training_evaluator.Evaluations, "_record", later)
 
 
 def goes_on(patch: pytest.MonkeyPatch) -> None:

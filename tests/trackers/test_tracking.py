@@ -19,7 +19,7 @@ from duetto.install_hint import install
 from duetto.runs.run import Run
 from duetto.trackers import Point, Tracker
 from duetto.trackers.tracking import Tracking
-from duetto.training import evaluations
+from duetto.training import evaluator
 from duetto.training.evaluation import Evaluation
 from duetto.training.execution import LocalExecution
 
@@ -179,7 +179,7 @@ def test_an_evaluation_beside_the_run_comes_to_its_own_step(tmp_path: Path, monk
         def close(self) -> None: ...
 
     monkeypatch.setattr(LocalExecution, "make_evaluator", lambda *_: Slow())
-    monkeypatch.setattr(evaluations, "LOOK", 0.0)
+    monkeypatch.setattr(evaluator, "POLL_SECONDS", 0.0)
     service = Service()
     run = train(tmp_path, track=[Fake(service)])
     assert list(evaluations_of(run)) == [0, 60, 120, 180, 200]

@@ -12,7 +12,7 @@ from fake_run import same
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
 
 import duetto
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.training.callbacks import HOOKS, Callback, CallbackList
 from duetto.training.trainer import Trainer
@@ -148,11 +148,6 @@ def test_without_its_callback_a_run_says_so_once_and_keeps_the_state(tmp_path: P
 def test_a_checkpoint_without_callbacks_takes_new_ones(tmp_path: Path):
     run = train(tmp_path, callbacks=[StopAt(60)])
     assert notices(run, [Diary()]) == []
-
-
-def test_states_that_are_none_are_refused(tmp_path: Path):
-    with pytest.raises(CheckpointError, match="callbacks/Patient is 3, not a dict"):
-        CallbackList([]).expect({"Patient": 3})
 
 
 # ---------------------------------------------------------------------------------------------------- mistakes

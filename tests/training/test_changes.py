@@ -19,7 +19,7 @@ from duetto.runs.run import Run
 from duetto.runs.run_config import changed
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.reproducibility import FREE, changes, deciding
-from duetto.training import checkpoints as checkpoints_module
+from duetto.training import resume_checks
 from duetto.training.trainer import Trainer
 
 
@@ -113,13 +113,8 @@ def test_another_framework_has_threads_of_its_own(tmp_path: Path, new: Any):
     old = "jax" if new == "torch" else "torch"
     run = train(tmp_path, steps=40, evaluate_every=0, backend=old, threads=0)
     assert run.config.run.threads == (jax_threads() if old == "jax" else 1)
-    said = resumed(run, steps=60, backend=new)
+    resumed(run, steps=60, backend=new)
     assert bool(Run(run.path).config.run.threads) == (new == "jax")
-    assert not any("made with" in sentence for sentence in said)
-    edited = train(tmp_path, steps=40, evaluate_every=0, backend="jax", threads=0)
-    edited = edit(edited, {"run.backend": "torch"})
-    threads = edited.config.run.threads
-    assert f"`threads: {threads}` in its config.yaml is what it had on JAX" in resumed(edited, accept_changes=True)[1]
 
 
 def test_jax_on_a_processor_has_threads_written_down_behind_a_gpu_too(made: Run):
@@ -238,10 +233,10 @@ def test_in_processes_of_their_own_environments_are_the_same(tmp_path: Path):
 # ---------------------------------------------------------------------------------------------------- versions, agents
 def test_other_versions_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as then:
-        then.setattr(checkpoints_module, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
+        then.setattr(resume_checks, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
         made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
     [said] = resumed(made)
-    assert said.startswith("Installed in another version since the checkpoint at step 70: numpy was 1.0, is now ")
+    assert said.startswith("Computed otherwise since the checkpoint at step 70: numpy was 1.0, is now ")
     assert said.count(" was ") == 2
     assert resumed(made, steps=110) == []
 

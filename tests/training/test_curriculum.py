@@ -116,7 +116,7 @@ class Stricter(duetto.Callback):
     def on_step(self, trainer: duetto.Trainer) -> None:
         if trainer.step == 60:
             trainer.set_attr("near", 1.0)
-        goals: Any = trainer.parts._goals
+        goals: Any = trainer.components._goals
         self.seen.append(float(goals.reward(np.zeros((1, 1), np.float32), np.full((1, 1), 2.0, np.float32))[0]))
 
 

@@ -25,7 +25,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     train(folder, name="whole")
     state = checkpoints(train(folder, name="stopped", callbacks=[StopAt(130)])).load_latest().state
-    for name, mark in (("metrics.jsonl", state["log"]["position"]), ("evaluations.csv", state["evaluations"])):
+    for name, mark in (
+        ("metrics.jsonl", state["log"]["position"]),
+        ("evaluations.csv", state["evaluations"]["position"]),
+    ):
         os.truncate(folder / "stopped" / name, mark["length"])
     return folder
 

@@ -112,8 +112,8 @@ def test_it_changes_nothing_in_training(tmp_path: Path, environment: Any):
     algorithm = small(normalize_observations="collected", exploration="ou", prioritized=True)
     with_it, without = (outcome(train(tmp_path, algorithm, environment, evaluate_every=every)) for every in (35, 0))
     assert len(with_it["evaluations"]) == 7  # 0, 35 .. 175, and 200, the end
-    assert with_it["state"]["trainer"].pop("best") is not None
-    assert without["state"]["trainer"].pop("best") is None
+    assert with_it["state"].pop("evaluations")["best"] is not None
+    assert without["state"].pop("evaluations")["best"] is None
     for part in ("state", "memory", "metrics"):
         assert differences(with_it[part], without[part]) == []
 
@@ -307,7 +307,7 @@ def test_what_is_set_on_an_object_meanwhile_is_there_in_evaluations(tmp_path: Pa
     run = train(tmp_path, environment=env, **options)
     # At step 30 the function that is called behind the step has not been called yet.
     assert [row["mean_return"] for row in run.evaluations()] == [10, 10, 20, 20]
-    assert any(notice.startswith("Evaluations stay in the copies of step 60: ") for notice in said)
+    assert any(notice.startswith("Evaluations stay in earlier copies of the environment: ") for notice in said)
     assert env.reward == 4.0
 
 

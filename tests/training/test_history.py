@@ -20,7 +20,7 @@ from duetto.storage.resume_history import Event, History
 from duetto.storage.safe_yaml import read_yaml
 from duetto.tools.cli import main
 from duetto.tools.plot.curves import curves
-from duetto.training import checkpoints as checkpoints_module
+from duetto.training import resume_checks
 
 RATE = Event(70, "algorithm.actor_learning_rate was 0.001, is now 0.5")
 
@@ -72,16 +72,16 @@ def test_schedules_that_were_stretched(tmp_path: Path):
 
 
 def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(checkpoints_module, "packages", lambda _: {"numpy": "0.1"})
+    monkeypatch.setattr(resume_checks, "packages", lambda _: {"numpy": "0.1"})
     made.resume()
     [event] = history(made).inexact
-    assert event.what.startswith("Installed in another version since the checkpoint at step 70: numpy was ")
+    assert event.what.startswith("Computed otherwise since the checkpoint at step 70: numpy was ")
     assert f"Not repeatable exactly: {event}" in said(made)
 
 
 def test_seeds_one_of_which_went_on_inexactly_are_one_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     first = train(tmp_path, steps=100, callbacks=[StopAt(70)])
-    monkeypatch.setattr(checkpoints_module, "packages", lambda _: {"numpy": "0.1"})
+    monkeypatch.setattr(resume_checks, "packages", lambda _: {"numpy": "0.1"})
     first.resume()
     second = train(tmp_path, steps=100, seed=1)
     [curve] = curves([first.path, second.path])

@@ -74,12 +74,12 @@ def test_a_run_that_cannot_start_deletes_its_own_files_alone(tmp_path: Path, see
 
 # ---------------------------------------------------------------------------------------------------- numbers
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
-@pytest.mark.parametrize("name", ["seconds", "best"])
-def test_a_number_of_the_state_is_finite(run: Path, name: str, value: float):
+@pytest.mark.parametrize(("part", "name"), [("trainer", "seconds"), ("evaluations", "best")])
+def test_a_number_of_the_state_is_finite(run: Path, part: str, name: str, value: float):
     state = hostile.state_of(hostile.checkpoint(run))
-    state["trainer"][name] = value
+    state[part][name] = value
     hostile.put_state(hostile.checkpoint(run), state)
-    with pytest.raises(CheckpointError, match=rf"state\.json.*trainer/{name} is {value}, not a finite number"):
+    with pytest.raises(CheckpointError, match=rf"state\.json.*{part}/{name} is {value}, not a finite number"):
         Run(run).resume(steps=30)
 
 
@@ -316,10 +316,11 @@ def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]]
     [
         lambda state, it: state.update(stepper=it),
         lambda state, it: state.update(versions=it),
-        lambda state, it: state["run"].update(threads=it),
-        lambda state, it: state["trainer"].update(under_way=it),
+        lambda state, it: state.update(callbacks={"Patient": it if isinstance(it, str | list) else 3}),
+        lambda state, it: state["run"].update(horizon=it),
+        lambda state, it: state["evaluations"].update(under_way=it),
     ],
-    ids=["stepper", "versions", "threads", "under way"],
+    ids=["stepper", "versions", "callbacks", "horizon", "under way"],
 )
 def test_a_state_of_what_nobody_wrote(put: Callable[[dict[str, Any], Any], None], nonsense: Any, run: Path):
     folder = hostile.checkpoint(run)

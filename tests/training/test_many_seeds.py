@@ -144,7 +144,7 @@ def test_every_seed_has_a_folder_like_any_other_and_is_resumed_from_it_alone(tmp
     step, learner, notices = found
     assert step == 60
     np.testing.assert_equal(learner, state["learner"])  # every bit
-    assert any("side by side with 2 other seeds" in notice for notice in notices)
+    assert any("seeds side by side was 3, is now 1" in notice for notice in notices)
     assert_close(*(checkpoints(run).load_latest().state["learner"] for run in (on, alone)))
     found.clear()
     on.resume(steps=110, on_start=look)  # once is enough: the checkpoint is one of the run alone now

@@ -18,6 +18,7 @@ from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
 from duetto.errors import CheckpointError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
+from duetto.training.learning import Learning
 from duetto.training.normalizer import Normalizer
 from duetto.training.trainer import Trainer
 
@@ -275,9 +276,9 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1, rollout_steps=20, **scaling)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Trainer,
+            Learning,
             "_learn",
-            lambda trainer, samples: learned.extend(trainer._prepared(sample.batch) for sample in samples),
+            lambda learning, samples, step: iter([learned.extend(learning._prepared(s.batch) for s in samples)]),
         )
         train(tmp_path, algorithm, Wander, callbacks=[look], **options)
     env = Wander()

@@ -161,8 +161,8 @@ def test_they_change_nothing_in_training(tmp_path: Path):
         outcome(train(tmp_path, algorithm, "CartPole-v1", **QUIET | {"evaluate_every": every})) for every in (20, 0)
     )
     assert len(with_it["evaluations"]) == 5  # 0, 20, 40, 60, and 64, the end
-    assert with_it["state"]["trainer"].pop("best") is not None
-    assert without["state"]["trainer"].pop("best") is None
+    assert with_it["state"].pop("evaluations")["best"] is not None
+    assert without["state"].pop("evaluations")["best"] is None
     for part in ("state", "metrics"):
         assert differences(with_it[part], without[part]) == []
 

@@ -15,7 +15,7 @@ import duetto
 from duetto.callbacks import KeepCheckpoints, RecordVideo, StopAtReturn, StopWithoutImprovement, TimeLimit
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.runs.run import Run
-from duetto.training import evaluations as evaluations_module
+from duetto.training import evaluator as evaluator_module
 from duetto.training import trainer as session_module
 from duetto.training.evaluation import Evaluation
 from duetto.training.trainer import Trainer
@@ -26,13 +26,13 @@ def returns(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Evaluations at steps 0, 20, 40 ... have these mean returns, in every process."""
 
     def given(values: Sequence[float]) -> None:
-        def begin(self: evaluations_module.Evaluations, whole: bool = False) -> None:
+        def begin(self: evaluator_module.Evaluations, whole: bool = False) -> None:
             scores = Evaluation(np.array([values[self._trainer.step // 20]]), np.array([10]))
-            monkeypatch.setattr(evaluations_module, "evaluate", lambda *_: scores)
+            monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: scores)
             real(self, whole)
 
-        real = evaluations_module.Evaluations.begin
-        monkeypatch.setattr(evaluations_module.Evaluations, "begin", begin)
+        real = evaluator_module.Evaluations.begin
+        monkeypatch.setattr(evaluator_module.Evaluations, "begin", begin)
 
     return given
 

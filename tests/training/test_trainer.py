@@ -15,7 +15,7 @@ from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, di
 from duetto.errors import NonFiniteError, UsageError
 from duetto.runs.run import Run
 from duetto.storage.logs import JsonLines
-from duetto.training import evaluations as evaluations_module
+from duetto.training import evaluator as evaluator_module
 from duetto.training.evaluation import Evaluation
 from duetto.training.trainer import Trainer
 
@@ -144,7 +144,7 @@ def test_seeds_differ_and_repeat(tmp_path: Path):
 
 def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     scores = iter([1.0, 4.0, 5.0, 3.0, 5.0, 2.0])
-    monkeypatch.setattr(evaluations_module, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
+    monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
     parameters: dict[int, Any] = {}
 
     def remember(trainer: Trainer) -> None:
@@ -160,7 +160,7 @@ def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_where_all_are_equal_the_best_is_not_that_of_step_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     equal = Evaluation(np.zeros(1), np.array([10]))
-    monkeypatch.setattr(evaluations_module, "evaluate", lambda *_: equal)
+    monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: equal)
     run = train(tmp_path, steps=100, evaluate_every=40)
     assert checkpoints(run).load_best().step == 40
     run.resume(steps=120)

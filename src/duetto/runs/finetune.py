@@ -82,10 +82,10 @@ class WarmStart:
         loaded = self._loaded(folder)
         state_schema.check(loaded.state, ACTING, "acting")
         try:
-            trainer.parts.begin_from(loaded.state, self.optimizers)
+            trainer.components.begin_from(loaded.state, self.optimizers)
             if self.memory:
                 assert isinstance(loaded, Loaded)
-                trainer.parts.remember(loaded)
+                trainer.components.remember(loaded)
         except CheckpointError as error:
             others = "".join(f"{difference}. " for difference in _differences(trainer, loaded.state))
             raise UsageError(f"This run cannot begin from {loaded.path}: {others}{error}") from error

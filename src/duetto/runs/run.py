@@ -37,7 +37,7 @@ from duetto.training import callbacks as given
 from duetto.training import signals
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
-from duetto.training.evaluations import check_same_spaces
+from duetto.training.evaluator import check_same_spaces
 from duetto.training.notices import Notices
 from duetto.training.progress import shown
 from duetto.training.progress_lines import is_watched
@@ -226,14 +226,14 @@ class Run:
                 if wrapper := environments.running_statistics(self._given, trainer.stepper):
                     outside = wrapper in environments.vector_wrappers(self._given)
                     trainer.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
-                horizon = trainer.checkpoints.horizon or horizon  # the file may have been edited
+                horizon = trainer.checkpoints.resumed.horizon or horizon  # the file may have been edited
                 stretched = notes_of_stretching(config, trainer.learner, trainer.step, horizon, how.keep_schedule)
                 trainer.notices += stretched
                 trainer.notices += trackers.note_of_others(self.path, how.callbacks)
-                what = [sentence({key: change}) for key, change in trainer.checkpoints.changed.items()]
+                what = [sentence({key: change}) for key, change in trainer.checkpoints.resumed.changed.items()]
                 if stretched and config.run.horizon != horizon:
                     what.append(f"schedules end at step {config.run.horizon:,}, not at {horizon:,}")
-                history = config.history.going_on(trainer.step, what, trainer.checkpoints.inexact)
+                history = config.history.going_on(trainer.step, what, trainer.checkpoints.resumed.inexact)
                 config = replace(config, history=history)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
@@ -424,7 +424,7 @@ def start(
 
 
 def _work(trainer: Trainer, callbacks: Sequence[AnyCallback], on_start: Callable[[Trainer], None] | None) -> None:
-    trainer.diagnostics.before_run()
+    trainer.diagnostics.before_run(trainer.step)
     if on_start is not None:
         on_start(trainer)
     trainer.run(callbacks)

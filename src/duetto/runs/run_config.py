@@ -18,7 +18,7 @@ from duetto.storage import user_code
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.run_folder import free_folder
 from duetto.storage.user_code import Origin
-from duetto.training.evaluations import check_same_spaces
+from duetto.training.evaluator import check_same_spaces
 
 LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
 

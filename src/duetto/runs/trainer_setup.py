@@ -110,4 +110,4 @@ def take_up(trainer: Trainer, without_memory: bool, accept_changes: bool, truste
         raise UsageError(
             f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
         )
-    trainer.checkpoints.load(loaded, without_memory, accept_changes)
+    trainer.resume(loaded, without_memory, accept_changes)

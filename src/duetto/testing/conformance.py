@@ -426,10 +426,10 @@ def _outcome(
                 first.run([lambda trainer: trainer.stop() if trainer.step >= stop else None])
         with closing(trial.trainer(backend, Path(folder), **options)) as trainer:
             if stop is not None:
-                trainer.checkpoints.load(trainer.checkpoints.store.load_latest())
+                trainer.resume(trainer.checkpoints.store.load_latest())
                 assert trainer.stepper.resumed_exactly, "the random environment was not resumed exactly"
             trainer.run()
-            state = trainer.checkpoints.state_dict()
+            state = trainer.checkpoints.state_dict(trainer.step, trainer.seconds)
             line = trainer.log.last_line.items()  # that of the end
             reported = {name: value for name, value in line if value is not None and not name.startswith("time/")}
             for apart in APART:

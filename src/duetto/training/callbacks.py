@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from duetto.errors import UsageError
-from duetto.functional import state_schema
 from duetto.functional.state_schema import DictOf
 from duetto.storage.tree_codec import State, encode_tree
 
@@ -150,6 +149,8 @@ def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
 class CallbackList:
     """The callbacks of one run, by name: the second one of a class is "Name 2"."""
 
+    STATE: ClassVar[Any] = DictOf(dict)
+
     def __init__(self, notices: list[str]) -> None:
         """Begin without callbacks. Sentences for the user go to `notices`."""
         self._notices = notices
@@ -160,8 +161,7 @@ class CallbackList:
         self._refused: list[Callable[[Trainer], Any]] = []  # those that returned False
 
     def expect(self, saved: State) -> None:
-        """Keep a checkpoint's states, by name, for the callbacks of `take`. CheckpointError if they are no dicts."""
-        state_schema.check(saved, DictOf(dict), "callbacks")
+        """Keep a checkpoint's states, by name, for the callbacks of `take`."""
         self._kept = dict(saved)
 
     def take(self, callbacks: Sequence[AnyCallback]) -> None:
@@ -211,9 +211,7 @@ class CallbackList:
             try:
                 self._good[name] = _saved(name, callback)
             except UsageError as error:  # what was learned is not lost for it
-                said = f"{error} Checkpoints have the last state of it that could be saved."
-                if said not in self._notices:
-                    self._notices.append(said)
+                self._notices.append(f"{error} Checkpoints have the last state of it that could be saved.")
         return self._kept | {name: state for name, state in self._good.items() if state}
 
 

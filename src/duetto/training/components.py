@@ -26,10 +26,11 @@ from duetto.networks.specs import ParameterSpec
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
-from duetto.training import resume_checks
 from duetto.training.collector import Source
 from duetto.training.execution import Execution
 from duetto.training.normalizer import Normalizer, RewardScaler
+
+AnyMemory = buffers.Replay | buffers.Rollout | buffers.SequenceReplay | buffers.MixedReplay | buffers.ShardedReplay
 
 
 class Components:
@@ -42,7 +43,7 @@ class Components:
 
     stepper: environments.VecEnv
     learner: learners.Learner
-    memory: resume_checks.AnyMemory
+    memory: AnyMemory
     normalizer: Normalizer
     collector: Source
     shards: buffers.Shards | None
@@ -117,7 +118,7 @@ class Components:
         return made
 
     # ------------------------------------------------------------------------------------------------ the memory
-    def _make_memory(self, seen: spaces.Space) -> resume_checks.AnyMemory:
+    def _make_memory(self, seen: spaces.Space) -> AnyMemory:
         stepper, random = self.stepper, generator(self._config.run.seed, "memory")
         experts = self._demonstrations()
         self._randoms = [random] if experts is None else [random, experts.random, experts.own_random]
@@ -298,7 +299,7 @@ class Components:
 
         Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """
-        resume_checks.check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
+        check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
         self.normalizer.load_state_dict(state["normalizer"])
         self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
         if optimizers:
@@ -343,3 +344,16 @@ class Components:
     def close(self) -> None:
         """Release environments and processes."""
         self._opened.close()
+
+
+def check_spaces(
+    saved: dict[str, Any],
+    stepper: environments.VecEnv,
+    instead: str = "Resume it with the environment that it was started with.",
+) -> None:
+    """Raise CheckpointError if the environment has other spaces now; its last sentence is `instead`."""
+    for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
+        if apart := spaces.describe_difference(kind, spaces.from_json(saved[kind]), ours):
+            raise CheckpointError(
+                f"The run was made with the {kind} space {apart[0]}; {stepper.name} has {apart[1]}. {instead}"
+            )

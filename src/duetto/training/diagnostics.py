@@ -9,64 +9,62 @@ after the run      no update was made, for example because no episode ended     
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, MemorySpec, ReplaySpec, SequenceSpec
 from duetto.errors import NonFiniteError
 from duetto.learners.parameters import Parameters
-from duetto.storage.config import RunOptions
-
-if TYPE_CHECKING:
-    from duetto.training.trainer import Trainer
+from duetto.storage.config import Config, RunOptions
+from duetto.training.components import Components
 
 ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
 
 
 class Diagnostics:
-    """Notices about a trainer that does not learn."""
+    """Notices about a run that does not learn."""
 
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
+    def __init__(self, config: Config, components: Components, notices: list[str]) -> None:
+        self._algorithm, self._options = config.algorithm, config.run
+        self._components, self._notices = components, notices
         self._reported_symptom = False
 
-    def before_run(self) -> None:
-        """Add a notice if the run ends before its first update, or if all of its actions are random."""
-        trainer = self._trainer
-        trainer.notices += too_short(
-            trainer.config.algorithm,
-            trainer.config.run,
-            trainer.stepper.num_envs,
-            trainer.step,
+    def before_run(self, step: int) -> None:
+        """Add a notice if the run from `step` on makes no update, or if all of its actions are random."""
+        parts = self._components
+        self._notices += too_short(
+            self._algorithm,
+            self._options,
+            parts.stepper.num_envs,
+            step,
             self._stored(),
-            updated=bool(trainer.learner.updates),
-            pretraining=bool(trainer.memory.pretraining_left),
+            updated=bool(parts.learner.updates),
+            pretraining=bool(parts.memory.pretraining_left),
         )
 
-    def on_metrics(self, line: dict[str, Any]) -> None:
+    def on_metrics(self, line: Mapping[str, Any]) -> None:
         """Add a notice if a line of metrics shows a collapsed policy; only the first time."""
-        trainer = self._trainer
         means = {name.removeprefix("learn/"): value for name, value in line.items() if name.startswith("learn/")}
-        if trainer.stepper.masked:  # where a mask allows one action, entropy is 0 without a collapse
+        if self._components.stepper.masked:  # where a mask allows one action, entropy is 0 without a collapse
             means.pop("entropy", None)
-        symptom = trainer.config.algorithm.symptom(means, trainer.stepper.action_space)
+        symptom = self._algorithm.symptom(means, self._components.stepper.action_space)
         if symptom and not self._reported_symptom:
-            trainer.notices.append(f"Step {trainer.step:,}: {symptom}")
+            self._notices.append(f"Step {line['step']:,}: {symptom}")
             self._reported_symptom = True
 
-    def after_run(self) -> None:
-        """Add a notice if the run made no update, unless it was stopped or `before_run` predicted that."""
-        trainer = self._trainer
-        spec = trainer.config.algorithm.memory()
-        predicted = self._stored() < spec.first_update(trainer.stepper.num_envs)[0]
-        if not (trainer.learner.updates or trainer.stopped or predicted):
-            trainer.notices.append(nothing_learned(spec, trainer.step, trainer.log.episodes))
+    def after_run(self, step: int, episodes: int) -> None:
+        """Add a notice if the run made no update until `step`, unless `before_run` predicted that."""
+        spec = self._algorithm.memory()
+        predicted = self._stored() < spec.first_update(self._components.stepper.num_envs)[0]
+        if not (self._components.learner.updates or predicted):
+            self._notices.append(nothing_learned(spec, step, episodes))
 
     def _stored(self) -> int:
         """Steps that count for the next update: those since the last rollout, or all that were ever stored."""
-        memory = self._trainer.memory
-        return len(memory) if self._trainer.learner.on_policy else int(memory.written.sum())
+        memory = self._components.memory
+        return len(memory) if self._components.learner.on_policy else int(memory.written.sum())
 
 
 def too_short(

@@ -8,30 +8,10 @@ from duetto import environments
 from duetto.buffers import Shards
 from duetto.errors import UsageError
 from duetto.learners import Policy
-from duetto.learners.parameters import Parameters
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
-from duetto.training.evaluation import Evaluation
+from duetto.training.evaluator import Evaluator
 from duetto.training.normalizer import Normalizer
-
-
-class Evaluator(Protocol):
-    """An evaluator beside the run, which goes on meanwhile."""
-
-    def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
-        """Begin an evaluation of these parameters, with the normalizer's state. None may be under way."""
-        ...
-
-    def look(self, wait: bool) -> Evaluation | None:
-        """The evaluation's result; None if it is not finished and `wait` is False.
-
-        Raises EnvironmentFailedError if its environment has failed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Release the evaluator's environments."""
-        ...
 
 
 class Execution(Protocol):

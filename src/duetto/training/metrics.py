@@ -11,13 +11,12 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError, UsageError
-from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
@@ -39,6 +38,16 @@ class MetricLog:
         last: Steps and updates at the last line; zeros before the first.
         last_line: That line; empty before the first of this process.
     """
+
+    STATE: ClassVar[dict[str, Any]] = {
+        "position": ANY,
+        "window": DictOf({"sum": float, "count": int}),
+        "returns": ListOf(float),
+        "lengths": ListOf(int),
+        "successes": ListOf(float),
+        "episodes": int,
+        "last": ListOf(int),
+    }
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -147,14 +156,6 @@ class MetricLog:
             self.lines.append({"step": step} | line)
             self.to_board(step, line)
 
-    def go_on_from_file(self, evaluated: int) -> None:
-        """Note where the file ends, which was cut back. TensorBoard will drop what it has of steps after both this end
-        and `evaluated`, the last step that was evaluated.
-        """
-        lines = JsonLines.scan(self.lines.path).rows
-        self.last = (lines[-1].get("step", 0), lines[-1].get("learn/updates", 0)) if lines else (0, 0)
-        self._purge = max(self.last[0], evaluated) + 1
-
     def to_board(self, step: int, values: dict[str, Any]) -> None:
         """Write numbers as TensorBoard scalars."""
         if self._board is None:
@@ -167,25 +168,29 @@ class MetricLog:
         self.look()
         return {
             "position": self.lines.mark,
-            "sums": dict(self._sums),
-            "counts": dict(self._counts),
+            "window": {name: {"sum": self._sums[name], "count": self._counts[name]} for name in self._sums},
             "returns": list(self._returns),
             "lengths": list(self._lengths),
             "successes": list(self._successes),
             "episodes": self.episodes,
+            "last": list(self.last),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the caller must cut back the lines, see `storage.logs`."""
-        own = {"sums": DictOf(float), "counts": DictOf(int), "returns": ListOf(float), "lengths": ListOf(int)}
-        state_schema.check(state, own | {"successes": ListOf(float), "position": ANY, "episodes": int}, "log")
-        state_schema.check(state["counts"], DictOf(int, list(state["sums"])), "log/counts")
-        self._sums = {name: value for name, value in state["sums"].items() if state["counts"][name]}
-        self._counts = {name: count for name, count in state["counts"].items() if count}
+    def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
+        """Undo `state_dict`, which is of `step`, and drop later lines. Returns a sentence if lines are damaged.
+
+        TensorBoard will drop what it has of later steps.
+        """
+        window = {name: entry for name, entry in state["window"].items() if entry["count"]}
+        self._sums = {name: entry["sum"] for name, entry in window.items()}
+        self._counts = {name: entry["count"] for name, entry in window.items()}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
-        self.episodes = state["episodes"]
+        self.episodes, self.last = state["episodes"], tuple(state["last"])
+        self._purge = step + 1
+        notice = self.lines.return_to(state["position"], step)
+        return [notice] if notice else []
 
     def close(self) -> None:
         """Close the files."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ class Normalizer:
     The memory holds raw observations, which are scaled by the statistics at the time of learning. Only with the mode
     "steps" it holds them as they were acted on.
     """
+
+    STATE: ClassVar[Any] = DictOf({"mean": ARRAY, "variance": ARRAY, "count": float})
 
     mode: str
     clip: float
@@ -135,7 +137,6 @@ class Normalizer:
         Raises:
             CheckpointError: The state is of other parts of an observation, or of none.
         """
-        state_schema.check(state, DictOf({"mean": ARRAY, "variance": ARRAY, "count": float}), "normalizer")
         wanted = {name: part.shape for name, part in self._boxes.items()}
         if state.keys() != wanted.keys():
             raise CheckpointError(

@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("duetto")
 
 
 class Notices(list[str]):
-    """A list; what is added is also a warning of the standard library's logger "duetto"."""
+    """A list of different sentences; each is also a warning of the standard library's logger "duetto"."""
 
     def __init__(self, notices: Iterable[str] = ()) -> None:
         super().__init__()
@@ -23,12 +23,14 @@ class Notices(list[str]):
         self.extend(notices)
 
     def append(self, notice: str) -> None:
-        """Add a sentence, and log it as a warning."""
+        """Add a sentence that is not there yet, and log it as a warning."""
+        if notice in self:
+            return
         LOGGER.warning("%s", escaped(notice))
         super().append(notice)
 
     def extend(self, notices: Iterable[str]) -> None:
-        """Add sentences, and log each as a warning."""
+        """Add sentences as `append` does."""
         for notice in notices:
             self.append(notice)
 

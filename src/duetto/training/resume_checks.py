@@ -1,86 +1,125 @@
-"""Checks that a checkpoint and the run that goes on from it agree, and notices where they do not."""
+"""Checks that a checkpoint and the run that continues from it agree, and notices where they do not."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from duetto.algorithms.base import ReplaySpec, RolloutSpec
 from duetto.algorithms.exploration import ActionNoise
-from duetto.buffers import MixedReplay, Replay, Rollout, SequenceReplay, ShardedReplay
-from duetto.cpu import cores, processor
+from duetto.cpu import processor
 from duetto.environments import VecEnv
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.schedules import linear
-from duetto.functional.state_schema import ANY, DictOf, OptionalOf
+from duetto.functional.state_schema import ANY, DictOf
 from duetto.learners import Learner
-from duetto.networks import spaces
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import Diff, sentence
-from duetto.storage.reproducibility import ENVIRONMENT, changes, other_versions, where
+from duetto.storage.reproducibility import ENVIRONMENT, changes, other_versions, packages, where
+from duetto.training.callbacks import CallbackList
+from duetto.training.components import AnyMemory, Components, check_spaces
+from duetto.training.evaluator import Evaluations
+from duetto.training.metrics import MetricLog
+from duetto.training.normalizer import Normalizer
 
-AnyMemory = Replay | Rollout | SequenceReplay | MixedReplay | ShardedReplay
-
-ACTING: dict[str, Any] = {  # the form of what acting needs
+ACTING: dict[str, Any] = {  # what acting needs
     "learner": {"parameters": ANY},
-    "normalizer": ANY,
+    "normalizer": Normalizer.STATE,
     "config": ANY,
     "spaces": {"observation": ANY, "action": ANY, "action_dtype": str, "action_mask": bool, "action_structure": ANY},
 }
-FORM: dict[str, Any] = ACTING | {  # of a whole state
+STATE: dict[str, Any] = ACTING | {  # what resuming needs
     "learner": ANY,
-    "log": ANY,
+    "log": MetricLog.STATE,
     "memory": ANY,
     "collector": ANY,
-    "stepper": {},
-    "evaluations": ANY,
-    "trainer": {"step": int, "best": OptionalOf(float), "seconds": float, "under_way": bool},
-    "run": {"algorithm": str, "environment": str, "processor": str, "threads": int, "horizon": int},
+    "stepper": {"environments": ANY},
+    "evaluations": Evaluations.STATE,
+    "callbacks": CallbackList.STATE,
+    "trainer": {"step": int, "seconds": float},
+    "run": {"algorithm": str, "environment": str, "horizon": int},
     "versions": DictOf(str),
 }
 
 
-BACKEND = "run.backend"
-SOMETIMES: dict[tuple[str, str], Any] = {  # keys that not every state has
-    ("run", "seeds"): int,
-}
+@dataclass
+class Resumption:
+    """How a run continues from a checkpoint.
+
+    Attributes:
+        state: The state to load.
+        changed: The options that differ from those of the checkpoint; this was accepted.
+        horizon: Step at which schedules ended in the checkpoint; 0 in a new run.
+        inexact: Sentences on why the run does not continue as one that was never interrupted.
+        notices: Sentences for the user.
+        expects_new_episodes: Whether new episodes begin because the memory is empty or the environment changed.
+    """
+
+    state: dict[str, Any] = field(default_factory=dict)
+    changed: Diff = field(default_factory=dict)
+    horizon: int = 0
+    inexact: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    expects_new_episodes: bool = False
 
 
 def run_state(config: Config, learner: Learner) -> dict[str, Any]:
-    """The part of a checkpoint that describes its run, for `accepted` and `notes_of_run`."""
-    return (
-        {"algorithm": config.algorithm.name(), "environment": config.environment, "threads": learner.threads}
-        | {"processor": processor(), "horizon": config.run.horizon}
-        | ({"seeds": learner.seeds} if learner.seeds > 1 else {})
-    )
+    """The part of a checkpoint that describes its run, and what computed its numbers."""
+    threads = {"threads": str(learner.threads)} if learner.threads else {}  # else unknown
+    return {
+        "run": {
+            "algorithm": config.algorithm.name(),
+            "environment": config.environment,
+            "horizon": config.run.horizon,
+        },
+        "versions": packages(config.run.backend)
+        | {"processor": processor(), "seeds side by side": str(learner.seeds)}
+        | threads,
+    }
 
 
-def accepted(loaded: Loaded, config: Config, folder: Path, accept_changes: bool) -> Diff:
-    """The config's changes since the checkpoint, in what decides the numbers.
+def resumption(
+    loaded: Loaded,
+    config: Config,
+    folder: Path,
+    components: Components,
+    without_memory: bool,
+    accept_changes: bool,
+) -> Resumption:
+    """Check a whole checkpoint before anything is loaded from it, and return how the run continues.
 
     Raises:
-        UsageError: There are some, and `accept_changes` is not given.
+        UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
         CheckpointError: It is no checkpoint of this run.
     """
-    state = loaded.state
-    _check_form(state, str(loaded.path / "state.json"))
+    state = {"callbacks": {}} | loaded.state  # of a run that was pushed, which has none
+    state_schema.check(state, STATE, str(loaded.path / "state.json"))
     if state["trainer"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")
     _check_same_run(state["run"], config, folder)
     changed = changes(config, state["config"])
     if changed and not accept_changes:
         raise _refusal(loaded, changed, config, folder)
-    return changed
-
-
-def _check_form(state: dict[str, Any], file: str) -> None:
-    """Raise CheckpointError if a whole state does not have the form that its readers rely on."""
-    state_schema.check(state, FORM, file)
-    for (part, name), form in SOMETIMES.items():
-        if name in state[part]:
-            state_schema.check(state[part][name], form, f"{file}/{part}/{name}")
+    check_spaces(state["spaces"], components.stepper)
+    plan = Resumption(state, changed, state["run"]["horizon"])
+    if without_memory:
+        _empty_memory(plan, config, components.memory)
+    since = f"since the checkpoint at step {loaded.step:,}"
+    if changed:
+        if not ENVIRONMENT.isdisjoint(changed):
+            plan.state, plan.expects_new_episodes = _with_new_episodes(plan.state), True
+        end = ", and with new episodes." if plan.expects_new_episodes else "."
+        plan.notices.append(f"Changed {since}: {sentence(changed)}. The run goes on with the new values{end}")
+    if others := other_versions(state["versions"], run_state(config, components.learner)["versions"]):
+        plan.inexact.append(
+            f"Computed otherwise {since}: {sentence(others)}. From here the numbers may differ from those of a "
+            "run that was never interrupted."
+        )
+    plan.notices += [*plan.inexact, *loaded.problems]
+    return plan
 
 
 def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
@@ -94,55 +133,14 @@ def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None
             )
 
 
-def check_spaces(
-    saved: dict[str, Any], stepper: VecEnv, instead: str = "Resume it with the environment that it was started with."
-) -> None:
-    """Raise CheckpointError if the environment has other spaces now; its last sentence is `instead`."""
-    for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
-        if apart := spaces.describe_difference(kind, spaces.from_json(saved[kind]), ours):
-            raise CheckpointError(
-                f"The run was made with the {kind} space {apart[0]}; {stepper.name} has {apart[1]}. {instead}"
-            )
-
-
 def _refusal(loaded: Loaded, changed: Diff, config: Config, folder: Path) -> UsageError:
     """The error for changes that were not accepted."""
     edited = where(config, folder / "config.yaml", changed)
     return UsageError(
-        f"{edited} has changed {_since(loaded)}, in what decides the numbers: {sentence(changed)}. "
-        "To go on with what it says now, give --accept-changes (in Python accept_changes=True); else put the "
-        "old values back."
+        f"{edited} has changed since the checkpoint at step {loaded.step:,}, in what decides the numbers: "
+        f"{sentence(changed)}. To go on with what it says now, give --accept-changes (in Python accept_changes=True); "
+        "else put the old values back."
     )
-
-
-def notes_of_changes(loaded: Loaded, changed: Diff, threads: int) -> list[str]:
-    """Notices on changes that were accepted; `threads` are those of the config."""
-    notes = []
-    if changed:
-        afresh = not ENVIRONMENT.isdisjoint(changed)
-        notes.append(
-            f"Changed {_since(loaded)}: {sentence(changed)}. The run goes on with the new values"
-            + (", and with new episodes." if afresh else ".")
-        )
-    if threads and changed.get(BACKEND, ("", ""))[1] == '"torch"':
-        notes.append(
-            f"`threads: {threads}` in its config.yaml is what it had on JAX; with 0 PyTorch has its own default."
-        )
-    return notes
-
-
-def notes_of_others(loaded: Loaded, versions: dict[str, str]) -> list[str]:
-    """Notices on packages that are installed in another version now."""
-    if others := other_versions(loaded.state["versions"], versions):
-        return [
-            f"Installed in another version {_since(loaded)}: {sentence(others)}. From here the numbers may differ from "
-            "those of a run that was never interrupted."
-        ]
-    return []
-
-
-def _since(loaded: Loaded) -> str:
-    return f"since the checkpoint at step {loaded.step:,}"
 
 
 def notes_of_stretching(config: Config, learner: Learner, step: int, before: int, kept: bool) -> list[str]:
@@ -176,76 +174,34 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
     return rates | config.algorithm.scheduled(progress)
 
 
-def notes_of_run(saved: dict[str, Any], learner: Learner, wanted: int, same: bool = True) -> list[str]:
-    """Notices if the run is not computed as the checkpoint says, so that its numbers may differ.
-
-    `wanted` are the threads that its config asks for; the learner has others if JAX had begun before. `same`: It goes
-    on on the same framework.
-    """
-    return [
-        *_notes_of_processors(saved["processor"], processor()),
-        *_notes_of_threads(saved["threads"] if same else 0, learner.threads, wanted),
-        *_notes_of_seeds(saved.get("seeds", 1), learner.seeds),
-    ]
-
-
-def _notes_of_processors(saved: str, now: str) -> list[str]:
-    """A notice if the checkpoint was made on a processor of another kind."""
-    if saved == now:
-        return []
-    return [
-        f"The checkpoint was made on another processor, {saved}, and the run goes on on {now}: from here its numbers "
-        "may differ in their last bits from those of a run that was never interrupted."
-    ]
-
-
-def _notes_of_threads(saved: int, now: int, wanted: int) -> list[str]:
-    """A notice if the number of threads (0: unknown) is not the checkpoint's, or is more than there are cores."""
-    here = cores()
-    if saved and now and saved != now:
-        return [
-            f"The checkpoint was made with {saved} thread{'s' * (saved > 1)}, and the run goes on with {now}: from "
-            "here its numbers may differ in their last bits from those of a run that was never interrupted."
-            + f" With `threads: {saved}` in its config.yaml they are the same."
-            * (wanted != saved)
-        ]
-    if now > here:
-        return [
-            f"The run goes on with its {now} threads, so that its numbers stay the same, but there are {here} "
-            f"cores here: it is slow. With `threads: {here}` in its config.yaml it is faster, and its last bits "
-            "may differ."
-        ]
-    return []
-
-
-def _notes_of_seeds(saved: int, now: int) -> list[str]:
-    """A notice if another number of seeds was computed side by side until the checkpoint."""
-    if saved == now:
-        return []
-    return [
-        f"The checkpoint was made side by side with {saved - 1} other seed{'s' * (saved > 2)}, and the run goes on "
-        "alone: from here its numbers may differ in their last bits from those of a run that was never interrupted."
-    ]
-
-
-def with_empty_memory(state: dict[str, Any], config: Config, memory: AnyMemory) -> tuple[dict[str, Any], str]:
-    """The state with an empty memory, and a notice on it.
-
-    Its environments begin new episodes: a memory may need them whole.
-    """
+def _empty_memory(plan: Resumption, config: Config, memory: AnyMemory) -> None:
+    """Empty the memory of the state. Its environments begin new episodes: a memory may need them whole."""
     spec = config.algorithm.memory()
     if isinstance(spec, RolloutSpec):
         name = config.algorithm.name()
-        return state, f"{name} has no replay memory: nothing was left out, and the run goes on exactly."
+        plan.inexact.append(f"{name} has no replay memory: nothing was left out, and the run goes on exactly.")
+        return
     first = spec.waits_for if isinstance(spec, ReplaySpec) else spec.learning_starts
-    note = (
+    plan.inexact.append(
         "The run goes on with an empty memory and new episodes: what it remembered is left out. Learning waits for "
         f"{first:,} steps, as at the run's start. From here the run is not the same, number by number, as one that was "
         "never interrupted."
     )
-    return with_new_episodes(state) | {"memory": memory.emptied(state["memory"])}, note
+    plan.state = _with_new_episodes(plan.state) | {"memory": memory.emptied(plan.state["memory"])}
+    plan.expects_new_episodes = True
 
 
-def with_new_episodes(state: dict[str, Any]) -> dict[str, Any]:
+def _with_new_episodes(state: dict[str, Any]) -> dict[str, Any]:
     """The state without the environments' states, so that new episodes begin."""
     return state | {"stepper": state["stepper"] | {"environments": None}}
+
+
+def new_episodes(stepper: VecEnv) -> str:
+    """Say which environments could not be restored, and why."""
+    lost, n = int((~stepper.restored).sum()), stepper.num_envs
+    which = stepper.name if lost == n else f"{lost} of the {n} environments {stepper.name}"
+    because = f" ({'; '.join(stepper.not_restored)})" if stepper.not_restored else ""
+    return (
+        f"The state of {which} could not be restored{because}: the run goes on with new episodes, so from here it "
+        "is not the same, number by number, as one that was never interrupted."
+    )

@@ -1,13 +1,11 @@
-"""A run at work: the parts joined by one loop.
+"""A run at work: one loop that joins the components.
 
     while steps remain:
-        experience = collect one step of every environment
-        memory.take(experience), wherever that lies
-        for each batch that is due: learner.update(batch), and its priorities back to the memory (`learner.at_once` of
-            them at a time, where none depends on what was learned from the one before)
-        at their steps: a line of metrics, an evaluation, a checkpoint; around it the user's callbacks
+        collect one step of every environment, and store it
+        learn from each batch that is due
+        at their steps: write metrics, evaluate, write a checkpoint; around it the user's callbacks
 
-Everything that decides how the loop goes on is in its checkpoints, so a run that is killed goes on exactly from the
+A checkpoint holds everything that decides how the loop continues, so a run that is killed resumes exactly from the
 last one.
 """
 
@@ -17,31 +15,28 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from duetto import buffers, environments, learners
-from duetto.algorithms.base import DIVERGENCE, SequenceBatch
+from duetto import environments, learners
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
-from duetto.learners.base import on_host
 from duetto.storage import resume_history
-from duetto.storage.checkpoint import CheckpointStore
+from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
 from duetto.storage.lock import FolderLock
 from duetto.storage.logs import Csv
-from duetto.training import evaluations, resume_checks
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
-from duetto.training.checkpoints import Checkpoints
+from duetto.training.checkpoints import Checkpoints, crossed
 from duetto.training.collector import Source
-from duetto.training.components import Components
+from duetto.training.components import AnyMemory, Components
 from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
-from duetto.training.evaluations import Evaluations
+from duetto.training.evaluator import FIELDS, EvaluationInterruptedError, Evaluations, LocalEvaluator, Snapshot
 from duetto.training.execution import Execution, LocalExecution
 from duetto.training.folder_guard import check_folder
+from duetto.training.learning import Learning
 from duetto.training.metrics import MetricLog
-from duetto.training.normalizer import AnyBatch, Normalizer
+from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 from duetto.training.policy import EvaluationPolicy
 from duetto.training.signals import interruptible
@@ -62,12 +57,13 @@ class Trainer:
             (N, ...), which is acted on next.
         log: The log of metrics. `log.scalar(name, value)` gives the next line a number of your own;
             `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
+        checkpoints: The checkpoints, and how the run continues from one.
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
     config: Config
     folder: Path
-    parts: Components
+    components: Components
     stepper: environments.VecEnv
     learner: learners.Learner
     normalizer: Normalizer
@@ -93,41 +89,50 @@ class Trainer:
         self._lock = lock or FolderLock(folder)
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
-        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
-            self._open(config, place or LocalExecution(), build_learner, opened)
-            self._opened = opened.pop_all()
         self.step: int = 0
-        self.seconds = 0.0  # from now on
-        self._stop = self._waited_for = False
+        self._stop = self._skips_last_evaluation = self._interrupted = False
         self._learns = False  # within the updates that are due
+        self._evaluates = False  # within an evaluation that a callback asked for, which is not broken off
         self._hooks: list[str] = []  # those that are being called, one within the other
-        self._set: set[str] = set()  # attributes that callbacks have set
         self._asked = False  # whether a hook of this step wants a checkpoint
         self._concluded = False  # whether a run that was stopped has its last checkpoint
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
+        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
+            self._open(config, place or LocalExecution(), build_learner, opened)
+            self._opened = opened.pop_all()
+        self.seconds = 0.0  # from now on
 
     def _open(
         self, config: Config, place: Execution, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
-        self.parts = parts = Components(config, self._environment, place, build_learner, self.notices)
-        opened.callback(parts.close)
-        self.stepper, self.learner = parts.stepper, parts.learner
-        self.normalizer, self.collector = parts.normalizer, parts.collector
+        self.components = made = Components(config, self._environment, place, build_learner, self.notices)
+        opened.callback(made.close)
+        self.stepper, self.learner = made.stepper, made.learner
+        self.normalizer, self.collector = made.normalizer, made.collector
         self.config = dataclasses.replace(config, cluster=place.decided(self.stepper))
-        self.diagnostics = Diagnostics(self)
         self.log = MetricLog(self.folder)
         opened.callback(self.log.close)
-        table = opened.enter_context(Csv(self.folder / "evaluations.csv", evaluations.FIELDS))
-        beside = place.make_evaluator(self.config, self._environment, self.stepper)
-        self._evaluations = Evaluations(self, table, beside, lambda: self._call("on_evaluation"))
-        opened.callback(self._evaluations.close)
         store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
-        self.checkpoints = Checkpoints(self, store, self._callbacks, self._evaluations)
+        table = opened.enter_context(Csv(self.folder / "evaluations.csv", FIELDS))
+        runs = place.make_evaluator(self.config, self._environment, self.stepper) or LocalEvaluator(
+            config.run,
+            self.stepper,
+            lambda num_envs: self.another_environment(num_envs=num_envs),
+            environments.is_instance(self._environment),
+            lambda: self.policy,
+            self._tell_of_evaluation,
+            self.notices,
+        )
+        opened.callback(runs.close)
+        self.diagnostics = Diagnostics(self.config, made, self.notices)
+        self._learning = Learning(self.config, made, self.log, lambda text: self.on_activity(text))
+        self._evaluations = Evaluations(runs, table, store)
+        self.checkpoints = Checkpoints(store, self.config, made, self.log, self._evaluations, self._callbacks)
 
     @property
-    def memory(self) -> resume_checks.AnyMemory:
+    def memory(self) -> AnyMemory:
         """The memory that is learned from; another one, once environments turn out to give masks of actions."""
-        return self.parts.memory
+        return self.components.memory
 
     # ------------------------------------------------------------------------------------------------ the loop
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
@@ -136,57 +141,110 @@ class Trainer:
         before = self.step
         with interruptible(self.interrupt, lambda: self.unfinished), self._saying_where_it_stopped():
             self._call("on_start")
-            if self.checkpoints.changed:  # a plain resume of what is killed before the next one would be refused
+            if (
+                self.checkpoints.resumed.changed
+            ):  # a plain resume of what is killed before the next one would be refused
                 self.checkpoint()
             elif self.checkpoints.last:
                 self._call("on_checkpoint")
-            for _ in self._steps():
-                self._call(FUNCTIONS)
-            self._evaluations.finish()
-            if self._asked or not self.checkpoints.up_to_date:
+            self._begin()
+            self._pretrain()
+            self._loop()
+            self._finish_evaluation()
+            if self._asked or not self.checkpoints.has(self.step):
                 self.checkpoint()
             self._conclude()
-            if before < self.step:
-                self.diagnostics.after_run()
+            if before < self.step and not self.stopped:
+                self.diagnostics.after_run(self.step, self.log.episodes)
             self._check_folder()
             self._call("on_end")
             self.log.write_own(self.step)
 
-    @contextmanager
-    def _saying_where_it_stopped(self) -> Iterator[None]:
-        try:
-            yield
-        except NonFiniteError as error:
-            raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
-        except EnvironmentFailedError as error:
-            # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
-            sentence = f"{error.sentence} {self._where_it_stopped()}"
-            raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
-        except PartLostError as error:
-            error.step = self.step
-            raise
-
-    def _where_it_stopped(self) -> str:
-        where = f"The run on {self.config.environment} stopped at step {self.step}"
-        if self.checkpoints.last is None:
-            return f"{where}, before its first checkpoint."
-        place = near(self.folder) if self._lock.is_in_place() else f"its folder, which is no longer {self.folder}"
-        return f"{where}; its checkpoint of step {self.checkpoints.step} is kept for evaluate and resume in {place}."
-
-    def _call(self, hook: str) -> None:
-        self._hooks.append(hook)
-        try:
-            self._callbacks.call(hook, self)
-        except DuettoError:
-            raise
-        except Exception as error:  # the user's own, with its own traceback
-            error.add_note(f"A callback raised this. {self._where_it_stopped()}")
-            raise
-        finally:
-            self._hooks.pop()
-        if self._asked and not self._hooks and hook != "on_evaluation":  # on_step comes behind that
+    def _begin(self) -> None:
+        """Reset the environments of a new run; make its first evaluation, or the one that a checkpoint waits for."""
+        new = self.checkpoints.last is None
+        if new:
+            self.components.reset()
+        if self._evaluations.under_way is not None:
+            self._finish_evaluation(wait=self._callbacks.listens("on_evaluation"))
+        elif new and self.config.run.evaluate_every and not self.last_evaluation:
+            self._evaluate()
+        if self._asked:
             self.checkpoint()
 
+    def _loop(self) -> None:
+        options = self.config.run
+        while self.step < options.steps and not self._stop:
+            before = self.step
+            self._collect()
+            self._learn()
+            if crossed(before, self.step, options.log_every):
+                self._write_metrics()
+            if self._evaluations.under_way is not None:
+                self._finish_evaluation(wait=False)
+            last = self.step >= options.steps
+            if options.evaluate_every and (last or crossed(before, self.step, options.evaluate_every)):
+                self._evaluate(wait=last)
+            self._call("on_step")
+            if self.checkpoints.is_due(before, self.step):
+                self.checkpoint()
+            self._call(FUNCTIONS)
+
+    def _collect(self) -> None:
+        """Step every environment and store what was experienced."""
+        experience, episodes = self.collector.collect(self.step, self.config.run.horizon)
+        if self.stepper.lost is not None:
+            self.components.interrupt(self.stepper.lost)
+            what = f"environments lost with their actor began new episodes ({int(self.stepper.lost.sum())})"
+            self._note(inexact=resume_history.Event(self.step, what))
+        self.memory.take(experience)
+        self.step += len(experience.env)
+        self.log.add_episodes(episodes)
+
+    def _pretrain(self) -> None:
+        """Learn from demonstrations before the first step. Everything written meanwhile is of step 0.
+
+        An update counts as a step does in `checkpoint_every`; metrics and an evaluation come at the end.
+        """
+        options = self.config.run
+        for _ in self._learning.pretraining():
+            self._call("on_update")
+            updates = self.learner.updates
+            if updates % options.log_every == 0:
+                self.log.look()  # until then, what each update reports stays in the device's memory
+            ended = not self.memory.pretraining_left
+            if ended:
+                self._write_metrics()
+                if options.evaluate_every:
+                    self._evaluate()
+            self._call("on_step")
+            due = options.checkpoint_every and (ended or updates % options.checkpoint_every == 0)
+            if due and not self.checkpoints.has(self.step):
+                self.checkpoint()
+            self._call(FUNCTIONS)
+            if self._stop:
+                return
+
+    def _learn(self) -> None:
+        """Make the updates that are due."""
+        self._learns = True
+        try:
+            for _ in self._learning.due(self.step):
+                self._call("on_update")
+        finally:
+            self._learns = False
+
+    def _write_metrics(self) -> None:
+        rates = self.learner.learning_rates(self._learning.progress(self.step))
+        extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
+        extra["learn/updates"] = self.learner.updates
+        self.log.look()  # wait for the device before the clock is read
+        extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
+        with self.in_its_folder():
+            line = self.log.write(self.step, extra)
+        self.diagnostics.on_metrics(line)
+
+    # ------------------------------------------------------------------------------------------------ its end
     def _conclude(self) -> None:
         """Evaluate the last policy, and write the last line of metrics, if none is due at this step.
 
@@ -194,29 +252,33 @@ class Trainer:
         of one that never ended here; and killing the process meanwhile loses nothing.
         """
         self._concluded = self.stopped
-        if self.stopped and self.config.run.evaluate_every and not self._waited_for:
-            self._evaluations.conclude(lambda: self._waited_for)
+        evaluates = self.stopped and self.config.run.evaluate_every and not self._skips_last_evaluation
+        if evaluates and self._evaluations.written() != self.step:
+            self._evaluate(wait=True)
         if self.log.last != (self.step, self.learner.updates):
             self._write_metrics()
         self.log.write_own(self.step)  # what came behind the last line
 
     def stop(self, because: str = "", evaluates: bool = True) -> None:
         """End the loop after this step, with a checkpoint; and with an evaluation of the last policy, if the run makes
-        any and `evaluates` is True. `because`, a sentence, is added to the notices.
-        """
+        any and `evaluates` is True. `because`, a sentence, is added to the notices."""
         if because and not self._stop:
             self.notices.append(f"The run stops at step {self.step:,}. {because}")
         self._stop = True
-        self._waited_for |= not evaluates
+        self._skips_last_evaluation |= not evaluates
 
     def interrupt(self) -> None:
         """Stop as Ctrl-C does: since somebody waits, no more evaluation begins, and one under way is broken off."""
         self.stop(evaluates=False)
-        self._evaluations.interrupted = True
+        self._interrupted = True
 
     def when_closed(self, act: Callable[[], None]) -> None:
         """Have `act` called when the trainer is closed, whatever ended it."""
         self._opened.callback(act)
+
+    def close(self) -> None:
+        """Release environments and files."""
+        self._opened.close()
 
     @property
     def stopped(self) -> bool:
@@ -237,127 +299,73 @@ class Trainer:
     def seconds(self, spent: float) -> None:
         self._began = time.perf_counter() - spent
 
-    def _steps(self) -> Iterator[None]:
-        options, new = self.config.run, self.checkpoints.last is None
-        if new:  # not one that goes on from a checkpoint
-            self.parts.reset()
-        if self._evaluations.go_on() or (new and options.evaluate_every and not self.last_evaluation):
-            self._evaluate()
-            if self._asked:
-                self.checkpoint()
-        yield from self._pretrain()
-        while self.step < options.steps and not self._stop:
-            experience, episodes = self.collector.collect(self.step, options.horizon)
-            if self.stepper.lost is not None:
-                self.parts.interrupt(self.stepper.lost)
-                what = f"environments lost with their actor began new episodes ({int(self.stepper.lost.sum())})"
-                self._note(inexact=resume_history.Event(self.step, what))
-            self.memory.take(experience)
-            before, self.step = self.step, self.step + len(experience.env)
-            self.log.add_episodes(episodes)
-            last = self._learn_what_is_due()
-            if last is not None:
-                self.normalizer.after_learning(last.batch)
-            if _crossed(before, self.step, options.log_every):
-                self._write_metrics()
-            self._evaluations.look()
-            ended = bool(options.evaluate_every) and self.step >= options.steps  # the last policy, wherever that is
-            if ended or _crossed(before, self.step, options.evaluate_every):
-                self._evaluate()
-            if ended:
-                self._evaluations.finish()
-            self._call("on_step")
-            if self._checkpoint_is_due(before) and not self.checkpoints.up_to_date:
-                self.checkpoint()
-            yield
-
-    def _checkpoint_is_due(self, before: int) -> bool:
-        """Whether a checkpoint is due at this step; `before` is the last one.
-
-        With shards, which may be lost, the first one is written after the random steps.
-        """
-        every = self.config.run.checkpoint_every
-        first = self.config.algorithm.first_random_steps() if every and self.parts.shards is not None else 0
-        return _crossed(before, self.step, every) or before < first <= self.step
-
-    def _pretrain(self) -> Iterator[None]:
-        """Learn from demonstrations before the first step. Everything written meanwhile is of step 0.
-
-        An update counts as a step does in `checkpoint_every`; metrics and an evaluation come at the end.
-        """
-        options = self.config.run
-        for sample in self.memory.pretraining():
-            self._learn([sample])
-            updates = self.learner.updates
-            if updates % options.log_every == 0:
-                self.log.look()  # until then, what each update reports stays in the device's memory
-            ended = not self.memory.pretraining_left
-            if ended:
-                self._write_metrics()
-                if options.evaluate_every:
-                    self._evaluate()
-            self._call("on_step")
-            due = options.checkpoint_every and (ended or updates % options.checkpoint_every == 0)
-            if due and not self.checkpoints.up_to_date:
-                self.checkpoint()
-            yield
-            if self._stop:
-                return
-
-    def _learn_what_is_due(self) -> buffers.Sample | None:
-        """Make all updates that are due; the last sample that was learned from, or None."""
-        last, due = None, self.memory.due()
-        # Where the next sample depends on what was learned from the one before, it is drawn behind that.
-        source = self.memory
-        alone = source.needs_priorities or source.needs_divergence or source.needs_values
-        self._learns = True
+    @contextmanager
+    def _saying_where_it_stopped(self) -> Iterator[None]:
         try:
-            while samples := list(islice(due, 1 if alone else self.learner.at_once)):
-                self._learn(samples)
-                last = samples[-1]
+            yield
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
+        except EnvironmentFailedError as error:
+            # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
+            sentence = f"{error.sentence} {self._where_it_stopped()}"
+            raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
+        except PartLostError as error:
+            error.step = self.step
+            raise
+
+    def _where_it_stopped(self) -> str:
+        where = f"The run on {self.config.environment} stopped at step {self.step}"
+        if self.checkpoints.step is None:
+            return f"{where}, before its first checkpoint."
+        place = near(self.folder) if self._lock.is_in_place() else f"its folder, which is no longer {self.folder}"
+        return f"{where}; its checkpoint of step {self.checkpoints.step} is kept for evaluate and resume in {place}."
+
+    # ------------------------------------------------------------------------------------------------ callbacks
+    def _call(self, hook: str) -> None:
+        self._hooks.append(hook)
+        try:
+            self._callbacks.call(hook, self)
+        except DuettoError:
+            raise
+        except Exception as error:  # the user's own, with its own traceback
+            error.add_note(f"A callback raised this. {self._where_it_stopped()}")
+            raise
         finally:
-            self._learns = False
-        return last
+            self._hooks.pop()
+        if self._asked and not self._hooks and hook != "on_evaluation":  # on_step comes behind that
+            self.checkpoint()
 
-    def _learn(self, samples: list[buffers.Sample]) -> None:
-        if not self.learner.updates:
-            self.on_activity("compiling the first update" if self.config.run.backend == "jax" else "first update")
-        batches: list[AnyBatch] = []
-        for number, sample in enumerate(samples):
-            again = number > 0 and sample.batch is samples[number - 1].batch  # another epoch of a rollout
-            batches.append(batches[-1] if again else self._prepared(sample.batch))
-        made = self.learner.update_each(batches, [self._progress(self.step - sample.age) for sample in samples])
-        for sample, metrics in zip(samples, made, strict=True):
-            self._report_back(sample, metrics)
-            self.log.add(self.step, metrics, sample.info)
-            self._call("on_update")
+    def another_environment(self, **how: Any) -> environments.VecEnv:
+        """Make environments that learning does not see; the caller closes them.
 
-    def _progress(self, step: int) -> float:
-        """How far the schedules are at this step, in [0, 1]."""
-        return min(1.0, step / self.config.run.horizon)
+        Args:
+            how: Arguments of `environments.separate`: `num_envs`, `render_mode="rgb_array"`, `vectorization`,
+                `worker_timeout`, `engine`.
 
-    def _prepared(self, batch: AnyBatch) -> AnyBatch:
-        """The batch as networks see it: with scaled observations, and previous rewards as the algorithm sees them."""
-        if isinstance(batch, SequenceBatch):
-            seen = self.config.algorithm.seen_reward(batch.obs.previous_reward)
-            batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
-        return self.normalizer.batch(batch)
+        Raises:
+            UsageError: The environment was handed over as an object, and can be neither copied nor made anew.
+        """
+        made = environments.make_eval(self._environment, kwargs=self.config.environment_options, **how)
+        self.notices += made.notices
+        return made
 
-    def _report_back(self, sample: buffers.Sample, metrics: learners.Metrics) -> None:
-        if self.memory.needs_priorities:
-            self.memory.feedback(sample, on_host(metrics.priority))
-        if self.memory.needs_divergence:
-            self.memory.note_divergence(metrics.value(DIVERGENCE))
+    def set_attr(self, name: str, value: Any) -> None:
+        """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.
 
-    def _write_metrics(self) -> None:
-        rates = self.learner.learning_rates(self._progress(self.step))
-        extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
-        extra["learn/updates"] = self.learner.updates
-        self.log.look()  # wait for the device before the clock is read
-        extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
-        with self.in_its_folder():
-            line = self.log.write(self.step, extra)
-        self.diagnostics.on_metrics(line)
+        The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
+        at once. Checkpoints contain plain values (numbers, strings, arrays, lists, dicts), and a resume sets them
+        again; set others, such as functions, in `on_start`. Evaluations do not get it, except in copies of an
+        environment that was handed over as an object.
+
+        Raises:
+            UsageError: An environment has no such attribute; or they are on a cluster or in a vector environment made
+                elsewhere, where they cannot be reached one by one.
+            EnvironmentFailedError: An environment does not take the value.
+        """
+        first = name not in self.stepper.attributes
+        self.components.set_attr(name, value)
+        if first:
+            self._note(attribute=name)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
@@ -371,20 +379,45 @@ class Trainer:
             raise UsageError(
                 "evaluate() in on_evaluation would lead to on_evaluation again: trainer.last_evaluation has the result."
             )
-        self._evaluate(whole=True)
-        self._evaluations.finish()
+        self._evaluates = True
+        try:
+            self._evaluate(wait=True)
+        finally:
+            self._evaluates = False
         assert self.last_evaluation is not None
         return self.last_evaluation[1]
 
-    def _evaluate(self, whole: bool = False) -> None:
-        """Evaluate as `evaluate` does; but beside the run if that is possible and no callback has `on_evaluation`, and
-        a signal may break it off unless it is `whole`.
-        """
+    def _evaluate(self, wait: bool = False) -> None:
+        """Begin an evaluation. `wait` for its result, or for the callbacks with `on_evaluation`."""
+        self._finish_evaluation()  # at most one is under way
         self.log.look()
-        check_finite(self.learner.parameters())
-        self._evaluations.begin(whole)
-        if self._callbacks.listens("on_evaluation"):
-            self._evaluations.finish()
+        acting = self.checkpoints.acting_state()
+        check_finite(acting["learner"]["parameters"])
+        self._evaluations.begin(Snapshot(self.step, self.learner.updates, self.seconds, acting))
+        self._finish_evaluation(wait or self._callbacks.listens("on_evaluation"))
+
+    def _finish_evaluation(self, wait: bool = True) -> None:
+        """Write down the evaluation under way, if there is one and it is finished. With `wait`, wait for it."""
+        snapshot = self._evaluations.under_way
+        if snapshot is None:
+            return
+        with self.in_its_folder():
+            row = self._evaluations.look(wait)
+            if row is not None:
+                shown = ("mean_return", "mean_length", "success_rate")
+                self.log.to_board(row["step"], {f"evaluation/{name}": row[name] for name in shown})
+        if row is not None:
+            self._call("on_evaluation")
+        elif self._interrupted and wait:
+            self.notices.append(
+                f"The evaluation at step {snapshot.step:,} was broken off. To make it: "
+                f"duetto evaluate {near(self.folder)}"
+            )
+
+    def _tell_of_evaluation(self, how_far: str) -> None:
+        if self._interrupted and not self._evaluates:
+            raise EvaluationInterruptedError
+        self.on_activity(how_far)
 
     @property
     def last_evaluation(self) -> tuple[int, Evaluation] | None:
@@ -393,46 +426,8 @@ class Trainer:
 
     @property
     def evaluating(self) -> int | None:
-        """The step of an evaluation that is under way beside the run, or None."""
-        return self._evaluations.under_way
-
-    def another_environment(self, **how: Any) -> environments.VecEnv:
-        """Make environments that learning does not see; the caller closes them.
-
-        Args:
-            how: Arguments of `environments.separate`: `num_envs`, `render_mode="rgb_array"`, `vectorization`,
-                `worker_timeout`, `engine`.
-
-        Raises:
-            UsageError: The environment was handed over as an object, and can be neither copied nor made anew.
-        """
-        made = environments.make_eval(self._environment, kwargs=self.config.environment_options, **how)
-        self.notices += [notice for notice in made.notices if notice not in self.notices]
-        return made
-
-    def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.
-
-        The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
-        at once. Values of numbers, texts, arrays, lists and dicts of these are in checkpoints, and are set before a
-        resumed run's episodes begin; set others, such as functions, again in `on_start`. The environment that hindsight
-        asks for rewards gets it, too. Evaluations are in environments of their own, which do not get it (but copies of
-        an environment that was handed over as an object have what that has).
-
-        Raises:
-            UsageError: An environment has no such attribute; or they are on a cluster or in a vector environment made
-                elsewhere, where they cannot be reached one by one.
-            EnvironmentFailedError: An environment does not take the value.
-        """
-        self.parts.set_attr(name, value)
-        if name not in self._set:
-            self._set.add(name)
-            self._note(attribute=name)
-
-    @property
-    def is_object(self) -> bool:
-        """Whether the environment was handed over as an object; training then uses that object itself."""
-        return environments.is_instance(self._environment)
+        """The step of the evaluation that is under way, or None."""
+        return None if self._evaluations.under_way is None else self._evaluations.under_way.step
 
     @property
     def policy(self) -> EvaluationPolicy:
@@ -445,10 +440,7 @@ class Trainer:
     # ------------------------------------------------------------------------------------------------ its folder
     @contextmanager
     def in_its_folder(self) -> Iterator[None]:
-        """Guard all writing in the run's folder, so that a folder that was moved or deleted is never made again.
-
-        Raises FolderLostError if it is gone, also if only an error of the disk shows that.
-        """
+        """Guard all writing in the run's folder. Raises FolderLostError if it was moved or deleted."""
         self._check_folder()
         try:
             yield
@@ -457,7 +449,7 @@ class Trainer:
             raise
 
     def _note(self, **what: Any) -> None:
-        """Note something in the run's history; see `history.note`."""
+        """Note something in the run's history; see `resume_history.note`."""
         with self.in_its_folder():
             resume_history.note(self.folder / "config.yaml", **what)
 
@@ -471,15 +463,13 @@ class Trainer:
         From `on_evaluation` and `on_step` it is written once all callbacks have had that step, or it would lack what
         they learn from it; the folder is the one that it will have.
 
-        After the last checkpoint of a run that was stopped, none is written, and the folder is that last one's: a run
-        that goes on from it drops what came after.
+        After the last checkpoint of a run that was stopped, none is written, and the folder is that last one's.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
             FolderLostError: The run's folder was moved or deleted.
-            UsageError: It is called in `on_update`, in the middle of learning, from where no run could go on; in
-                `on_checkpoint`, which it would call again; or in `on_start`, before the first observation.
+            UsageError: It is called in `on_update`, in `on_checkpoint`, or in `on_start` of a new run.
         """
         if self._learns:
             raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
@@ -490,20 +480,21 @@ class Trainer:
                 "A checkpoint in on_start of a new run would hold nothing, since no environment has begun: make it in "
                 "on_step."
             )
-        if self._concluded and self.checkpoints.newest is not None:
-            return self.checkpoints.newest
+        if self._concluded:
+            return self.checkpoints.store.path_of(self.step)
         if not {"on_evaluation", "on_step"}.isdisjoint(self._hooks):
             self._asked = True
             return self.checkpoints.store.new_path(self.step)
-        path = self.checkpoints.make()
+        snapshot = self._evaluations.under_way
+        if snapshot is not None and snapshot[:2] != (self.step, self.learner.updates):
+            self._finish_evaluation()  # which calls back
+        with self.in_its_folder():
+            path = self.checkpoints.save(self.step, self.seconds)
         self._asked = False
         self._call("on_checkpoint")
         return path
 
-    def close(self) -> None:
-        """Release environments and files."""
-        self._opened.close()
-
-
-def _crossed(before: int, now: int, every: int) -> bool:
-    return every > 0 and before // every < now // every
+    def resume(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
+        """Continue from a checkpoint; see `Checkpoints.load`."""
+        self.step, self.seconds = self.checkpoints.load(loaded, self.folder, without_memory, accept_changes)
+        self.notices += self.checkpoints.resumed.notices

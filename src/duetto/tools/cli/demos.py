@@ -38,7 +38,7 @@ from duetto.tools.cli import unknown
 from duetto.tools.cli.options import EnvironmentId, Json, PlainEnvironmentOptions, Trust, parse_options
 from duetto.tools.cli.output import print_json, print_notices
 from duetto.training.evaluation import PARALLEL, SEED_OFFSET
-from duetto.training.evaluations import check_same_spaces
+from duetto.training.evaluator import check_same_spaces
 from duetto.training.progress_lines import say
 from duetto.training.video import record as record_video
 
