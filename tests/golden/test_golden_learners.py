@@ -146,7 +146,7 @@ CASES = {
 }
 
 
-# Another algorithm needs no entry: record its trace by `GOLDEN_RECORD=1 pytest -n 0 tests/golden -k "learner and NAME"`.
+# Another algorithm needs no entry, only a trace: `GOLDEN_RECORD=1 pytest -n 0 tests/golden -k "learner and NAME"`.
 CASES |= {
     name: case(VECTOR, NUMBERS if "Box" in kind.actions else CHOICE)
     for name, kind in adapter.ALGORITHMS.items()

@@ -274,8 +274,8 @@ class StackArrays:
         return self._values[f"{name}.weight"], self._values[f"{name}.bias"]
 
 
-def _join(x: Array, joined: Array | None) -> Array:
-    """Concatenate x and the action, which is the same for all members of an ensemble."""
+def _join(x: Array, joined: Any) -> Array:
+    """Concatenate x and the action, which is the same for all members of an ensemble; x alone if there is none."""
     if joined is None:
         return x
     xp = array_namespace(x)
