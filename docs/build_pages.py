@@ -105,7 +105,7 @@ def markdown(of: Table) -> str:
 def main() -> None:
     """Refresh all pages and figures; delete figures that no page shows."""
     figures: dict[Path, str] = {}
-    for page in sorted(DOCS.rglob("*.md")):
+    for page in [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]:
         text, own = refreshed(page)
         figures |= own
         if text != page.read_text("utf-8"):

@@ -199,3 +199,10 @@ def spaces() -> tuple[list[str], list[list[str]]]:
         actions = re.sub(r"[A-Z]\w+", r"`\g<0>`", kind.actions)
         rows.append([f"[{kind.__name__}](algorithms/{name}.md)", actions, *("yes" if one else "" for one in has)])
     return ["algorithm", "actions", "images", "masks", "recurrence", "hindsight", "demos"], rows
+
+
+def readme() -> tuple[list[str], list[list[str]]]:
+    """The same table for the README, which lies a folder higher."""
+    header, rows = spaces()
+    links = [[row[0].replace("(algorithms/", "(docs/algorithms/"), *row[1:]] for row in rows]
+    return [*header[:-2], "HER", "demonstrations"], links

@@ -24,6 +24,7 @@ from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from small_runs import StopAt, checkpoints, outcome, small
 
 import duetto
+from duetto.algorithms import ALGORITHMS
 from duetto.runs.run import Run
 from duetto.tools.plot.curves import curves
 from duetto.training.callbacks import AnyCallback
@@ -68,15 +69,14 @@ class Victim:
 
 def _victims(backend: str) -> list[Victim]:
     of: dict[str, tuple[str, str, dict[str, Any]]] = {
-        "td3": ("td3", "Pendulum-v1", {}),
+        name: (name, "Pendulum-v1" if "Box" in kind.actions else "CartPole-v1", {}) for name, kind in ALGORITHMS.items()
+    }
+    of |= {
         "ddpg": (
             "ddpg",
             "Pendulum-v1",
             {"exploration": "ou", "prioritized": True, "normalize_observations": "sampled"},
         ),
-        "sac": ("sac", "Pendulum-v1", {}),
-        "crossq": ("crossq", "Pendulum-v1", {}),
-        "discretesac": ("discretesac", "CartPole-v1", {}),
         "dqn": ("dqn", "CartPole-v1", VALUES | {"prioritized": True, "n_step": 3}),
         "ppo": ("ppo", "CartPole-v1", {"normalize_observations": True, "normalize_rewards": True}),
         "r2d2": ("r2d2", "CartPole-v1", LSTM | VALUES | {"prioritized": True}),

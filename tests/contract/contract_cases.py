@@ -18,8 +18,9 @@ from duetto.tools.cli import main
 
 BACKENDS = ("torch", "jax")
 STEPS = 40
-CONTINUOUS = ("DDPG", "TD3", "SAC", "CrossQ", "PPO")
-DISCRETE = ("DQN", "DiscreteSAC", "R2D2", "DQfD", "R2D3", "BC")
+KINDS = {name: kind for name in duetto.__all__ if hasattr(kind := getattr(duetto, name), "acting_networks")}
+CONTINUOUS = tuple(name for name, kind in KINDS.items() if "Box" in kind.actions)
+DISCRETE = tuple(name for name in KINDS if name not in CONTINUOUS)
 SEQUENCES = ("R2D2", "R2D3", "BC")  # recurrent by default
 DEMONSTRATED = ("DQfD", "R2D3", "BC")
 

@@ -9,9 +9,10 @@ from policy_cases import ACTIONS, VECTOR, small
 
 from duetto.networks import initializers
 from duetto.networks import numpy as host
+from duetto.networks.heads import StateValueHead
 from duetto.networks.preprocessing import split_images
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import NetworkSpec, StateValueHead
+from duetto.networks.specs import NetworkSpec
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),

@@ -7,16 +7,9 @@ from learning_cases import ACTION, VECTOR, box
 from test_blocks import arrays, close, each, inputs
 
 from duetto.networks import batch_norm, torch_layers
+from duetto.networks.heads import CriticHead, DeterministicHead, PolicyHead, SquashedGaussianHead, StateValueHead
 from duetto.networks.initializers import initial_parameters, parameter_shapes
-from duetto.networks.specs import (
-    CriticHead,
-    DeterministicHead,
-    NetworkSpec,
-    PolicyHead,
-    SquashedGaussianHead,
-    StateValueHead,
-    Torso,
-)
+from duetto.networks.specs import NetworkSpec, Torso
 
 KINDS = ["batch_norm", "batch_renorm"]
 NORM = {"n.mean": [1.0], "n.variance": [3.999]}  # σ_running = √(3.999 + .001) = 2

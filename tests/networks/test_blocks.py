@@ -7,19 +7,17 @@ from learning_cases import ACTION, PARTS, VECTOR, observations
 from duetto.algorithms import PPO, SAC, TD3
 from duetto.errors import UsageError
 from duetto.networks import numpy as host
-from duetto.networks.initializers import initial_parameters
-from duetto.networks.preprocessing import encode
-from duetto.networks.specs import (
+from duetto.networks.heads import (
     ActionValueHead,
     CriticHead,
     DeterministicHead,
-    Initializer,
-    NetworkSpec,
     PolicyHead,
     SquashedGaussianHead,
     StateValueHead,
-    Torso,
 )
+from duetto.networks.initializers import initial_parameters
+from duetto.networks.preprocessing import encode
+from duetto.networks.specs import Initializer, NetworkSpec, Torso
 
 EVERYWHERE = ["torch", "jax", "numpy"]
 ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}

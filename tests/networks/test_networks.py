@@ -6,10 +6,11 @@ import toy_networks
 from learning_cases import PARTS, VECTOR, box, observations, perceptron
 
 from duetto.errors import UsageError
+from duetto.networks.heads import CriticHead, DeterministicHead
 from duetto.networks.initializers import initial_parameters
 from duetto.networks.preprocessing import encode
 from duetto.networks.spaces import Dict
-from duetto.networks.specs import CriticHead, CustomNetwork, DeterministicHead, NetworkSpec, Torso
+from duetto.networks.specs import CustomNetwork, NetworkSpec, Torso
 
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),

@@ -13,19 +13,12 @@ from test_blocks import arrays, call, close, each, inputs, moved
 
 from duetto.networks import numpy as host
 from duetto.networks import numpy_layers
+from duetto.networks.heads import ActionValueHead, CriticHead, DeterministicHead
 from duetto.networks.initializers import initial_parameters
+from duetto.networks.layers import RecurrentSpec
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.specs import (
-    ActionValueHead,
-    CriticHead,
-    CustomNetwork,
-    DeterministicHead,
-    NetworkSpec,
-    ParameterSpec,
-    RecurrentSpec,
-    Torso,
-)
+from duetto.networks.specs import CustomNetwork, NetworkSpec, ParameterSpec, Torso
 
 FRAMEWORKS = ["torch", "jax"]
 

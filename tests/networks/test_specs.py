@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from learning_cases import PARTS, box
 
+from duetto.networks.heads import CriticHead, DeterministicHead
 from duetto.networks.initializers import initial_parameters
-from duetto.networks.specs import CriticHead, DeterministicHead, Initializer, NetworkSpec, Torso
+from duetto.networks.specs import Initializer, NetworkSpec, Torso
 
 
 def critic(initializer=None, **options):

@@ -21,6 +21,7 @@ from duetto.algorithms.r2d2 import R2D2 as R2D2
 from duetto.algorithms.r2d3 import R2D3 as R2D3
 from duetto.algorithms.sac import SAC as SAC
 from duetto.algorithms.td3 import TD3 as TD3
+from duetto.algorithms.tqc import TQC as TQC
 
 _KINDS = {kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, Algorithm)} - {Algorithm}
 ALGORITHMS: dict[str, type[Algorithm]] = {kind.name(): kind for kind in sorted(_KINDS, key=lambda kind: kind.name())}

@@ -32,21 +32,11 @@ from duetto.errors import UsageError
 from duetto.functional.array_ops import stop_gradient
 from duetto.functional.schedules import Decay
 from duetto.functional.targets import standardize
+from duetto.networks.heads import CriticHead, DeterministicHead, SquashedGaussianHead
+from duetto.networks.layers import Activation, Blocks
 from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import (
-    Activation,
-    AnyNetworkSpec,
-    Blocks,
-    CriticHead,
-    CustomNetwork,
-    DeterministicHead,
-    Initializer,
-    NetworkSpec,
-    ParameterSpec,
-    SquashedGaussianHead,
-    Torso,
-)
+from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, ParameterSpec, Torso
 
 
 @dataclass(frozen=True)
@@ -148,8 +138,7 @@ class ActorCritic(HindsightReplay):
         """Return the specs of "actor" and "critic"."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound)
         torso = Torso(self.network_observation(observation), recurrent=self.recurrence(action))
-        actor = self.policy(action.size)
-        critic = CriticHead(action.size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer)
+        actor, critic = self.policy(action.size), self.critic_head(action.size)
         return {
             "actor": NetworkSpec(torso, actor, initializer=init, custom=self.actor_network),
             "critic": NetworkSpec(torso, critic, members=self.critics(), initializer=init, custom=self.critic_network),
@@ -158,6 +147,10 @@ class ActorCritic(HindsightReplay):
     def policy(self, size: int) -> DeterministicHead | SquashedGaussianHead:
         """Return the actor's head, for actions of `size` numbers."""
         return DeterministicHead(size, self.hidden, self.activation, self.network)
+
+    def critic_head(self, size: int) -> CriticHead:
+        """Return the head of each critic, for actions of `size` numbers."""
+        return CriticHead(size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer)
 
     def critics(self) -> int:
         """Return the number of critics."""

@@ -27,7 +27,7 @@ from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.targets import bootstrap
-from duetto.networks.specs import AllBlocks
+from duetto.networks.layers import AllBlocks
 
 
 @dataclass(frozen=True)

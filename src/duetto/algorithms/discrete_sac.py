@@ -27,8 +27,9 @@ from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.q_values import value_of_action
 from duetto.functional.targets import bootstrap
+from duetto.networks.heads import ActionValueHead, PolicyHead
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.specs import ActionValueHead, AnyNetworkSpec, PolicyHead, Torso
+from duetto.networks.specs import AnyNetworkSpec, Torso
 
 
 @dataclass(frozen=True)

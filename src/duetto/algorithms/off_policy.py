@@ -29,8 +29,8 @@ from duetto.algorithms.base import (
 from duetto.algorithms.option_bounds import Searches
 from duetto.errors import UsageError
 from duetto.functional.rescaling import SeenReward, seen_reward
+from duetto.networks.layers import RecurrentSpec
 from duetto.networks.spaces import Space
-from duetto.networks.specs import RecurrentSpec
 
 
 class ReturnSpec(NamedTuple):

@@ -45,21 +45,12 @@ from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decay_factor
+from duetto.networks.heads import PolicyHead, StateValueHead
+from duetto.networks.layers import Activation, Blocks, RecurrentSpec
 from duetto.networks.masks import choice_sizes
 from duetto.networks.preprocessing import named_parts
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import (
-    Activation,
-    AnyNetworkSpec,
-    Blocks,
-    CustomNetwork,
-    Initializer,
-    NetworkSpec,
-    PolicyHead,
-    RecurrentSpec,
-    StateValueHead,
-    Torso,
-)
+from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
 
 # CartPole, Acrobot and Pendulum, learning rates 3e-4 to 1e6: where it learned, a line's mean divergence was at most 0.4
 # and the entropy at least 0.05; where it learned nothing, the divergence was 20 and more, and the entropy fell to 0.

@@ -23,8 +23,10 @@ from duetto.algorithms.off_policy import ReplayAlgorithm
 from duetto.algorithms.option_bounds import Searches
 from duetto.errors import UsageError
 from duetto.functional.schedules import Decay
+from duetto.networks.heads import ActionValueHead
+from duetto.networks.layers import Activation, Blocks
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.specs import ActionValueHead, Activation, AnyNetworkSpec, Blocks, CustomNetwork, NetworkSpec, Torso
+from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, NetworkSpec, Torso
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class ValueBased(ReplayAlgorithm):
         torso = Torso(
             observation, self.image_features, self.hidden, self.activation, self.recurrence(action), self.network
         )
-        head = ActionValueHead(action.size, self.head_hidden, self.activation, self.dueling, self.network)
+        head = ActionValueHead(action.size, self.head_hidden, self.activation, self.network, self.dueling)
         return {"q": NetworkSpec(torso, head, custom=self.q_network)}
 
     def optimizers(self) -> dict[str, OptimizerSpec]:

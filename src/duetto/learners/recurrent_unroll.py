@@ -38,12 +38,10 @@ class RecurrentUnroll:
         run, mask = self._run(window), masks.mask_of(window.obs)
         if inputs or train or self._members or isinstance(run.features, tuple):  # of the positions asked for alone
             found = self._network.head(_at(run.features, window.query_steps), *inputs, train=train)
-            return (
-                found if mask is None else masks.mask_outputs(self._network.spec, found, _at(mask, window.query_steps))
-            )
+            return found if mask is None else self._network.spec.mask(found, _at(mask, window.query_steps))
         if run.outputs is None:
             found = self._network.head(run.features)
-            run.outputs = found if mask is None else masks.mask_outputs(self._network.spec, found, mask)
+            run.outputs = found if mask is None else self._network.spec.mask(found, mask)
         return _at(run.outputs, window.query_steps)
 
     @property

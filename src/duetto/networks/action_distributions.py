@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,9 @@ def distribution(action: Space, parameters: Any) -> Distribution:
             return DiagonalGaussian(parameters[..., : action.size], parameters[..., action.size :])
         case Dict():
             ends = split_bounds([num_outputs(part) for _, part in action.parts])
-            return joint_distribution(action, [parameters[..., low:high] for low, high in ends])
-
-
-def joint_distribution(action: Dict, parameters: Sequence[Any]) -> Joint:
-    """Return the distribution over a Dict action, from the outputs for each part."""
-    parts: Any = [distribution(part, outputs) for (_, part), outputs in zip(action.parts, parameters, strict=True)]
-    return Joint(tuple(parts))
+            columns = [parameters[..., low:high] for low, high in ends]
+            parts: Any = [distribution(part, x) for (_, part), x in zip(action.parts, columns, strict=True)]
+            return Joint(tuple(parts))
 
 
 def sampling_noise(action: Space, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any, Literal
 
+from array_api_compat import array_namespace, is_array_api_obj
+
 from duetto.errors import UsageError
-from duetto.networks.action_distributions import distribution, num_outputs
-from duetto.networks.network import squashed_gaussian
+from duetto.networks import masks
+from duetto.networks.heads import Head
 from duetto.networks.spaces import Dict
-from duetto.networks.specs import CriticHead, NetworkSpec, PolicyHead, SquashedGaussianHead, StateValueHead
+from duetto.networks.specs import NetworkSpec
 
 
 def custom_class(spec: NetworkSpec, backend: Literal["torch", "jax"]) -> Callable[..., Any]:
@@ -39,55 +41,60 @@ def custom_class(spec: NetworkSpec, backend: Literal["torch", "jax"]) -> Callabl
     return kind
 
 
-def select_parts(spec: NetworkSpec, obs: Any) -> Any:
-    """Return the parts of an observation in the network's space; with hindsight the achieved goal is not one."""
-    if not isinstance(spec.observation, Dict):
-        return obs
-    return {name: obs[name] for name, _ in spec.observation.parts}
+class CustomCalls:
+    """Custom modules with the interface of `network.Network`; outputs are cast to float32."""
+
+    spec: NetworkSpec
+
+    def __init__(self, spec: NetworkSpec, modules: Sequence[Callable[..., Any]]) -> None:
+        self.spec, self._modules = spec, modules
+
+    def __call__(self, obs: Any, *inputs: Any, train: bool = False) -> Any:
+        """See `network.Network`; modules handle running statistics themselves."""
+        spec, (obs, mask) = self.spec, masks.split_mask(obs)
+        found = [_float32(module(self._select_parts(obs), *inputs)) for module in self._modules]
+        if spec.members:
+            results = [_interpret(spec, spec.heads[0], output) for output in found]
+            return spec.mask(array_namespace(*results).stack(results), mask)
+        if not isinstance(spec.head, tuple):
+            return spec.mask(_interpret(spec, spec.head, found[0]), mask)
+        if not (isinstance(found[0], tuple) and len(found[0]) == len(spec.head)):
+            expected = " and ".join(f"{head.name} {_shape(head)}" for head in spec.head)
+            raise _wrong_output(spec, f"{len(spec.head)} arrays, {expected}", found[0])
+        each = zip(spec.head, found[0], strict=True)
+        return spec.mask(tuple(_interpret(spec, head, output) for head, output in each), mask)
+
+    def q1(self, obs: Any, *inputs: Any) -> Any:
+        """See `network.Network`."""
+        return _float32(self._modules[0](self._select_parts(obs), *inputs))
+
+    def _select_parts(self, obs: Any) -> Any:
+        """Return the parts of an observation in the network's space; with hindsight the achieved goal is not one."""
+        if not isinstance(self.spec.observation, Dict):
+            return obs
+        return {name: obs[name] for name, _ in self.spec.observation.parts}
 
 
-def read_outputs(spec: NetworkSpec, outputs: Any) -> Any:
-    """Return a policy's numbers as the distribution over actions, all other outputs unchanged."""
-    if not isinstance(spec.head, tuple):
-        return _read_output(spec, spec.head, outputs)
-    if not (isinstance(outputs, tuple | list) and len(outputs) == len(spec.head)):
-        expected = " and ".join(f"{head.name} {_shape(head)}" for head in spec.head)
-        raise _wrong_output(spec, f"{len(spec.head)} arrays, {expected}", outputs)
-    return tuple(_read_output(spec, head, output) for head, output in zip(spec.head, outputs, strict=True))
+def _float32(output: Any) -> Any:
+    """Cast every array to float32; anything else stays, for later checks to report."""
+    if isinstance(output, tuple | list):
+        return tuple(_float32(part) for part in output)
+    if not is_array_api_obj(output):
+        return output
+    xp = array_namespace(output)
+    return xp.astype(output, xp.float32)
 
 
-def call_ensemble(spec: NetworkSpec, stack: Callable[[list[Any]], Any], members: Sequence[Any], *inputs: Any) -> Any:
-    """Return every member's values, (members, B) or (members, B, actions)."""
-    return stack([_read_output(spec, spec.heads[0], member(*inputs)) for member in members])
-
-
-def _read_output(spec: NetworkSpec, head: Any, output: Any) -> Any:
-    """Return a head's output as `network.Network` does; raise UsageError if its shape is wrong."""
-    shape, width = tuple(getattr(output, "shape", ())), _width(head)
-    if spec.recurrent is None and (not shape or shape[1:] != (() if width is None else (width,))):
+def _interpret(spec: NetworkSpec, head: Head, output: Any) -> Any:
+    """Return a head's result as `network.Network` does; raise UsageError if the output's shape is wrong."""
+    shape = tuple(getattr(output, "shape", ()))
+    if spec.recurrent is None and (not shape or shape[1:] != head.shape):
         raise _wrong_output(spec, f"{head.name} {_shape(head)}", output)
-    match head:
-        case PolicyHead():
-            return distribution(head.space, output)
-        case SquashedGaussianHead():
-            return squashed_gaussian(output, head.log_std)
-    return output
+    return head.interpret(output)
 
 
-def _width(head: Any) -> int | None:
-    """Return how many numbers a head gives for an observation; None for a single one without an axis."""
-    match head:
-        case PolicyHead():
-            return num_outputs(head.space)
-        case SquashedGaussianHead():
-            return 2 * head.action
-        case CriticHead() | StateValueHead():
-            return None
-    return head.action
-
-
-def _shape(head: Any) -> str:
-    return "(B,)" if (width := _width(head)) is None else f"(B, {width})"
+def _shape(head: Head) -> str:
+    return f"(B, {head.shape[0]})" if head.shape else "(B,)"
 
 
 def _wrong_output(spec: NetworkSpec, expected: str, output: Any) -> UsageError:

@@ -9,14 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from duetto.cpu import one_blas_thread
-from duetto.networks.specs import (
-    AnyNetworkSpec,
-    Initializer,
-    ParameterSpec,
-    PolicyHead,
-    RecurrentSpec,
-    Stack,
-)
+from duetto.networks.layers import RecurrentSpec, Stack
+from duetto.networks.specs import AnyNetworkSpec, Initializer, ParameterSpec
 
 Random = np.random.Generator
 
@@ -50,12 +44,12 @@ def _arrays(spec: AnyNetworkSpec) -> Iterator[_Array]:
         for name, shape in spec.torso.convolutions().items():
             yield from _layer(f"{torso}.{name}", shape, init)
         yield from _stack(f"{torso}.", spec.torso.stack, init)
-    for head in spec.heads:
-        for stack in head.stacks(spec.torso.width):
-            yield from _stack("", stack, init, spec.members, head.gain)
-        if isinstance(head, PolicyHead):
-            for name, shape in head.parameter.items():
-                yield _Array(name, shape, _constant(head.initial_log_std))
+    lead = (spec.members,) if spec.members else ()
+    for head, stacks in zip(spec.heads, spec.stacks, strict=True):
+        for stack in stacks:
+            yield from _stack("", stack, init, lead, head.gain)
+        for name, (shape, initial) in head.parameters.items():
+            yield _Array(name, (*lead, *shape), _constant(initial))
     for name, shape in spec.statistics.items():
         yield _Array(name, shape, _constant(float(name.endswith("variance"))))
 
@@ -68,9 +62,10 @@ def _recurrent(prefix: str, spec: RecurrentSpec, inputs: int) -> Iterator[_Array
             yield _Array(prefix + name, shape, _uniform(1 / math.sqrt(spec.size)))
 
 
-def _stack(prefix: str, stack: Stack, init: Initializer, members: int = 0, gain: float = 1.0) -> Iterator[_Array]:
-    """Yield the arrays of a stack's layers; `gain` is that of an orthogonal last layer."""
-    lead = (members,) if members else ()
+def _stack(
+    prefix: str, stack: Stack, init: Initializer, lead: tuple[int, ...] = (), gain: float = 1.0
+) -> Iterator[_Array]:
+    """Yield the arrays of a stack's layers; `gain` is that of an orthogonal last layer, `lead` an ensemble's axis."""
     for i, (inputs, outputs) in enumerate(stack.layers):
         last = bool(stack.outputs) and i == len(stack.layers) - 1
         yield from _layer(prefix + stack.layer(i), (*lead, outputs, inputs), init, len(lead), gain if last else None)

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from duetto.networks import masks
-from duetto.networks.custom_network import call_ensemble, custom_class, read_outputs, select_parts
+from duetto.networks.custom_network import CustomCalls, custom_class
 from duetto.networks.specs import NetworkSpec
 
 
@@ -32,7 +31,8 @@ class JaxCustomNetwork:
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
         """See `jax.JaxNetwork`."""
         cast = [array.astype(precision) for array in arrays]
-        return _Called(self._spec, eqx.combine(jax.tree.unflatten(self._structure, cast), self._static))
+        whole = eqx.combine(jax.tree.unflatten(self._structure, cast), self._static)
+        return _Called(self._spec, whole.members if self._spec.members else [whole])
 
     def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
         """Return an empty list: custom networks have no running statistics."""
@@ -43,29 +43,16 @@ class _Members(eqx.Module):
     members: list[Any]
 
 
-class _Called:
-    """A custom network at work: float32 outputs, and broadcasting as usual in JAX, unlike in losses."""
-
-    def __init__(self, spec: NetworkSpec, whole: Any) -> None:
-        self._spec, self._whole = spec, whole
+class _Called(CustomCalls):
+    """A custom network at work, with broadcasting as usual in JAX, unlike in losses."""
 
     def __call__(self, obs: Any, *inputs: Any, train: bool = False) -> Any:
-        obs, mask = masks.split_mask(obs)
-        obs = select_parts(self._spec, obs)
         with jax.numpy_rank_promotion("allow"):
-            if self._spec.members:
-                values = call_ensemble(self._spec, jnp.stack, self._whole.members, obs, *inputs)
-                return masks.mask_outputs(self._spec, _float32(values), mask)
-            return masks.mask_outputs(self._spec, read_outputs(self._spec, _float32(self._whole(obs, *inputs))), mask)
+            return super().__call__(obs, *inputs, train=train)
 
-    def q1(self, obs: Any, *inputs: Any) -> Array:
+    def q1(self, obs: Any, *inputs: Any) -> Any:
         with jax.numpy_rank_promotion("allow"):
-            return _float32(self._whole.members[0](select_parts(self._spec, obs), *inputs))
-
-
-def _float32(tree: Any) -> Any:
-    """Cast every array to float32; anything else stays, for later checks to report."""
-    return jax.tree.map(lambda x: x.astype(jnp.float32) if hasattr(x, "astype") else x, tree)
+            return super().q1(obs, *inputs)
 
 
 def _step(step: Any) -> str:

@@ -1,4 +1,4 @@
-"""Layers in JAX (`network.Layers`); the counterpart of `networks/torch_layers.py`."""
+"""Layers in JAX (`layers.Layers`); the counterpart of `networks/torch_layers.py`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from jax import Array
 from duetto.networks import jax_bfloat16
 from duetto.networks.batch_norm import EPSILON, broadcastable, moments
 from duetto.networks.jax_recurrent import CELLS, unroll
+from duetto.networks.layers import RecurrentSpec
 from duetto.networks.preprocessing import encode_action
 from duetto.networks.sequence_input import SequenceInput
-from duetto.networks.specs import RecurrentSpec
 
 Values = Mapping[str, Array]
 activations: dict[str, Callable[[Array], Array]] = {
@@ -26,7 +26,7 @@ activations: dict[str, Callable[[Array], Array]] = {
 
 
 def linear(x: Array, weight: Array, bias: Array) -> Array:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     if weight.ndim == 3 and x.ndim == 2:
         x = jnp.broadcast_to(x, (len(weight), *x.shape))
     if x.dtype == jnp.bfloat16:
@@ -37,7 +37,7 @@ def linear(x: Array, weight: Array, bias: Array) -> Array:
 
 
 def norm(x: Array, scale: Array, shift: Array) -> Array:
-    """See `network.Layers`; computed in float32 as in PyTorch."""
+    """See `layers.Layers`; computed in float32 as in PyTorch."""
     dtype, x = x.dtype, x.astype(jnp.float32)
     centered = x - jnp.mean(x, -1, keepdims=True)
     x = centered * jax.lax.rsqrt(jnp.mean(centered**2, -1, keepdims=True) + 1e-5)
@@ -46,7 +46,7 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
 
 
 def batch_norm(x: Array, scale: Array, shift: Array) -> Array:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     mean, variance = moments(x, tuple(range(scale.ndim - 1, x.ndim - 1)))
     factor = scale * jax.lax.rsqrt(variance + EPSILON)
     y = (x - broadcastable(mean, x)) * broadcastable(factor, x) + broadcastable(shift, x)
@@ -54,7 +54,7 @@ def batch_norm(x: Array, scale: Array, shift: Array) -> Array:
 
 
 def conv_relu(x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
-    """See `network.Layers`. `factor` multiplies the weights, which are smaller than the input."""
+    """See `layers.Layers`. `factor` multiplies the weights, which are smaller than the input."""
     kernel = jnp.transpose(weight * factor, (2, 3, 1, 0))
     strides, layout = (stride, stride), ("NHWC", "HWIO", "NHWC")
     x = jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout)
@@ -67,7 +67,7 @@ def prepare_image(image: Array, channels_first: bool, like: Array) -> Array:
 
 
 def flatten(image: Array) -> Array:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     return jnp.reshape(image, (image.shape[0], -1))
 
 
@@ -77,17 +77,17 @@ def split_members(values: Values) -> None:
 
 
 def cast_input(x: Array, like: Array) -> Array:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     return x.astype(like.dtype)
 
 
 def output_linear(x: Array, weight: Array, bias: Array) -> Array:
-    """See `network.Layers`; the weights are float32, see `jax.JaxNetwork`."""
+    """See `layers.Layers`; the weights are float32, see `jax.JaxNetwork`."""
     return linear(x.astype(jnp.float32), weight, bias)
 
 
 def recurrent(spec: RecurrentSpec, weights: Values, x: Array, window: SequenceInput) -> tuple[Array, dict[str, Array]]:
-    """See `network.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    """See `layers.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
     x = jnp.concatenate([x, previous.astype(x.dtype), window.previous_reward[..., None].astype(x.dtype)], -1)
     carry = {

@@ -2,7 +2,7 @@
 
     observation {"": x, MASK: m}  or  {"where": x, "camera": y, MASK: m}       m (N, n) bool, True where allowed
     buffers     store it like any other part, of this observation and of the next
-    networks    do not see it: a head's output for a forbidden action is -∞ (`FORBIDDEN`), a probability of 0
+    networks    do not see it: `Head.mask` gives a forbidden action the value -∞ (`FORBIDDEN`) or the probability 0
 
 So π(·|s) and max_a Q(s, a) in a loss are over the allowed actions of s, and losses need no code for masks.
 MultiDiscrete actions have one flat mask, the concatenated masks of their parts.
@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto.functional.q_values import mask_actions
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
-from duetto.networks.specs import ActionValueHead, NetworkSpec, PolicyHead
 
 Array = Any
 Tree = Any
@@ -69,24 +67,6 @@ def space_with_mask(observation: Space, action: Space) -> Dict:
     """Return the space of an observation with its mask, for buffers that store both."""
     parts = observation.parts if isinstance(observation, Dict) else (("", observation),)
     return Dict((*parts, (MASK, Box((sum(choice_sizes(action)),), "bool", (0.0,), (1.0,)))))
-
-
-def mask_outputs(spec: NetworkSpec, outputs: Any, mask: Array | None) -> Any:
-    """Mask the heads' outputs; the mask has their axes except an ensemble's."""
-    if mask is None:
-        return outputs
-    if not isinstance(spec.head, tuple):
-        return _mask_output(spec.head, outputs, mask)
-    return tuple(_mask_output(head, output, mask) for head, output in zip(spec.heads, outputs, strict=True))
-
-
-def _mask_output(head: Any, output: Any, mask: Array) -> Any:
-    match head:
-        case PolicyHead():
-            return output.with_mask(mask)
-        case ActionValueHead():
-            return mask_actions(output, mask)
-    return output
 
 
 def sample_allowed(random: np.random.Generator, mask: np.ndarray) -> np.ndarray:

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from duetto.networks import network, numpy_layers
+from duetto.networks.heads import PolicyHead
 from duetto.networks.preprocessing import is_image
-from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, PolicyHead
+from duetto.networks.specs import AnyNetworkSpec, NetworkSpec
 
 MAX_HIDDEN = 300  # units of a hidden layer up to which NumPy is faster
 

@@ -1,4 +1,4 @@
-"""Layers in NumPy: those of `network.Layers` that acting needs, except for images."""
+"""Layers in NumPy: those of `layers.Layers` that acting needs, except for images."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from duetto.networks.layers import RecurrentSpec
 from duetto.networks.preprocessing import encode_action
 from duetto.networks.sequence_input import SequenceInput
-from duetto.networks.specs import RecurrentSpec
 
 Values = Mapping[str, np.ndarray]
 State = tuple[np.ndarray, ...]  # (B, size) each; the first one is also the output
@@ -22,7 +22,7 @@ activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """See `network.Layers`; no ensembles."""
+    """See `layers.Layers`; no ensembles."""
     if x.ndim > 2:  # NumPy would compute one product for each row
         return linear(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
     return x @ weight.T + bias
@@ -32,7 +32,7 @@ output_linear = linear  # it is all float32
 
 
 def norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     centered = x - np.mean(x, -1, keepdims=True)
     return centered / np.sqrt(np.mean(centered**2, -1, keepdims=True) + 1e-5) * scale + shift
 
@@ -45,7 +45,7 @@ def cast_input(x: np.ndarray, like: np.ndarray) -> np.ndarray:
 def recurrent(
     spec: RecurrentSpec, weights: Values, x: np.ndarray, window: SequenceInput
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """See `network.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    """See `layers.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
     x = np.concatenate([x, previous, window.previous_reward[..., None]], -1, dtype=np.float32)
     carry = {name: window.carry.get(name) for name in spec.state()}

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from duetto.networks import masks, network, torch_layers
-from duetto.networks.custom_network import call_ensemble, custom_class, read_outputs, select_parts
+from duetto.networks import network, torch_layers
+from duetto.networks.custom_network import CustomCalls, custom_class
 from duetto.networks.initializers import initial_parameters
 from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, ParameterSpec
 
@@ -59,46 +59,22 @@ class TorchParameters:
         self.values = self.learned = values
 
 
-class TorchCustomNetwork:
-    """Custom modules with the interface of the network that they replace; outputs are cast to float32.
-
-    The modules are in eval mode except in updates, see `learning`.
-    """
-
-    spec: NetworkSpec
+class TorchCustomNetwork(CustomCalls):
+    """Custom modules, in eval mode except in updates, see `learning`."""
 
     def __init__(self, spec: NetworkSpec, modules: list[nn.Module], device: str) -> None:
-        self.spec, self._modules = spec, [module.to(device).eval() for module in modules]
+        super().__init__(spec, [module.to(device).eval() for module in modules])
         whole = nn.ModuleDict({"members": nn.ModuleList(modules)}) if spec.members else modules[0]
         self.values: dict[str, Tensor] = whole.state_dict(keep_vars=True)
         self.learned: dict[str, nn.Parameter] = {
             name: value for name, value in whole.named_parameters() if value.requires_grad
         }
-
-    def __call__(self, obs: Any, *inputs: Tensor, train: bool = False) -> Any:
-        """See `network.Network`; modules handle running statistics themselves."""
-        obs, mask = masks.split_mask(obs)
-        obs = select_parts(self.spec, obs)
-        if self.spec.members:
-            values = call_ensemble(self.spec, torch.stack, self._modules, obs, *inputs)
-            return masks.mask_outputs(self.spec, _float32(values), mask)
-        return masks.mask_outputs(self.spec, read_outputs(self.spec, _float32(self._modules[0](obs, *inputs))), mask)
-
-    def q1(self, obs: Any, *inputs: Tensor) -> Tensor:
-        """See `network.Network`."""
-        return _float32(self._modules[0](select_parts(self.spec, obs), *inputs))
+        self._modes: list[nn.Module] = modules
 
     def learning(self, learns: bool) -> None:
         """Set the modules to train or eval mode, for dropout and batch norms."""
-        for module in self._modules:
+        for module in self._modes:
             module.train(learns)
-
-
-def _float32(output: Any) -> Any:
-    """Cast every tensor to float32; anything else stays, for later checks to report."""
-    if isinstance(output, tuple | list):
-        return tuple(_float32(part) for part in output)
-    return output.float() if isinstance(output, Tensor) else output
 
 
 def _modules(spec: AnyNetworkSpec, random: np.random.Generator) -> list[nn.Module]:

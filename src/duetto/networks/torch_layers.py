@@ -1,4 +1,4 @@
-"""Layers in PyTorch (`network.Layers`); the counterpart of `networks/jax_layers.py`."""
+"""Layers in PyTorch (`layers.Layers`); the counterpart of `networks/jax_layers.py`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     if weight.ndim == 3:
         return torch.baddbmm(bias[:, None], x.expand(len(weight), *x.shape[-2:]), weight.mT)
     if not _products.onednn or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
@@ -94,14 +94,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     if scale.ndim == 1:
         return F.layer_norm(x, scale.shape, scale, shift)
     return F.layer_norm(x, scale.shape[-1:]) * scale[:, None] + shift[:, None]
 
 
 def batch_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """See `network.Layers`; PyTorch sees an ensemble's members side by side."""
+    """See `layers.Layers`; PyTorch sees an ensemble's members side by side."""
     rows = x.transpose(0, 1).flatten(1) if scale.ndim == 2 else x.flatten(0, -2)
     y = torch.batch_norm(rows.float(), scale.flatten(), shift.flatten(), None, None, True, 0.0, EPSILON, True)
     y = y.unflatten(1, scale.shape).transpose(0, 1) if scale.ndim == 2 else y.reshape(x.shape)
@@ -109,7 +109,7 @@ def batch_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float) -> Tensor:
-    """See `network.Layers`. `factor` multiplies the weights, which are smaller than the input."""
+    """See `layers.Layers`. `factor` multiplies the weights, which are smaller than the input."""
     weight = weight if factor == 1 else weight * factor
     return torch.relu(F.conv2d(x, weight, bias, stride=stride))
 
@@ -128,7 +128,7 @@ def _precision(x: Tensor) -> torch.dtype:
 
 
 def flatten(image: Tensor) -> Tensor:
-    """See `network.Layers`; no copy is made."""
+    """See `layers.Layers`; no copy is made."""
     return image.permute(0, 2, 3, 1).flatten(1)
 
 
@@ -150,7 +150,7 @@ def cast_input(x: Tensor, like: Tensor) -> Tensor:
 
 
 def output_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """See `network.Layers`."""
+    """See `layers.Layers`."""
     if not torch.is_autocast_enabled(x.device.type):
         return linear(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):

@@ -13,9 +13,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from duetto.networks.layers import RecurrentSpec
 from duetto.networks.preprocessing import encode_action
 from duetto.networks.sequence_input import SequenceInput
-from duetto.networks.specs import RecurrentSpec
 
 State = list[Tensor]  # (layers, B, size) each
 
@@ -26,7 +26,7 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 def recurrent(
     spec: RecurrentSpec, weights: Mapping[str, Tensor], x: Tensor, window: SequenceInput
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """See `network.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    """See `layers.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
     x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
     arrays, state, outputs = [weights[name] for name in spec.shapes(0)], _initial(spec, x, window), []

@@ -13,6 +13,7 @@ import questionable_environments as questionable
 from gymnasium.wrappers import NormalizeObservation, TimeLimit
 
 import duetto
+from duetto.algorithms import ALGORITHMS
 from duetto.errors import UsageError
 
 
@@ -37,7 +38,8 @@ def test_a_correct_environment():
         *("spaces", "contract", "observations", "rewards", "episodes", "speed", "gymnasium", "determinism", "resume"),
         *("render", "processes"),
     }
-    assert "crossq, ddpg, ppo, sac, td3 can learn from it" in sentences["fine", "spaces"]
+    able = ", ".join(name for name, kind in ALGORITHMS.items() if "Box" in kind.actions)
+    assert f"{able} can learn from it" in sentences["fine", "spaces"]
     assert "of 5 to 9 steps: 0 truncated" in sentences["fine", "episodes"]
     assert "frames of 6 × 4" in sentences["fine", "render"]
 

@@ -1,0 +1,241 @@
+"""Heads: the last layers of a network, and what losses and policies get from them.
+
+A head is declared once for PyTorch, JAX and NumPy: `stacks` its layers, `output` and `interpret` its result. A new kind
+is a frozen dataclass below `Head` or `HiddenHead`, which may live in an algorithm's file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from array_api_compat import array_namespace
+
+from duetto.functional.distributions import SquashedGaussian, split_bounds
+from duetto.functional.q_values import dueling, mask_actions
+from duetto.networks.action_distributions import distribution, num_outputs
+from duetto.networks.layers import Activation, AllBlocks, Array, Stack, Values
+from duetto.networks.spaces import Box, Dict, Space
+
+
+class Head:
+    """Base of all heads.
+
+    Attributes:
+        name: The name of its torso if heads have one each; also used in errors.
+        gain: Gain of the last layer's orthogonal initial weights.
+    """
+
+    name: ClassVar[str]
+    gain: float = 1.0
+
+    @property
+    def action_size(self) -> int:
+        """The `action_size` of a custom network in its place."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a row of `output`: () for a number, or (n,). A custom network in its place returns (B, *shape)."""
+        raise NotImplementedError
+
+    @property
+    def parameters(self) -> dict[str, tuple[tuple[int, ...], float]]:
+        """Shape and initial value of parameters outside of layers, by name."""
+        return {}
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Return the layers, for `width` features."""
+        raise NotImplementedError
+
+    def output(self, outputs: Sequence[Array], values: Values) -> Array:
+        """Return (..., *shape) from each stack's output (..., n). `values` has the `parameters` by name."""
+        return outputs[0] if self.shape else outputs[0][..., 0]
+
+    def interpret(self, output: Array) -> Any:
+        """Return what losses get for `output` (..., *shape): the same array, or a distribution."""
+        return output
+
+    def mask(self, result: Any, mask: Array) -> Any:
+        """Return the result of `interpret` with `mask` (..., n) applied, True for allowed actions."""
+        return result
+
+
+@dataclass(frozen=True)
+class HiddenHead(Head):
+    """Base of heads with hidden layers."""
+
+    action: int  # A; of discrete actions their number
+    hidden: tuple[int, ...] = ()
+    activation: Activation = "relu"
+    blocks: AllBlocks = "mlp"
+
+    @property
+    def action_size(self) -> int:
+        """See `Head`."""
+        return self.action
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `Head`."""
+        return (self.action,)
+
+    def stacks(self, width: int) -> list[Stack]:
+        """See `Head`."""
+        return [Stack("layers", width, self.hidden, math.prod(self.shape), self.activation, self.blocks)]
+
+
+@dataclass(frozen=True)
+class DeterministicHead(HiddenHead):
+    """A deterministic policy μ: features to actions (B, A) in [-1, 1], by tanh."""
+
+    name: ClassVar[str] = "action"
+
+    def output(self, outputs: Sequence[Array], values: Values) -> Array:
+        """Return tanh of the layers' output."""
+        return array_namespace(outputs[0]).tanh(outputs[0])
+
+
+@dataclass(frozen=True)
+class SquashedGaussianHead(HiddenHead):
+    """A Gaussian policy with tanh: features to `functional.distributions.SquashedGaussian` over actions (B, A).
+
+    Means and log-stds are outputs of one last layer; log-stds are clipped (Haarnoja et al., 2018).
+    """
+
+    log_std: tuple[float, float] = (-20.0, 2.0)  # the range
+    name: ClassVar[str] = "policy"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Means, then log-stds."""
+        return (2 * self.action,)
+
+    def interpret(self, output: Array) -> SquashedGaussian:
+        """Return the distribution."""
+        log_std = output[..., self.action :].clip(*self.log_std)  # not xp.clip, half of the time of acting in NumPy
+        return SquashedGaussian(output[..., : self.action], log_std)
+
+
+@dataclass(frozen=True)
+class CriticHead(HiddenHead):
+    """A critic: features and actions (B, A) to values (B,), an ensemble's (members, B)."""
+
+    joins: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
+    name: ClassVar[str] = "value"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A number; a subclass may return several."""
+        return ()
+
+    def stacks(self, width: int) -> list[Stack]:
+        """See `Head`."""
+        size = math.prod(self.shape)
+        return [Stack("layers", width, self.hidden, size, self.activation, self.blocks, self.action, self.joins)]
+
+
+@dataclass(frozen=True)
+class ActionValueHead(HiddenHead):
+    """Values (B, actions) of discrete actions; dueling ones from a state's value and the actions' advantages.
+
+    `hidden` are the layers of each stream.
+    """
+
+    dueling: bool = False
+    name: ClassVar[str] = "value"
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Return one stack, two if dueling."""
+        ends = {"value": 1, "advantage": self.action} if self.dueling else {"advantage": self.action}
+        return [Stack(name, width, self.hidden, end, self.activation, self.blocks) for name, end in ends.items()]
+
+    def output(self, outputs: Sequence[Array], values: Values) -> Array:
+        """Return the values."""
+        return dueling(*outputs) if self.dueling else outputs[0]
+
+    def mask(self, result: Array, mask: Array) -> Array:
+        """See `Head`."""
+        return mask_actions(result, mask)
+
+
+@dataclass(frozen=True)
+class PolicyHead(Head):
+    """A policy: features to a distribution over actions, whose kind depends on the action space.
+
+    A Gaussian's log-std is a parameter that does not depend on the observation (Schulman et al., 2015).
+    """
+
+    space: Space
+    gain: float = 1.0
+    initial_log_std: float = 0.0
+    name: ClassVar[str] = "policy"
+
+    @property
+    def action_size(self) -> int:
+        """The number of outputs that parameterize the distribution."""
+        return num_outputs(self.space)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See `action_distributions.distribution`."""
+        return (num_outputs(self.space),)
+
+    @property
+    def parameters(self) -> dict[str, tuple[tuple[int, ...], float]]:
+        """ "log_std" if the actions contain a Box."""
+        numbers = num_outputs(self.space) - self.space.size  # one for each mean
+        return {"log_std": ((numbers,), self.initial_log_std)} if numbers else {}
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Return one layer."""
+        return [Stack("policy_head", width, (), self.space.size, numbered=False)]
+
+    def output(self, outputs: Sequence[Array], values: Values) -> Array:
+        """Return the layer's output with the log-stds after the means of each Box."""
+        (x,) = outputs
+        if "log_std" not in values:
+            return x
+        xp, first = array_namespace(x), 0
+        log_std = values["log_std"][(None,) * (x.ndim - 1)]
+        parts = [part for _, part in self.space.parts] if isinstance(self.space, Dict) else [self.space]
+        columns: list[Array] = []
+        for part, (low, high) in zip(parts, split_bounds(part.size for part in parts), strict=True):
+            columns.append(x[..., low:high])
+            if isinstance(part, Box):
+                std = log_std[..., first : first + part.size]
+                columns.append(std + xp.zeros_like(columns[-1]))
+                first += part.size
+        return xp.concat(columns, axis=-1)
+
+    def interpret(self, output: Array) -> Any:
+        """Return the distribution."""
+        return distribution(self.space, output)
+
+    def mask(self, result: Any, mask: Array) -> Any:
+        """See `Head`."""
+        return result.with_mask(mask)
+
+
+@dataclass(frozen=True)
+class StateValueHead(Head):
+    """A value function: features to state values (B,)."""
+
+    gain: float = 1.0
+    name: ClassVar[str] = "value"
+
+    @property
+    def action_size(self) -> int:
+        """See `Head`."""
+        return 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """A number."""
+        return ()
+
+    def stacks(self, width: int) -> list[Stack]:
+        """Return one layer."""
+        return [Stack("value_head", width, (), 1, numbered=False)]

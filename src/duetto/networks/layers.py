@@ -1,0 +1,285 @@
+"""Layers as data: their arrays' names and shapes, and what they compute from a framework's operations.
+
+A `Stack` declares its linear layers and normalizations, and computes its output with a `StackArrays`, the same code in
+PyTorch, JAX and NumPy. A new kind of layer is a subclass, which may live in an algorithm's file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Literal, Protocol
+
+from array_api_compat import array_namespace
+
+from duetto.errors import UsageError
+from duetto.functional.array_ops import stop_gradient
+from duetto.networks import batch_norm
+from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.spaces import Space
+
+Array = Any
+Values = Mapping[str, Array]
+Carry = dict[str, Array]
+
+Activation = Literal["relu", "tanh", "elu", "silu"]
+Blocks = Literal["mlp", "layer_norm", "simba"]
+AllBlocks = Literal["mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"]  # the last two need calls with `train`
+EXPANSION = 4  # inner width of SimBa's residual blocks, in units of their width
+
+
+@dataclass(frozen=True)
+class RecurrentSpec:
+    """Recurrent layers; the network's input is a `SequenceInput` instead of observations.
+
+    The layers' inputs are features, the previous action (one-hot; zeros for none) and the previous reward.
+    """
+
+    kind: Literal["lstm", "gru"]
+    size: int
+    layers: int
+    action: Space  # of the previous action
+    burn_in: int = 0  # positions that only warm the state up, without gradient
+    learn_from_start: bool = True  # no burn-in where an episode starts at position 0
+    orthogonal: bool = False  # orthogonal weights and zero biases (Andrychowicz et al., 2021) instead of U(±1/√size)
+
+    @property
+    def gates(self) -> int:
+        """Rows of a layer's weights in units of `size`."""
+        return 4 if self.kind == "lstm" else 3
+
+    def state(self) -> dict[str, tuple[int, int]]:
+        """Return the shapes of the carry's arrays by name without the batch axis: "h", and an LSTM's cells "c"."""
+        return dict.fromkeys(("h", "c") if self.kind == "lstm" else ("h",), (self.layers, self.size))
+
+    def shapes(self, inputs: int) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all parameters by PyTorch's names, for `inputs` features."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        width = inputs + self.action.size + 1
+        for layer in range(self.layers):
+            rows = self.gates * self.size
+            shapes |= {f"weight_ih_l{layer}": (rows, width), f"weight_hh_l{layer}": (rows, self.size)}
+            shapes |= {f"bias_ih_l{layer}": (rows,), f"bias_hh_l{layer}": (rows,)}
+            width = self.size
+        return shapes
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A sequence of linear layers: hidden ones with an activation, and an optional last one without.
+
+    mlp          x → σ(W x) → ... → W x
+    layer_norm   x → σ(norm(W x)) → ... → W x
+    simba        x → W x → x + W' relu(W norm(x)) → ... → norm(x) → W x      W is 4 times as wide as x
+                 (Lee et al., 2025, arXiv:2410.09754, section 4; one residual block for each hidden size, all equal)
+    batch_norm   x → norm(x) → norm(σ(W x)) → ... → W x      over the rows of a batch; see `batch_norm`
+    batch_renorm the same, corrected towards the running statistics
+
+    A subclass may override `layers`, `norms` and `forward`.
+    """
+
+    name: str
+    inputs: int
+    hidden: tuple[int, ...] = ()
+    outputs: int = 0  # of the last layer; 0 for none
+    activation: Activation = "relu"
+    blocks: AllBlocks = "mlp"
+    joined: int = 0  # size of the action that joins the input ...
+    joins: int = 0  # ... of this linear layer
+    numbered: bool = True  # False: a single layer with the stack's name
+
+    def __post_init__(self) -> None:
+        if self.blocks == "simba" and len(set(self.hidden)) > 1:
+            raise UsageError(
+                f"With network simba all hidden layers have one size; hidden is {self.hidden}. Give one size, once for "
+                "each block: --hidden 256 256."
+            )
+        if self.blocks not in ("mlp", "layer_norm") and self.joins:
+            raise UsageError(f"critic_action_layer is {self.joins}; with network {self.blocks} it must be 0.")
+
+    @property
+    def width(self) -> int:
+        """Number of outputs."""
+        return self.outputs or (self.hidden[-1] if self.hidden else self.inputs)
+
+    @cached_property
+    def layers(self) -> list[tuple[int, int]]:
+        """(inputs, outputs) of each linear layer."""
+        sizes = [self.inputs, *self.hidden]
+        if self.blocks == "simba" and self.hidden:
+            width = self.hidden[0]
+            pairs = [(self.inputs, width), *[(width, EXPANSION * width), (EXPANSION * width, width)] * len(self.hidden)]
+        else:
+            pairs = list(pairwise(sizes))
+        if self.outputs:
+            pairs.append((sizes[-1], self.outputs))
+        if self.joined:
+            inputs, width = pairs[self.joins]
+            pairs[self.joins] = (inputs + self.joined, width)
+        return pairs
+
+    @cached_property
+    def over_batches(self) -> bool:
+        """Whether normalization is over the rows of a batch instead of features."""
+        return self.blocks in ("batch_norm", "batch_renorm") and bool(self.hidden)
+
+    @cached_property
+    def norms(self) -> list[int]:
+        """Units of each normalization."""
+        if self.blocks == "mlp" or not self.hidden:
+            return []
+        if self.over_batches:
+            return [self.inputs + self.joined, *self.hidden]
+        return [*self.hidden, *self.hidden[-1:]] if self.blocks == "simba" else list(self.hidden)
+
+    def layer(self, i: int) -> str:
+        """The name of a linear layer."""
+        return f"{self.name}.{i}" if self.numbered else self.name
+
+    def norm(self, i: int) -> str:
+        """The name of a normalization."""
+        return f"{self.name}_norms.{i}"
+
+    def forward(self, arrays: StackArrays, x: Array, joined: Array | None = None) -> Array:
+        """Return outputs (..., width) for x (..., inputs) and `joined` (..., joined)."""
+        if self.blocks == "simba" and self.hidden:
+            return self._residual(arrays, _join(x, joined))
+        if self.over_batches:
+            return self._over_batches(arrays, _join(x, joined))
+        for i in range(len(self.layers)):
+            x = _join(x, joined) if i == self.joins else x
+            if i == len(self.hidden):
+                return arrays.output(i, x)
+            x = arrays.linear(i, x)
+            x = arrays.activation(arrays.norm(i, x) if self.blocks == "layer_norm" else x)
+        return x
+
+    def _residual(self, arrays: StackArrays, x: Array) -> Array:
+        x = arrays.linear(0, x)
+        for block in range(len(self.hidden)):
+            inside = arrays.relu(arrays.linear(1 + 2 * block, arrays.norm(block, x)))
+            x = x + arrays.linear(2 + 2 * block, inside)
+        x = arrays.norm(len(self.hidden), x)
+        return arrays.output(1 + 2 * len(self.hidden), x) if self.outputs else x
+
+    def _over_batches(self, arrays: StackArrays, x: Array) -> Array:
+        """A norm before the first layer and after each activation."""
+        for i in range(len(self.hidden)):
+            x = arrays.activation(arrays.linear(i, arrays.batch_norm(i, x)))
+        x = arrays.batch_norm(len(self.hidden), x)
+        return arrays.output(len(self.hidden), x) if self.outputs else x
+
+    @property
+    def statistics(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the running statistics by name."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for i, width in enumerate(self.norms if self.over_batches else []):
+            shapes |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
+            shapes |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
+        return shapes
+
+
+class Layers(Protocol):
+    """How a framework computes layers. Weights have PyTorch's layout, an ensemble's a leading axis of M members."""
+
+    @property
+    def activations(self) -> Mapping[str, Callable[[Array], Array]]:
+        """Activation functions by name."""
+        ...
+
+    def linear(self, x: Array, weight: Array, bias: Array) -> Array:
+        """x Wᵀ + b, (..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out)."""
+        ...
+
+    def norm(self, x: Array, scale: Array, shift: Array) -> Array:
+        """Layer normalization over the last axis (Ba et al., 2016); scale and shift are (width,) or (M, width)."""
+        ...
+
+    def batch_norm(self, x: Array, scale: Array, shift: Array) -> Array:
+        """(x - mean) / √(variance + ε) · scale + shift; the gradient also goes through x's mean and variance."""
+        ...
+
+    def conv_relu(self, x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
+        """A convolution of factor * x without padding, then ReLU; x has the layout of `prepare_image`."""
+        ...
+
+    def prepare_image(self, image: Array, channels_first: bool, like: Array) -> Array:
+        """Images (B, ...) uint8 in the layout and precision of `conv_relu`."""
+        ...
+
+    def flatten(self, image: Array) -> Array:
+        """Outputs of convolutions as (B, features), channels last."""
+        ...
+
+    def recurrent(self, spec: RecurrentSpec, weights: Values, x: Array, window: SequenceInput) -> tuple[Array, Carry]:
+        """Features (B, S, F) to outputs (B, S, size), and the carry after the last of them."""
+        ...
+
+    def split_members(self, values: Values) -> Sequence[Values] | None:
+        """The arrays of each member if computing one after the other is faster; None for one batched product."""
+        ...
+
+    def cast_input(self, x: Array, like: Array) -> Array:
+        """x in the precision of products with `like`."""
+        ...
+
+    def output_linear(self, x: Array, weight: Array, bias: Array) -> Array:
+        """The last linear layer, float32 in every precision.
+
+        bfloat16 has 8 bits: values near 300 would be even numbers, without TD errors below 1.
+        """
+        ...
+
+
+class StackArrays:
+    """A stack's layers in one framework, with their arrays."""
+
+    def __init__(
+        self, stack: Stack, layers: Layers, values: Values, prefix: str = "", stats: dict[str, Array] | None = None
+    ) -> None:
+        """`prefix` precedes names in `values`; new running statistics go into `stats`, None to use the old."""
+        self._stack, self._layers, self._values, self._prefix, self._stats = stack, layers, values, prefix, stats
+        self.activation: Callable[[Array], Array] = layers.activations[stack.activation]
+        self.relu: Callable[[Array], Array] = layers.activations["relu"]
+
+    def linear(self, i: int, x: Array) -> Array:
+        """Return the i-th linear layer of x."""
+        return self._layers.linear(x, *self._pair(self._stack.layer(i)))
+
+    def output(self, i: int, x: Array) -> Array:
+        """Return the i-th linear layer of x, the last one: float32 in every precision."""
+        return self._layers.output_linear(x, *self._pair(self._stack.layer(i)))
+
+    def norm(self, i: int, x: Array) -> Array:
+        """Return the i-th layer normalization of x."""
+        return self._layers.norm(x, *self._pair(self._stack.norm(i)))
+
+    def batch_norm(self, i: int, x: Array) -> Array:
+        """Return the i-th normalization of x over its rows, or by the running statistics; see `networks.batch_norm`."""
+        name = self._prefix + self._stack.norm(i)
+        scale, shift = self._pair(self._stack.norm(i))
+        if scale.ndim > x.ndim - 1:  # all members of an ensemble get the same rows
+            x = array_namespace(x).broadcast_to(x[None], (len(scale), *x.shape))
+        if self._stats is None:
+            return batch_norm.eval_norm(x, self._values, name, scale, shift)
+        mean, variance = batch_norm.moments(stop_gradient(x), tuple(range(scale.ndim - 1, x.ndim - 1)))
+        self._stats |= batch_norm.updated_stats(self._values, name, mean, variance)
+        scale, shift = batch_norm.renormalized(self._values, name, mean, variance, scale, shift)
+        return self._layers.batch_norm(x, scale, shift)
+
+    def _pair(self, name: str) -> tuple[Array, Array]:
+        name = self._prefix + name
+        return self._values[f"{name}.weight"], self._values[f"{name}.bias"]
+
+
+def _join(x: Array, joined: Any) -> Array:
+    """Concatenate x and the action, which is the same for all members of an ensemble; x alone if there is none."""
+    if joined is None:
+        return x
+    xp = array_namespace(x)
+    joined = xp.astype(joined, x.dtype)
+    if x.ndim > joined.ndim:
+        joined = xp.broadcast_to(joined[None], (*x.shape[:-1], joined.shape[-1]))
+    return xp.concat([x, joined], axis=-1)
