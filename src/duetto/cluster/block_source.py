@@ -262,7 +262,6 @@ class Blocks(ABC):
             "num_envs": self._stepper.num_envs,
             "seed": parts[0]["seed"],
             "steps": self._stepper.steps,
-            "attributes": {},  # each actor sets those of its environments
         } | {name: concatenated([part[name] for part in parts]) for name in ("obs", *_ROWS)}
 
     def state_dict(self) -> dict[str, Any]:
@@ -350,7 +349,6 @@ class Blocks(ABC):
             "num_envs": len(share),
             "seed": stepper["seed"] + share.start,
             "steps": steps[index] if same else max(steps),
-            "attributes": {},
         }
         return {
             "stepper": own | {name: rows(stepper[name], mine) for name in ("obs", *_ROWS)},

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.environments import obs_tree, plain_values, silence, suggestions
+from duetto.environments import obs_tree, replay, silence, suggestions
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.errors import EnvironmentFault
@@ -99,7 +99,6 @@ class VecEnv:
         self._rows = np.arange(self.num_envs)
         self.begun: bool = False
         self.attributes: dict[str, Any] = {}  # that were set from outside
-        self.unset: list[str] = []  # of those of a saved state, what could not be set again
         self._rendered = False
 
     @property
@@ -275,7 +274,6 @@ class VecEnv:
             "num_envs": self.num_envs,
             "seed": self._seed,
             "steps": self.steps,
-            "attributes": dict(self._plain_attributes()),
             "obs": obs_tree.copy(self._obs),
             "starts": self.starts.copy(),
             "returns": self._returns.copy(),
@@ -290,7 +288,7 @@ class VecEnv:
         Raises:
             CheckpointError: The state is of other environments, or of another number of them.
         """
-        form = {"num_envs": int, "seed": OptionalOf(int), "steps": int, "environments": ANY, "attributes": DictOf(ANY)}
+        form = {"num_envs": int, "seed": OptionalOf(int), "steps": int, "environments": ANY}
         state_schema.check(state, form, "stepper")
         if state["num_envs"] != self.num_envs:
             raise CheckpointError(
@@ -300,30 +298,20 @@ class VecEnv:
         self._check_rows(state)
         self._seed, self.steps = state["seed"], state["steps"]
         saved, seed = state["environments"], resume_seed(state["seed"], state["steps"])
-        attributes = self._decoded(state["attributes"])
-        self.attributes |= attributes
         with self._telling():
             if saved is None:
-                self._set_again(attributes)  # first: episodes begin with them
                 self._begin(self.engine.reset(seed))
                 self.restored, self.not_restored = np.zeros(self.num_envs, bool), []
                 return
             with self._reading():
+                self.attributes |= replay.attributes(saved)
                 obs, reasons = self.engine.load(saved, state["obs"], seed)
             self._begin(obs)
         self.restored = restored = np.array([not why for why in reasons])
         self.not_restored = list(dict.fromkeys(filter(None, reasons)))
-        if not self.resumed_exactly:
-            self._set_again(attributes)  # their episodes began with them, but for what they do not take
         self.starts = np.where(restored, state["starts"], self.starts)
         self._lengths = np.where(restored, state["lengths"], self._lengths)
         self._returns = np.where(restored, state["returns"], self._returns)
-
-    def _plain_attributes(self) -> Iterator[tuple[str, Any]]:
-        """Yield what was set from outside, encoded, where it is plain; other values are left to the environments."""
-        for name, value in self.attributes.items():
-            if plain_values.is_plain(value):
-                yield name, plain_values.encode(value)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -342,19 +330,6 @@ class VecEnv:
         state_schema.check(state, rows, "stepper")
         if isinstance(obs, dict):
             state_schema.check(state["obs"], DictOf(ANY, list(obs)), "stepper/obs")
-
-    def _set_again(self, attributes: dict[str, Any]) -> None:
-        """Set what was set from outside; `unset` has what these environments do not take."""
-        for name, value in attributes.items():
-            try:
-                self.set_attr(name, value)
-            except (UsageError, EnvironmentFailedError):
-                self.attributes[name] = value  # for those that this run may go on in later
-                self.unset.append(name)
-
-    def _decoded(self, attributes: Any) -> dict[str, Any]:
-        with self._reading():
-            return {name: plain_values.decode(value) for name, value in attributes.items()}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

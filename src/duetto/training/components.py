@@ -275,14 +275,9 @@ class Components:
         self._load_memory(state["memory"], segments)
         self.collector.load_state_dict(state["collector"])
         self.stepper.load_state_dict(state["stepper"])
-        if self.stepper.unset and not self.stepper.resumed_exactly:
-            self._notices.append(
-                f"{', '.join(self.stepper.unset)}, which a callback had set in {self.stepper.name}, could not be set "
-                "again: its new episodes begin without."
-            )
         if self._goals is not None:
-            for name in self.stepper.attributes.keys() - set(self.stepper.unset):
-                self._goals.set_attr(name, self.stepper.attributes[name])
+            for name, value in self.stepper.attributes.items():
+                self._goals.set_attr(name, value)
         if self.stepper.masked != self._masked:
             self._heed_masks()
             raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
