@@ -189,11 +189,17 @@ class Says(Walk):
     [
         (RuntimeError("no power"), "Says.state_dict() raised RuntimeError: no power"),
         ([1], "Says.state_dict() is a list of 1, and no dict"),
-        ({"a": {"b": np.float64(1)}}, "Says.state_dict() cannot be saved: a/b: a leaf is an array, None, bool, int, float"),
+        (
+            {"a": {"b": np.float64(1)}},
+            "Says.state_dict() cannot be saved: a/b: a leaf is an array, None, bool, int, float",
+        ),
         ({"a": (1, 2)}, "Says.state_dict() cannot be saved: a: a leaf is"),
         ({"a": {3: 1}}, "Says.state_dict() cannot be saved: a: the key 3 is not text"),
         ({"a": [1, object()]}, "Says.state_dict() cannot be saved: a/1: a leaf is"),
-        ({"a": np.array([1], np.longdouble)}, "Says.state_dict() cannot be saved: a: arrays of dtype('float128') cannot"),
+        (
+            {"a": np.array([1], np.longdouble)},
+            "Says.state_dict() cannot be saved: a: arrays of dtype('float128') cannot",
+        ),
         ({"a": [1.0, None, "b"], "c": {"d": np.arange(3)}}, ""),
     ],
 )

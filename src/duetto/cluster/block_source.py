@@ -145,7 +145,7 @@ class Blocks(ABC):
         ready = self._ready.popleft()
         self._lags.append((self._version - ready.version, self._learner.updates - ready.updates))
         self._stepper.steps += 1
-        self._stepper.lost = ready.broken if ready.broken.any() else None
+        self._stepper.aborted = ready.broken if ready.broken.any() else None
         return ready.experience, ready.episodes
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done

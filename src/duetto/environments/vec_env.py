@@ -69,7 +69,7 @@ class VecEnv:
         steps: Vector steps since the VecEnv was made or, if later, since the run that it resumes began.
         restored: (N,) bool, False where `load_state_dict` had to begin a new episode.
         not_restored: Why environments began new episodes then, each reason once.
-        lost: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
+        aborted: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
         engine: What steps the environments.
         older: Whether who acts in them has older parameters than the learner.
         notices: Sentences for the user about how they were made.
@@ -94,7 +94,7 @@ class VecEnv:
         self.notices: list[str] = []
         self.restored: np.ndarray = np.ones(self.num_envs, bool)
         self.not_restored: list[str] = []
-        self.lost: np.ndarray | None = None
+        self.aborted: np.ndarray | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
         self.begun: bool = False
@@ -149,19 +149,19 @@ class VecEnv:
         self.steps += 1
         self._check("action", action, self._rows)
         try:
-            outcome = self.engine.step(self._actions.to_environment(action))
+            result = self.engine.step(self._actions.to_environment(action))
         except EnvironmentFault as fault:
             raise fault.told(self.name, self.steps, self.first) from fault.__cause__
-        rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
-        self._check("reward", outcome.reward if outcome.score is None else outcome.score, self._rows)
-        reward = self._single(outcome.reward)
-        self._check_obs(outcome.next_obs, self._rows)
-        if np.count_nonzero(outcome.starts):
-            self._check_obs(outcome.obs, self._rows)
-        transition = self._transition(action, reward, outcome, rows)
-        self._obs, self.starts = outcome.obs, outcome.starts
+        rows = self._rows if result.reset_only is None else np.flatnonzero(~result.reset_only)
+        self._check("reward", result.reward if result.score is None else result.score, self._rows)
+        reward = self._single(result.reward)
+        self._check_obs(result.next_obs, self._rows)
+        if np.count_nonzero(result.starts):
+            self._check_obs(result.obs, self._rows)
+        transition = self._transition(action, reward, result, rows)
+        self._obs, self.starts = result.obs, result.starts
         self._shown = obs_tree.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
-        return transition, self._count(outcome, rows)
+        return transition, self._count(result, rows)
 
     @property
     def resumed_exactly(self) -> bool:
@@ -181,13 +181,12 @@ class VecEnv:
     @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
-        pending = getattr(self.engine, "pending", None)
-        return np.zeros(self.num_envs, bool) if pending is None else pending.copy()
+        return np.zeros(self.num_envs, bool) if self.engine.pending is None else self.engine.pending.copy()
 
     @property
     def environments(self) -> list[Any]:
         """The Gymnasium environments, where they live in this process one by one; otherwise none."""
-        return list(getattr(self.engine, "envs", []))
+        return list(self.engine.envs)
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment; see `Trainer.set_attr`. Plain values are kept for a resume."""
@@ -362,28 +361,28 @@ class VecEnv:
             )
         return reward.astype(np.float32)
 
-    def _transition(self, action: np.ndarray, reward: np.ndarray, outcome: Any, rows: np.ndarray) -> Transition:
-        whole = (self._obs, action, reward, outcome.next_obs, outcome.terminated, outcome.truncated)
-        if outcome.bogus is None:
+    def _transition(self, action: np.ndarray, reward: np.ndarray, result: Any, rows: np.ndarray) -> Transition:
+        whole = (self._obs, action, reward, result.next_obs, result.terminated, result.truncated)
+        if result.reset_only is None:
             return Transition(rows.copy(), *whole)
         return Transition(rows, *(obs_tree.take(part, rows) for part in whole))  # type: ignore[arg-type]
 
-    def _count(self, outcome: Any, rows: np.ndarray) -> list[Episode]:
-        score = outcome.reward if outcome.score is None else outcome.score
-        if outcome.bogus is None:
+    def _count(self, result: Any, rows: np.ndarray) -> list[Episode]:
+        score = result.reward if result.score is None else result.score
+        if result.reset_only is None:
             self._returns += score
             self._lengths += 1
         else:  # a score is the game's: what it gives in a step that nobody learns from counts too
-            scored = rows if outcome.score is None else self._rows
+            scored = rows if result.score is None else self._rows
             self._returns[scored] += score[scored]
             self._lengths[rows] += 1
-        done = outcome.terminated | outcome.truncated if outcome.ended is None else outcome.ended
+        done = result.terminated | result.truncated if result.ended is None else result.ended
         if not np.count_nonzero(done):
             return []
         ended = np.flatnonzero(done).tolist()
         episodes = [Episode(i, float(self._returns[i]), int(self._lengths[i])) for i in ended]
-        if outcome.success is not None:
-            said = zip(episodes, outcome.success[ended].tolist(), strict=True)
+        if result.success is not None:
+            said = zip(episodes, result.success[ended].tolist(), strict=True)
             episodes = [one if math.isnan(done) else one._replace(success=done) for one, done in said]
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes

@@ -183,8 +183,7 @@ class Components:
 
     def _heed_masks(self) -> None:
         """Look for masks of allowed actions, once the environments have begun: make room for them, or give notice."""
-        allowing = self.stepper.engine.allowing
-        if allowing is not None and allowing.ignored:
+        if self.stepper.engine.action_masks.ignored:
             self._notices.append(
                 f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
                 "nothing: it is ignored."
@@ -204,11 +203,11 @@ class Components:
 
     def _unread_mask(self) -> str:
         """What the environment has that other libraries read as a mask of allowed actions, in words; "" if nothing."""
-        stepper, allowing = self.stepper, self.stepper.engine.allowing
+        stepper, misnamed = self.stepper, self.stepper.engine.action_masks.misnamed
         if any(env.has_wrapper_attr("action_masks") for env in stepper.environments):
             return "a method action_masks, which is not read"
-        if allowing is not None and allowing.misnamed:
-            return f"an info[{allowing.misnamed!r}], which is not read"
+        if misnamed:
+            return f"an info[{misnamed!r}], which is not read"
         if part := masks.mask_like_part(stepper.observation_space, stepper.action_space):
             return f"a part {part!r} of its observations, which networks see as any other"
         return ""

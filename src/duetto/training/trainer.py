@@ -248,9 +248,9 @@ class Trainer:
         yield from self._pretrain()
         while self.step < options.steps and not self._stop:
             experience, episodes = self.collector.collect(self.step, options.horizon)
-            if self.stepper.lost is not None:
-                self.parts.interrupt(self.stepper.lost)
-                what = f"environments lost with their actor began new episodes ({int(self.stepper.lost.sum())})"
+            if self.stepper.aborted is not None:
+                self.parts.interrupt(self.stepper.aborted)
+                what = f"environments lost with their actor began new episodes ({int(self.stepper.aborted.sum())})"
                 self._note(inexact=resume_history.Event(self.step, what))
             self.memory.take(experience)
             before, self.step = self.step, self.step + len(experience.env)
