@@ -104,6 +104,8 @@ class NativeAtari(Engine):
         self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, begin = timetable(self._tapes)
+        self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])  # the first one must be of all
+        begin[0, begin[0] == SEED] = LEAVE
         for now, action in zip(begin, actions.astype(np.int64), strict=False):
             self._begin_again(now)
             self._vector.step(action)
