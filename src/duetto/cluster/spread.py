@@ -38,6 +38,7 @@ class Spread(Engine):
         self.name, self.label, self.layout, self.stacked = first.name, first.label, first.layout, first.stacked
         self.single_action_space, self.metadata = first.action_space, first.metadata
         self.action_masks, self.envs = ActionMasks(first.action_space), []
+        self.pending = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0  # seconds, for actors
         self.more: Callable[[], dict[str, float]] = dict  # numbers
 

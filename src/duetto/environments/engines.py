@@ -46,7 +46,7 @@ class Engine(ABC):
         metadata: The environment's own.
         action_masks: The masks beside observations, where the environments give any.
         envs: The environments, where they live in this process one by one.
-        pending: (N,) bool, True where an episode ended at the last step and the next action is ignored; None: nowhere.
+        pending: (N,) bool, True where an episode ended at the last step and the next action is ignored (NEXT_STEP).
         stacked: Frames that an image observation is a stack of, each step's with all but one of the last step's.
     """
 
@@ -57,7 +57,7 @@ class Engine(ABC):
     metadata: dict[str, Any]
     action_masks: ActionMasks
     envs: list[EpisodeRecorder]
-    pending: np.ndarray | None = None
+    pending: np.ndarray
     stacked: int = 1
 
     def __init__(
@@ -70,7 +70,7 @@ class Engine(ABC):
     ) -> None:
         self.num_envs, self.label, self.metadata, self.envs = num_envs, label, metadata, []
         self.layout, self.single_action_space = Layout(observation_space), action_space
-        self.action_masks = ActionMasks(action_space)
+        self.action_masks, self.pending = ActionMasks(action_space), np.zeros(num_envs, bool)
         self._structure = Structure(structure(action_space))
 
     @abstractmethod
@@ -218,7 +218,6 @@ class GymVectorEngine(Engine):
 
     vector: VectorEnv
     mode: AutoresetMode
-    pending: np.ndarray
 
     def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
         validation.check_spaces(vector, label, "single_")
@@ -230,7 +229,6 @@ class GymVectorEngine(Engine):
         if not modes:
             raise UsageError(f"{label} declares {declared or 'nothing'} as its autoreset mode. {DECLARE}")
         self.vector, self.mode, self._remake = vector, modes[0], remake
-        self.pending = np.zeros(self.num_envs, bool)  # for NEXT_STEP
         if type(vector) is SyncVectorEnv and remake is None:
             self.envs = [recorder(env) for env in vector.envs]
             vector.envs[:] = self.envs

@@ -56,7 +56,11 @@ class LearnerView(Engine):
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
         self.stacked, self.action_masks, self.envs = engine.stacked, engine.action_masks, engine.envs
-        self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
+        self.single_action_space, self.metadata, self.pending = (
+            engine.single_action_space,
+            engine.metadata,
+            engine.pending,
+        )
         self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first step
         self._fires = fires
         self._left = np.zeros(self.num_envs, np.int64)  # steps of FIRED that remain

@@ -91,9 +91,9 @@ class SubprocEngine(Engine):
                 f'The environments\' processes could not start ({happened}). {GUARD}, or use vectorization="sync".'
             ) from None  # what was raised on the way says nothing more
         self._timeout = timeout
-        *spaces, metadata, warned = described[0]
+        observation_space, action_space, metadata, warned = described[0]
         silence.tell(warned)
-        super().__init__(self.num_envs, label, *spaces, metadata)
+        super().__init__(self.num_envs, label, observation_space, action_space, metadata)
 
     def _start(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> None:
         try:
@@ -114,7 +114,7 @@ class SubprocEngine(Engine):
             theirs.close()
 
     # ------------------------------------------------------------------------------------------- calls
-    def _ask(self, method: str, *arguments: Sequence[Any], envs: Sequence[int] | None = None) -> list[Any]:
+    def _ask(self, method: str, *arguments: Sequence[Any] | np.ndarray, envs: Sequence[int] | None = None) -> list[Any]:
         """Call a method of every worker, or of those in `envs`, and return its values.
 
         Each of `arguments` has a value for each worker.

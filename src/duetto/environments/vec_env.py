@@ -181,7 +181,7 @@ class VecEnv:
     @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
-        return np.zeros(self.num_envs, bool) if self.engine.pending is None else self.engine.pending.copy()
+        return self.engine.pending.copy()
 
     @property
     def environments(self) -> list[Any]:
@@ -233,16 +233,15 @@ class VecEnv:
         Raises:
             UsageError: No window can be opened.
         """
+        if suggestions.lacks_display(self.name):
+            raise suggestions.no_window(self.name, "there is no display")
         try:
             with self._quiet_at_first(window=True):
-                suggestions.check_display(self.name, [env.unwrapped for env in self.environments])
                 self.reset(seed)
         except EnvironmentFailedError as error:
             if self._rendered or not suggestions.is_of_windows(self.name, error.__cause__):
                 raise
             raise suggestions.no_window(self.name, error.__cause__) from error
-        if suggestions.is_drawn_nowhere():
-            raise suggestions.no_window(self.name, "there is no display")
 
     @contextmanager
     def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
