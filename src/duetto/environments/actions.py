@@ -99,9 +99,9 @@ class ActionMap:
 
         Discrete actions are drawn from those that `mask` (n, ...) allows.
         """
-        if mask is not None and self._parts:
+        if self._parts:
             ends = split_bounds([sum(masks.choice_sizes(part.space)) for part in self._parts])
-            own = [mask[:, low:high] if high > low else None for low, high in ends]
+            own = [None if mask is None or low == high else mask[:, low:high] for low, high in ends]
             each = [part.sample(random, n, one).reshape(n, -1) for part, one in zip(self._parts, own, strict=True)]
             return np.concatenate(each, axis=1, dtype=np.float32)
         if mask is not None:
@@ -110,9 +110,6 @@ class ActionMap:
                 for low, high in split_bounds(masks.choice_sizes(self.space))
             ]
             return np.stack(each, axis=1).reshape(n, *self.row_shape)
-        if self._parts:
-            each = [part.sample(random, n).reshape(n, -1) for part in self._parts]
-            return np.concatenate(each, axis=1, dtype=np.float32)
         if self.continuous:
             return random.uniform(-1, 1, (n, *self.row_shape)).astype(self.dtype)
         return random.integers(0, self._count, (n, *self.row_shape))

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from duetto.environments import obs_tree, replay, rng_state, success_info, validation
-from duetto.environments.action_masks import KEY, ActionMasks, finally_in_vector, in_vector
+from duetto.environments.action_masks import KEY, ActionMasks
 from duetto.environments.actions import Structure, structure
 from duetto.environments.errors import EnvironmentFault, kind, raised
 from duetto.environments.obs_tree import Tree
@@ -259,7 +259,8 @@ class GymVectorEngine(Engine):
             others, arguments = ~begun, arguments | {"options": {"reset_mask": begun.copy()}}
         obs, infos = validation.reset_vector(self._call("reset", **arguments))
         self.action_masks.heed(infos)
-        return self.action_masks.beside(self._batch(obs), in_vector(infos, self.num_envs), others)
+        masks = [info.get(KEY) for info in _infos(infos, self.num_envs)]
+        return self.action_masks.beside(self._batch(obs), masks, others)
 
     def _batch(self, obs: Any) -> Tree:
         self.layout.check(obs, (self.num_envs,))
@@ -277,13 +278,15 @@ class GymVectorEngine(Engine):
         if (wrong := final | (self.pending & (done | (reward != 0)))).any():
             found = "an episode ended with final_obs" if final.any() else "a step that resets gave a reward or an end"
             raise EnvironmentFault(f"{found}, but it is declared as {self.mode.name}. {DECLARE}", int(wrong.argmax()))
-        masks, starts, reset_only = in_vector(infos, self.num_envs), done, None
-        success = success_info.in_vector(infos, done) if done.any() else None
+        each = _infos(infos, self.num_envs)
+        last = _infos(infos["final_info"], self.num_envs) if "final_info" in infos else each
+        masks, starts, reset_only = [info.get(KEY) for info in each], done, None
+        success = success_info.of(last, done) if done.any() else None
         if self.mode is AutoresetMode.SAME_STEP and done.any():
             obs = self.action_masks.beside(obs_tree.copy(next_obs), masks)
             self._write_final(next_obs, infos, done)
-            final = finally_in_vector(infos, self.num_envs)
-            masks = [last if ended else now for last, now, ended in zip(final, masks, done, strict=True)]
+            final = last if "final_info" in infos else [{}] * self.num_envs
+            masks = [one.get(KEY) if ended else now for one, now, ended in zip(final, masks, done, strict=True)]
             next_obs = self.action_masks.beside(next_obs, masks, terminated)
         else:
             next_obs = self.action_masks.beside(next_obs, masks, terminated)
@@ -355,6 +358,16 @@ def _final(infos: dict[str, Any], done: np.ndarray) -> tuple[Any, np.ndarray]:
     """Return the final observations, and (N,) bool which rows are given: without a mask, those that are `done`."""
     given = "final_obs" in infos  # an entry counts only where its mask says so (C2)
     return infos.get("final_obs"), np.asarray(infos.get("_final_obs", done), bool) & given
+
+
+def _infos(infos: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
+    """Return the info of each of N environments, with what is read of it, from a vector environment's."""
+    each: list[dict[str, Any]] = [{} for _ in range(num_envs)]
+    for key in (KEY, *success_info.KEYS):
+        if isinstance(values := infos.get(key), np.ndarray | list | tuple) and len(values) == num_envs:
+            for env in np.flatnonzero(infos.get(f"_{key}", np.ones(num_envs, bool))).tolist():
+                each[env][key] = values[env]
+    return each
 
 
 def label_of(env: gymnasium.Env | VectorEnv) -> str:

@@ -34,6 +34,7 @@ from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.obs_tree import Tree
 from duetto.environments.replay import seconds_of
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.pytree import tree_map_many
 
 # A false alarm ends a run of days, and that a worker hangs is as well known after five minutes as after one: no step or
 # reset that is meant takes as long.
@@ -142,18 +143,21 @@ class SubprocEngine(Engine):
         for env, (_, masks) in enumerate(begun):
             if masks.given != self.action_masks.given:
                 raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", env)
-        return _side_by_side([obs for obs, _ in begun])
+        return tree_map_many(np.concatenate, [obs for obs, _ in begun])
 
     def step(self, actions: np.ndarray) -> StepResult:
         """See Engine."""
         rows = self._ask("step", actions)
         next_obs, reward, terminated, truncated, first, lives, success = zip(*rows, strict=True)
         return StepResult(
-            _side_by_side(next_obs),
+            tree_map_many(np.concatenate, next_obs),
             np.array(reward),
             np.array(terminated),
             np.array(truncated),
-            _side_by_side([final if begun is None else begun for final, begun in zip(next_obs, first, strict=True)]),
+            tree_map_many(
+                np.concatenate,
+                [final if begun is None else begun for final, begun in zip(next_obs, first, strict=True)],
+            ),
             np.array([begun is not None for begun in first]),
             lives=None if None in lives else np.array(lives),
             success=None if all(one is None for one in success) else np.array(success, np.float64),  # None: NaN
@@ -162,7 +166,7 @@ class SubprocEngine(Engine):
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
         [(first, _)] = self._ask("reset", [seed], envs=[env])
-        return _side_by_side([first] * self.num_envs)
+        return tree_map_many(np.concatenate, [first] * self.num_envs)
 
     def render(self) -> np.ndarray | None:
         """See Engine."""
@@ -205,13 +209,6 @@ class SubprocEngine(Engine):
                 one.close()
             self.processes.clear()
             self._lines.clear()
-
-
-def _side_by_side(trees: Sequence[Tree]) -> Tree:
-    first = trees[0]
-    if isinstance(first, dict):
-        return {name: np.concatenate([tree[name] for tree in trees]) for name in first}  # type: ignore[call-overload]
-    return np.concatenate(trees)  # type: ignore[arg-type]
 
 
 class _Line:
