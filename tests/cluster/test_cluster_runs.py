@@ -266,7 +266,7 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
 
     def look(trainer: duetto.Trainer) -> None:
         nonlocal cut
-        lost, kept = trainer.stepper.lost, trainer.memory
+        lost, kept = trainer.stepper.aborted, trainer.memory
         if lost is None or kept._filled < 2:
             return
         arrays, real = kept._arrays, kept._real

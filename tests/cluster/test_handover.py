@@ -89,8 +89,8 @@ class Handed(Course):
         for _ in range(steps):
             step, _ = self.source.collect(self.step, TOTAL)
             self.afar += isinstance(step, RemoteBlock)
-            if self.stepper.lost is not None:
-                self.memory.interrupt(self.stepper.lost)
+            if self.stepper.aborted is not None:
+                self.memory.interrupt(self.stepper.aborted)
             self.memory.take(step)
             self.step += len(step.env)
             for sample in self.memory.due():

@@ -64,8 +64,8 @@ def test_an_actors_blocks_wait_one_behind_the_other_and_a_loss_is_between_them(
         rows, _ = source.collect(course.step, TOTAL)
         course.step += len(rows.env)
         envs.append(sorted(set(rows.env.tolist())))
-        if course.stepper.lost is not None:
-            lost[step] = np.flatnonzero(course.stepper.lost).tolist()
+        if course.stepper.aborted is not None:
+            lost[step] = np.flatnonzero(course.stepper.aborted).tolist()
     assert envs[: 2 * LENGTH] == [[0, 1, 2, 3]] * 2 * LENGTH
     assert set(envs[2 * LENGTH]) >= {0, 1}
     assert lost == {2 * LENGTH: [0, 1]}

@@ -119,7 +119,7 @@ class Course:
     def go(self, steps: int) -> None:
         for _ in range(steps):
             experience, episodes = self.source.collect(self.step, TOTAL)
-            assert self.stepper.lost is None
+            assert self.stepper.aborted is None
             self.step += len(experience.env)
             self.rows.append(experience)
             for part in (*experience[:-1], *experience.extras.values(), np.array([e[:3] for e in episodes])):
@@ -292,7 +292,7 @@ def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed:
         for _ in range(STEPS):
             experience, _ = course.source.collect(course.step, TOTAL)
             course.step += len(experience.env)
-            for env in () if course.stepper.lost is None else np.flatnonzero(course.stepper.lost).tolist():
+            for env in () if course.stepper.aborted is None else np.flatnonzero(course.stepper.aborted).tolist():
                 lost, made[env] = lost + 1, 0
             for env, count in zip(experience.env.tolist(), experience.obs[:, 1], strict=True):  # since it was seeded
                 assert count == made[env]

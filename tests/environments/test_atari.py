@@ -281,19 +281,19 @@ def test_pictures_are_of_the_whole_screen() -> None:
     [
         ({"frameskip": 4}, "no option 'frameskip'. Did you mean frame_skip"),
         ({"clip_reward": True}, "Did you mean clip_rewards"),
-        ({"size": "84"}, "size is '84'. Give a whole number"),
-        ({"stack": True}, "stack is True. Give a whole number"),
-        ({"clip_rewards": 1}, "clip_rewards is 1. Give true or false"),
+        ({"size": "84"}, "size is '84'; it must be a whole number"),
+        ({"stack": True}, "stack is True; it must be a whole number"),
+        ({"clip_rewards": 1}, "Atari's clip_rewards is 1; it must be true or false"),
         (
             {"clip_rewards": True, "log_rewards": True},
             "clip_rewards and log_rewards are both on. Leave one of them off",
         ),
         ({"fire_reset": "life"}, "fire_reset is 'life'. Give true, false or lives"),
         ({"fire_reset": "lives"}, "needs episodic_life.*Set episodic_life to true, or fire_reset to true"),
-        ({"stack": 0}, "stack is 0. Give a number of at least 1"),
+        ({"stack": 0}, "stack is 0; it must be at least 1"),
         ({"noop_max": -1}, "noop_max is -1"),
         ({"sticky_actions": 1.0}, "Give a probability"),
-        ({"sticky_actions": "0.25"}, "Give a number, or nothing"),
+        ({"sticky_actions": "0.25"}, "sticky_actions is '0.25'. Give a probability"),
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:

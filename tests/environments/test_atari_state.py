@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from resuming import assert_equal, check_resume, plain, record
 
-from duetto.environments import make, tapes
+from duetto.environments import atari_native, make
 
 pytest.importorskip("ale_py")
 BREAKOUT = "ALE/Breakout-v5"  # with sticky actions
@@ -16,7 +16,7 @@ BREAKOUT = "ALE/Breakout-v5"  # with sticky actions
 
 @pytest.mark.parametrize("fire_reset", [True, "lives"])
 def test_eight_games_at_different_points(fire_reset: bool | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tapes, "LONGEST", 130)  # so that some games begin with a new seed, and some without
+    monkeypatch.setattr(atari_native, "LONGEST", 130)  # so that some games begin with a new seed, and some without
     kwargs = {"episodic_life": True, "clip_rewards": True, "max_frames": 600, "fire_reset": fire_reset}
     saving, resumed = (make(BREAKOUT, num_envs=8, kwargs=kwargs) for _ in range(2))
     random = np.random.default_rng(0)
@@ -30,7 +30,7 @@ def test_eight_games_at_different_points(fire_reset: bool | str, monkeypatch: py
     plain(state)
     assert len(set(saving._lengths.tolist())) >= 7
     told = [tape["told"] for tape in state["environments"]["engine"].values()]
-    assert 1 <= sum(bool((one == tapes.RESET).any()) for one in told) <= 7
+    assert 1 <= sum(bool((one == atari_native.RESET).any()) for one in told) <= 7
     expected = record(saving, random, 160)
     resumed.load_state_dict(state)
     assert resumed.resumed_exactly
@@ -72,3 +72,18 @@ def test_another_picture_is_no_exact_resume(spoil: str) -> None:
     rows = [stepper.step(np.ones(2, int))[0].next_obs for stepper in (saving, resumed, fresh)]
     assert np.array_equal(rows[1][0], rows[0][0])
     assert np.array_equal(rows[1][1], rows[2][1])
+
+
+def test_the_reference_repeats_the_same_sticky_action() -> None:
+    """The action before is in no state of ALE's, and one frame in four took NOOP instead."""
+    pytest.importorskip("cv2")
+    saving, random = make(BREAKOUT, engine="gymnasium"), np.random.default_rng(0)
+    saving.reset(1)
+    for _ in range(15):
+        record(saving, random, 1)
+        resumed, after = make(BREAKOUT, engine="gymnasium"), np.random.default_rng(1)
+        resumed.load_state_dict(saving.state_dict())
+        expected = saving.state_dict()
+        steps = record(saving, after, 4)
+        assert_equal(steps, record(resumed, np.random.default_rng(1), 4))
+        saving.load_state_dict(expected)

@@ -189,12 +189,17 @@ class Says(Walk):
     [
         (RuntimeError("no power"), "Says.state_dict() raised RuntimeError: no power"),
         ([1], "Says.state_dict() is a list of 1, and no dict"),
-        ({"a": {"b": np.float64(1)}}, "Says.state_dict() has a value of type float64 at a/b, where"),
-        ({"a": (1, 2)}, "Says.state_dict() has a value of type tuple at a, where"),
-        ({"a": {3: 1}}, "Says.state_dict() has the key 3, which is no text, at a"),
-        ({"a": [1, {"b": object()}]}, "Says.state_dict() has a value of type object at a/1/b, where"),
-        ({"a": np.array([1], np.longdouble)}, "Says.state_dict() has an array of float128 at a, where"),
-        ({"a": "\ud800"}, "Says.state_dict() has a value of type str at a, where"),
+        (
+            {"a": {"b": np.float64(1)}},
+            "Says.state_dict() cannot be saved: a/b: a leaf is an array, None, bool, int, float",
+        ),
+        ({"a": (1, 2)}, "Says.state_dict() cannot be saved: a: a leaf is"),
+        ({"a": {3: 1}}, "Says.state_dict() cannot be saved: a: the key 3 is not text"),
+        ({"a": [1, object()]}, "Says.state_dict() cannot be saved: a/1: a leaf is"),
+        (
+            {"a": np.array([1], np.longdouble)},
+            "Says.state_dict() cannot be saved: a: arrays of dtype('float128') cannot",
+        ),
         ({"a": [1.0, None, "b"], "c": {"d": np.arange(3)}}, ""),
     ],
 )
@@ -434,7 +439,6 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES)
 def test_values_come_back_with_their_types(value: Any) -> None:
-    assert plain_values.is_plain(value)
     encoded = plain_values.encode(value)
     plain(encoded) if value != float("inf") else None
     decoded = plain_values.decode(encoded)
@@ -442,6 +446,7 @@ def test_values_come_back_with_their_types(value: Any) -> None:
     assert repr(decoded) == repr(value)
 
 
-@pytest.mark.parametrize("value", [object(), np.array([None]), {1, 2}, np.longdouble(1), np.zeros(2, ">f4"), "\ud800"])
+@pytest.mark.parametrize("value", [object(), np.array([None]), {1, 2}, np.longdouble(1), np.zeros(2, ">f4")])
 def test_values_that_no_checkpoint_holds_are_not_plain(value: Any) -> None:
-    assert not plain_values.is_plain([value])
+    with pytest.raises(TypeError, match="No checkpoint holds"):
+        plain_values.encode([value])

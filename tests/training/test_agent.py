@@ -254,8 +254,9 @@ def test_loading_runs_no_code(tmp_path: Path):
 
 
 def test_the_source_never_unpickles():
-    """But what a process hands to one that it has started itself, by a pipe or through Ray."""
+    """But what a process hands to one that it has started itself, by a pipe or through Ray, and copies in a process."""
     handed_over = {
+        "environments/copying.py": ["pickle.loads(buffer.getvalue())"],
         "environments/subproc.py": [
             "pickle.loads(self._pipe.recv_bytes())",
             "pickle.loads(pipe.recv_bytes())",

@@ -111,7 +111,7 @@ def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatc
     def losing(self: VecEnv, action: Any) -> Any:
         result = whole(self, action)
         steps.append(1)
-        self.lost = np.array([True]) if len(steps) == 7 else None
+        self.aborted = np.array([True]) if len(steps) == 7 else None
         return result
 
     monkeypatch.setattr(VecEnv, "step", losing)

@@ -145,7 +145,7 @@ class Blocks(ABC):
         ready = self._ready.popleft()
         self._lags.append((self._version - ready.version, self._learner.updates - ready.updates))
         self._stepper.steps += 1
-        self._stepper.lost = ready.broken if ready.broken.any() else None
+        self._stepper.aborted = ready.broken if ready.broken.any() else None
         return ready.experience, ready.episodes
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done
@@ -262,7 +262,6 @@ class Blocks(ABC):
             "num_envs": self._stepper.num_envs,
             "seed": parts[0]["seed"],
             "steps": self._stepper.steps,
-            "attributes": {},  # each actor sets those of its environments
         } | {name: concatenated([part[name] for part in parts]) for name in ("obs", *_ROWS)}
 
     def state_dict(self) -> dict[str, Any]:
@@ -350,7 +349,6 @@ class Blocks(ABC):
             "num_envs": len(share),
             "seed": stepper["seed"] + share.start,
             "steps": steps[index] if same else max(steps),
-            "attributes": {},
         }
         return {
             "stepper": own | {name: rows(stepper[name], mine) for name in ("obs", *_ROWS)},

@@ -10,6 +10,7 @@ import numpy as np
 from duetto.cluster.actor_pool import Crew, Lost
 from duetto.cluster.actor_server import Description, Request
 from duetto.environments import Tree
+from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
@@ -36,6 +37,8 @@ class Spread(Engine):
                 raise UsageError(f"{first.label}: the environments have different spaces. Make them all alike.")
         self.name, self.label, self.layout, self.stacked = first.name, first.label, first.layout, first.stacked
         self.single_action_space, self.metadata = first.action_space, first.metadata
+        self.action_masks, self.envs = ActionMasks(first.action_space), []
+        self.pending = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0  # seconds, for actors
         self.more: Callable[[], dict[str, float]] = dict  # numbers
 

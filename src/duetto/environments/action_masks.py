@@ -101,19 +101,6 @@ class ActionMasks:
 ALWAYS = f"Give one in the info of every reset and every step, or never: info[{KEY!r}]."
 
 
-def in_vector(infos: dict[str, Any], num_envs: int) -> list[Any]:
-    """Return the mask of each of N environments from a vector environment's infos; None if it is missing."""
-    if KEY not in infos:
-        return [None] * num_envs
-    there = infos.get(f"_{KEY}", np.ones(num_envs, bool))
-    return [infos[KEY][env] if there[env] else None for env in range(num_envs)]
-
-
-def finally_in_vector(infos: dict[str, Any], num_envs: int) -> list[Any]:
-    """Return the masks of final observations, if infos already has those of the next episode (SAME_STEP)."""
-    return in_vector(infos.get("final_info", {}), num_envs)
-
-
 def flat(mask: Any, choices: Sequence[int]) -> np.ndarray | None:
     """Return a mask as one array, also if each choice has its own array, as in Gymnasium; None if it is no mask."""
     parts = mask if isinstance(mask, tuple | list) and len(choices) > 1 and len(mask) == len(choices) else None

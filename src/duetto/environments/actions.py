@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -99,9 +99,9 @@ class ActionMap:
 
         Discrete actions are drawn from those that `mask` (n, ...) allows.
         """
-        if mask is not None and self._parts:
+        if self._parts:
             ends = split_bounds([sum(masks.choice_sizes(part.space)) for part in self._parts])
-            own = [mask[:, low:high] if high > low else None for low, high in ends]
+            own = [None if mask is None or low == high else mask[:, low:high] for low, high in ends]
             each = [part.sample(random, n, one).reshape(n, -1) for part, one in zip(self._parts, own, strict=True)]
             return np.concatenate(each, axis=1, dtype=np.float32)
         if mask is not None:
@@ -110,9 +110,6 @@ class ActionMap:
                 for low, high in split_bounds(masks.choice_sizes(self.space))
             ]
             return np.stack(each, axis=1).reshape(n, *self.row_shape)
-        if self._parts:
-            each = [part.sample(random, n).reshape(n, -1) for part in self._parts]
-            return np.concatenate(each, axis=1, dtype=np.float32)
         if self.continuous:
             return random.uniform(-1, 1, (n, *self.row_shape)).astype(self.dtype)
         return random.integers(0, self._count, (n, *self.row_shape))
@@ -193,6 +190,16 @@ class Structure:
         """Return the structure with the part's name, after `called`, in place of each array."""
         return _filled(self._made, lambda name, shape, dtype: called(name))
 
+    @property
+    def nested(self) -> bool:
+        """Whether actions are dicts or tuples."""
+        return bool(self._made)
+
+    def row(self, action: Any) -> np.ndarray:
+        """Return the row (A,) float64 of one environment's nested action, the inverse of `one`."""
+        found = dict(_named(self._made, action))
+        return np.concatenate([np.ravel(found[name]) for name in self._ends], dtype=np.float64, casting="unsafe")
+
     def many(self, rows: np.ndarray) -> Any:
         """Return the actions of N environments for a vector environment, (N, ...) in each part."""
         return self._of(rows) if self._made else rows
@@ -230,6 +237,19 @@ def _filled(made: list[Any], fill: Callable[[str, list[int], str], Any]) -> Any:
             return tuple(_filled(part, fill) for part in parts)
     _, name, shape, dtype = made
     return fill(name, shape, dtype)
+
+
+def _named(made: list[Any], action: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the name and the value of each part of a nested action."""
+    match made:
+        case ["dict", *pairs]:
+            for key, part in zip(pairs[::2], pairs[1::2], strict=True):
+                yield from _named(part, action[key])
+        case ["tuple", *parts]:
+            for part, own in zip(parts, action, strict=True):
+                yield from _named(part, own)
+        case _:
+            yield made[1], action
 
 
 def _arrays(made: list[Any]) -> list[list[Any]]:

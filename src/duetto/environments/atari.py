@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from gymnasium.envs.registration import registry
 
+from duetto.algorithms.option_bounds import Count, CountOrZero, check_fields
 from duetto.environments import env_registry, silence, suggestions
 from duetto.errors import UsageError
 
@@ -32,26 +33,26 @@ class AtariOptions:
         UsageError: A value has the wrong type or is out of range.
     """
 
-    frame_skip: int = 4
+    frame_skip: Count = 4
     """Frames for which each action is held. Rewards are their sum, observations the pixelwise maximum of the last two,
     since some games draw objects in every other frame."""
-    noop_max: int = 30
+    noop_max: CountOrZero = 30
     """A game starts with a random number of no-op frames, below this (1 to this with "gymnasium")."""
     fire_reset: bool | Literal["lives"] = True
     """Press FIRE in a game's first frame, if the game has that button: some wait for it. "lives", as in OpenAI
     Baselines: after the no-op frames and after each lost life (`LearnerView`); needs `episodic_life`."""
     grayscale: bool = True
     """One channel for each frame; else three (RGB)."""
-    size: int = 84
+    size: Count = 84
     """Height and width in pixels; frames of 210 x 160 are resized by area averaging."""
-    stack: int = 4
+    stack: Count = 4
     """Frames of this many steps make an observation, (stack, size, size), or (stack * 3, size, size) in color: the
     oldest first, black before the game's start."""
     sticky_actions: float | None = None
     """Probability, at each frame, to repeat the previous frame's action; None: the id's own."""
     full_action_space: bool = False
     """All 18 actions, instead of those that have an effect in this game."""
-    max_frames: int = 108_000
+    max_frames: Count = 108_000
     """A game is truncated after this many frames (30 minutes), counted from the first observation."""
     episodic_life: bool = False
     """A lost life ends the learner's episode, while the game continues. Evaluations play whole games."""
@@ -61,15 +62,15 @@ class AtariOptions:
     """Learn from sign(r) log(1 + |r|) instead of a reward r, as in DQfD. Scores stay the game's."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            self._check_type(field.name, getattr(self, field.name), field.default)
-        for name, least in (("frame_skip", 1), ("noop_max", 0), ("size", 1), ("stack", 1), ("max_frames", 1)):
-            if getattr(self, name) < least:
-                raise UsageError(f"Atari's {name} is {getattr(self, name)}. Give a number of at least {least}.")
-        if self.sticky_actions is not None and not 0 <= self.sticky_actions < 1:
-            raise UsageError(
-                f"Atari's sticky_actions is {self.sticky_actions}. Give a probability, at least 0 and below 1."
-            )
+        try:
+            check_fields(self)
+        except UsageError as error:
+            raise UsageError(f"Atari's {error}") from error
+        sticky = self.sticky_actions
+        if sticky is not None and (type(sticky) not in (int, float) or not 0 <= sticky < 1):
+            raise UsageError(f"Atari's sticky_actions is {sticky!r}. Give a probability, at least 0 and below 1.")
+        if not isinstance(self.fire_reset, bool) and self.fire_reset != "lives":
+            raise UsageError(f"Atari's fire_reset is {self.fire_reset!r}. Give true, false or lives.")
         if self.fire_reset == "lives" and not self.episodic_life:
             raise UsageError(
                 "Atari's fire_reset is 'lives', which needs episodic_life: FIRE is pressed between the learner's "
@@ -77,16 +78,6 @@ class AtariOptions:
             )
         if self.clip_rewards and self.log_rewards:
             raise UsageError("Atari's clip_rewards and log_rewards are both on. Leave one of them off.")
-
-    @staticmethod
-    def _check_type(name: str, value: Any, default: Any) -> None:
-        if name == "fire_reset" and value == "lives":
-            return
-        wanted = int | float | None if name == "sticky_actions" else type(default)
-        if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(default, bool):
-            kind = {bool: "true or false", int: "a whole number"}.get(type(default), "a number, or nothing")
-            kind = "true, false or lives" if name == "fire_reset" else kind
-            raise UsageError(f"Atari's {name} is {value!r}. Give {kind}.")
 
     @classmethod
     def of(cls, kwargs: Mapping[str, Any]) -> AtariOptions:

@@ -7,6 +7,7 @@ starts after 1 to `noop_max` no-op frames, not 0 to `noop_max` - 1.
 from __future__ import annotations
 
 import importlib
+from collections import deque
 from typing import Any
 
 import gymnasium
@@ -75,7 +76,8 @@ class _FireReset(gymnasium.Wrapper):
 class _SavesItself(gymnasium.Wrapper):
     """A wrapper that saves the emulator with its random generator, and the frames that the wrappers inside keep.
 
-    A game also depends on those before it, by memory that a reset leaves alone, so its episode cannot be repeated.
+    A game also depends on those before it, by memory that a reset leaves alone, so its episode cannot be repeated. The
+    action that sticky actions would repeat is in no state of ALE's, so the last steps are repeated to set it.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -85,12 +87,26 @@ class _SavesItself(gymnasium.Wrapper):
         self._screen: Any = inside[AtariPreprocessing]
         self._limit: Any = inside[TimeLimit]
         self._ale: Any = importlib.import_module("ale_py")
+        self._last: deque[tuple[Any, int]] = deque(maxlen=8)  # steps of a game: the emulator before it, and the action
+
+    def reset(self, **kwargs: Any) -> Any:
+        """See gymnasium.Env."""
+        self._last.clear()
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> Any:
+        """See gymnasium.Env."""
+        self._last.append((self._screen.ale.cloneState(include_rng=True), int(action)))
+        return self.env.step(action)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as arrays and numbers."""
-        emulator = self._screen.ale.cloneState(include_rng=True).serialize()
+        now = self._screen.ale.cloneState(include_rng=True)
+        earlier = self._last[0][0] if self._last else now
         return {
-            "emulator": np.frombuffer(emulator, np.uint8),
+            "emulator": np.frombuffer(now.serialize(), np.uint8),
+            "earlier": np.frombuffer(earlier.serialize(), np.uint8),
+            "actions": [action for _, action in self._last],
             "screens": np.stack(self._screen.obs_buffer),
             "frames": np.stack(self._frames.obs_queue),
             "steps": int(self._limit._elapsed_steps),
@@ -98,8 +114,15 @@ class _SavesItself(gymnasium.Wrapper):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state_dict` was called, after a reset."""
-        self._screen.ale.restoreState(self._ale.ALEState(state["emulator"].tobytes()))
+        self._restore(state["earlier"])
+        for action in state["actions"]:
+            self._last.append((self._screen.ale.cloneState(include_rng=True), action))
+            self._screen.step(action)
+        self._restore(state["emulator"])
         for screen, saved in zip(self._screen.obs_buffer, state["screens"], strict=True):
             screen[...] = saved
         self._frames.obs_queue.extend(state["frames"])
         self._limit._elapsed_steps = state["steps"]
+
+    def _restore(self, emulator: np.ndarray) -> None:
+        self._screen.ale.restoreState(self._ale.ALEState(emulator.tobytes()))

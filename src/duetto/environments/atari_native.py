@@ -1,7 +1,14 @@
-"""Atari in ale-py's own vector environment: emulators, preprocessing and stacking in C++ threads."""
+"""Atari in ale-py's own vector environment: emulators, preprocessing and stacking in C++ threads.
+
+It cannot save its emulators. But from a seed on, what they do follows from what they are told; so it is kept on a tape,
+one byte for each action, and played again. A game's state also depends on the games before it (random numbers, memory
+that a reset leaves alone), and a seed costs as much as 400 steps. So a tape runs on over many games, and a new seed
+begins a new one only where a game ends after `LONGEST` or more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -14,9 +21,11 @@ from duetto.environments.atari import FRAMES_PER_SECOND, AtariGame, AtariOptions
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
 from duetto.environments.replay import ELSEWHERE
-from duetto.environments.spaces import Layout
-from duetto.environments.tapes import LEAVE, SEED, Tape, timetable
 
+LONGEST = 20_000  # told, before the next game begins with a new seed: 27 s to play again 8 environments on two cores
+RESET = 255  # what is told where a game begins without a new seed
+SEEDS = 2**31
+LEAVE, SEED, PLAIN = 0, 1, 2  # what to do with an environment before a step of a timetable
 UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-py would leave out its last frames
 
 
@@ -26,10 +35,6 @@ class NativeAtari(Engine):
     In its mode NEXT_STEP an environment that is reset at once, by a mask, begins its next game without a lost step.
     Where a game is over within a step, ale-py and Gymnasium alike show the frame before that step once more.
     """
-
-    num_envs: int
-    label: str
-    single_action_space: gymnasium.Space[Any]
 
     def __init__(self, game: AtariGame, options: AtariOptions, num_envs: int) -> None:
         ale: Any = env_registry.import_family(env_registry.ATARI, "ale_py", game.id)
@@ -51,12 +56,10 @@ class NativeAtari(Engine):
             use_fire_reset=options.fire_reset is True,
             reward_clipping=False,
         )
-        self.num_envs, self.label = num_envs, game.id
-        self.single_action_space = self._vector.single_action_space
-        self.metadata: dict[str, Any] = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
-        shape = (options.channels, options.size, options.size)
-        self.stacked: int = options.stack
-        self.layout: Layout = Layout(gymnasium.spaces.Box(0, 255, shape, np.uint8))
+        space = gymnasium.spaces.Box(0, 255, (options.channels, options.size, options.size), np.uint8)
+        metadata = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
+        super().__init__(num_envs, game.id, space, self._vector.single_action_space, metadata)
+        self.stacked = options.stack
         self._max_steps = options.max_steps
         self._steps = np.zeros(num_envs, np.int64)  # since each game's first observation
         self._tapes = [Tape(0)] * num_envs
@@ -82,9 +85,7 @@ class NativeAtari(Engine):
             seeds = [self._tapes[env].next_game() for env in np.flatnonzero(done)]
             self._steps[done] = 0
             obs[done] = self._begin(done, seeds)[done]
-        return StepResult(
-            next_obs, reward.astype(np.float64), terminated, truncated, obs, done, None, lives=infos["lives"]
-        )
+        return StepResult(next_obs, reward.astype(np.float64), terminated, truncated, obs, done, lives=infos["lives"])
 
     def reset_env(self, env: int, seed: int) -> np.ndarray:
         """See Engine."""
@@ -103,6 +104,8 @@ class NativeAtari(Engine):
         self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, begin = timetable(self._tapes)
+        self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])  # the first one must be of all
+        begin[0, begin[0] == SEED] = LEAVE
         for now, action in zip(begin, actions.astype(np.int64), strict=False):
             self._begin_again(now)
             self._vector.step(action)
@@ -138,3 +141,76 @@ class NativeAtari(Engine):
             return raw
         n, _, height, width, _ = raw.shape
         return np.moveaxis(raw, -1, 2).reshape(n, -1, height, width)
+
+
+class Tape:
+    """The record of what one environment was told since it last got a seed.
+
+    Attributes:
+        seed: That seed.
+        told: Actions, and `RESET` where a game began without a new seed; a byte each.
+    """
+
+    seed: int
+    told: bytearray
+
+    def __init__(self, seed: int) -> None:
+        self._origin, self._number = seed, 0
+        self.seed, self.told = seed % SEEDS, bytearray()
+
+    def next_game(self) -> int | None:
+        """Note that another game begins; return its seed, or None if it goes on with the same random numbers."""
+        if len(self.told) < LONGEST:
+            self.told.append(RESET)
+            return None
+        self._number += 1
+        self.told.clear()
+        self._set_seed()
+        return self.seed
+
+    @property
+    def steps(self) -> int:
+        """Number of steps since the game began."""
+        return len(self.told) - 1 - self.told.rfind(RESET)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the seeds' origin and number, and the bytes."""
+        return {"origin": self._origin, "number": self._number, "told": np.frombuffer(bytes(self.told), np.uint8)}
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> Tape:
+        """Make the tape that `state_dict` returned the state of."""
+        tape = cls(state["origin"])
+        tape._number, tape.told = state["number"], bytearray(np.asarray(state["told"], np.uint8).tobytes())
+        if tape._number:
+            tape._set_seed()
+        return tape
+
+    def _set_seed(self) -> None:
+        self.seed = int(np.random.SeedSequence([self._origin, self._number]).generate_state(1)[0]) % SEEDS
+
+
+def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
+    """Plan how environments that step together play their tapes again, so that all come to the end at the same time.
+
+        step            0      1      2      after the last
+        environment 0   SEED a      b PLAIN c                    told a b RESET c
+        environment 1        .      . SEED  d   PLAIN            told d RESET
+        environment 2        .      .       .   SEED             told nothing
+
+    Returns:
+        Actions (T, N) uint8, 0 before an environment's turn; and (T + 1, N) uint8, what to do before each action and
+        after the last: leave the environment alone, begin a game with the tape's seed, or one without.
+    """
+    told = [np.frombuffer(bytes(tape.told), np.uint8) for tape in tapes]
+    steps = [int(np.count_nonzero(one != RESET)) for one in told]
+    length = max(steps)
+    actions = np.zeros((length, len(tapes)), np.uint8)
+    begin = np.full((length + 1, len(tapes)), LEAVE, np.uint8)
+    for env, (one, count) in enumerate(zip(told, steps, strict=True)):
+        first = length - count
+        actions[first:, env] = one[one != RESET]
+        begin[first, env] = SEED
+        resets = np.flatnonzero(one == RESET)
+        begin[first + resets - np.arange(len(resets)), env] = PLAIN  # each is preceded by the earlier ones
+    return actions, begin

@@ -1,25 +1,19 @@
 """Make single environments like an object that a user handed over, with what was set on it, to evaluate or film.
 
-They are deep copies: `gymnasium.make` with an object's `spec` knows nothing of `env.unwrapped.gravity = 0.0`. Where no
-copy can be made, it is made anew, and `note` says what that leaves out.
-
-A copy must share nothing that acts with the object, or evaluations would disturb training:
-- an environment that says how it is pickled by its constructor's arguments (EzPickle) is copied by its attributes,
-- functions set on it that lead back to the object, and PyBullet's worlds, which are numbers to Python, are no copies,
-- Gymnasium's RecordVideo is left out: the copy would write over the object's own files.
+They are copies by pickling: `gymnasium.make` with an object's `spec` knows nothing of `env.unwrapped.gravity = 0.0`.
+Where no copy can be made, it is made anew, and `note` says what that leaves out.
 """
 
 from __future__ import annotations
 
 import copy
-import functools
-import inspect
+import io
+import pickle
 import sys
-import types
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import gymnasium
 import numpy as np
 from gymnasium.utils import EzPickle
@@ -28,6 +22,7 @@ from gymnasium.wrappers import RecordVideo
 from gymnasium.wrappers import vector as around
 
 from duetto.environments.engines import label_of
+from duetto.environments.rng_state import layers
 from duetto.errors import UsageError
 
 # Around a vector environment, these change nothing of what is learned from.
@@ -91,9 +86,6 @@ class Another:
                 failure = UsageError(f"its render mode is {self._single.render_mode}, not {render_mode}")
             except Exception as error:  # whatever a user's objects raise
                 failure = error
-        return self._made_anew(render_mode, failure)
-
-    def _made_anew(self, render_mode: str | None, failure: Exception) -> gymnasium.Env:
         try:
             if self._anew is None:
                 raise failure
@@ -125,78 +117,36 @@ def _sentence(failure: Exception) -> str:
     return str(failure) if isinstance(failure, UsageError) else f"{type(failure).__name__}: {failure}"
 
 
+class _Copier(cloudpickle.Pickler):
+    """Copies functions with what they refer to, by which they act on the copy and not on the object itself."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Leave out RecordVideo, which would write over the object's files; copy EzPickle's classes by attributes."""
+        if isinstance(obj, RecordVideo):
+            return _itself, (obj.env,)
+        if isinstance(obj, EzPickle) and type(obj).__getstate__ is EzPickle.__getstate__:
+            return object.__new__, (type(obj),), vars(obj), None, None, _set_attributes
+        return super().reducer_override(obj)
+
+
+def _itself(env: gymnasium.Env) -> gymnasium.Env:
+    return env
+
+
+def _set_attributes(obj: Any, attributes: dict[str, Any]) -> None:
+    vars(obj).update(attributes)
+
+
 def _copied(environment: gymnasium.Env) -> gymnasium.Env:
-    layers = [environment]
-    while isinstance(layers[-1], gymnasium.Wrapper):
-        layers.append(layers[-1].env)
-    _check_apart(layers)
-    known: dict[int, Any] = {}  # what `deepcopy` takes for copied: it goes on with these
-    by_attributes: list[tuple[gymnasium.Env, gymnasium.Env]] = []
-    for layer in reversed(layers):
-        if isinstance(layer, RecordVideo):
-            known[id(layer)] = copy.deepcopy(layer.env, known)
-        elif type(layer).__getstate__ is EzPickle.__getstate__:
-            known[id(layer)] = object.__new__(type(layer))
-            by_attributes.append((layer, known[id(layer)]))
-    for layer, new in by_attributes:
-        for name, value in vars(layer).items():
-            vars(new)[name] = copy.deepcopy(value, known)
-    copied = copy.deepcopy(environment, known)
-    for function in _functions(environment, set()):
-        outside = inspect.getclosurevars(function).globals.values()
-        tables = [id(value) for value in outside if isinstance(value, dict | list | set)]  # which are read, as a rule
-        own = (value for value in _outside(function) if id(value) not in tables)
-        if any(known.get(id(value), value) is not value for value in own):
-            raise UsageError(f"the function {function.__qualname__} in it refers to a part of the object itself")
-    return copied
-
-
-def _functions(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
-    """Yield the functions in an object, its attributes and containers of any depth: `deepcopy` copies none."""
-    if isinstance(value, types.FunctionType):
-        yield value
-        return
-    if id(value) in seen or isinstance(value, type | types.ModuleType | np.ndarray | str | bytes | int | float):
-        return
-    seen.add(id(value))
-    inside: list[Any] = list(getattr(value, "__dict__", {}).values())
-    if isinstance(value, Mapping):
-        inside += value.values()
-    elif isinstance(value, list | tuple | set | frozenset | deque):
-        inside += value
-    elif isinstance(value, functools.partial):
-        inside += [value.func, *value.args, *value.keywords.values()]
-    for part in inside:
-        yield from _functions(part, seen)
-
-
-def _check_apart(layers: list[gymnasium.Env]) -> None:
-    """Raise UsageError where a copy would act on the object itself."""
-    for layer in layers:
-        if _simulates_in_bullet(layer):
-            raise UsageError("PyBullet's worlds cannot be copied")
-        for name, value in vars(layer).items():
-            if isinstance(value, types.FunctionType) and _leads_to(value, layers):
-                raise UsageError(f"the function {name} that was set on it refers to the object itself")
-
-
-def _leads_to(function: types.FunctionType, layers: list[gymnasium.Env]) -> bool:
-    return any(value is layer for value in _outside(function) for layer in layers)
-
-
-def _outside(function: types.FunctionType) -> list[Any]:
-    """Return what a function reads by its closure, its module's globals or its defaults; a copy shares these."""
-    outside = inspect.getclosurevars(function)
-    found = [*outside.nonlocals.values(), *outside.globals.values(), *(function.__defaults__ or ())]
-    return found + [value.__self__ for value in found if isinstance(value, types.MethodType)]
-
-
-def _simulates_in_bullet(layer: gymnasium.Env) -> bool:
-    """Whether the layer's package, or its script, uses PyBullet: a copy would have the number of the same world."""
     bullet = sys.modules.get("pybullet")
-    package = type(layer).__module__.partition(".")[0]
-    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
-    return bullet is not None and any(value is bullet for module in modules for value in vars(module).values())
+    for layer in layers(environment) if bullet else ():
+        package = type(layer).__module__.partition(".")[0]
+        modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
+        if any(value is bullet for module in modules for value in vars(module).values()):
+            raise UsageError("PyBullet's worlds cannot be copied")  # which are numbers to Python
+    buffer = io.BytesIO()
+    _Copier(buffer).dump(environment)
+    return pickle.loads(buffer.getvalue())
 
 
 def _can_show(made: gymnasium.Env, render_mode: str | None) -> bool:

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
-from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 
 FIRED = (0, 1, 2)  # no-op, FIRE and the next action, a step each after a lost life, as in OpenAI Baselines
@@ -33,22 +31,16 @@ class LearnerView(Engine):
             it did in training with `episodic_life`.
         clip_rewards: Replace a reward by its sign.
         log_rewards: Replace a reward r by sign(r) log(1 + |r|) (Hester et al., 2018, experimental setup).
-        fires: Press FIRE at a game's start and after a lost life, for games that wait for it. These steps are `bogus`:
-            they replace the agent's actions, give no transitions, and `starts` is set after them. Their rewards count
-            for the score, except before a game's first observation.
+        fires: Press FIRE at a game's start and after a lost life, for games that wait for it. These steps are
+            `reset_only`: they replace the agent's actions, give no transitions, and `starts` is set after them. Their
+            rewards count for the score, except before a game's first observation.
 
                 lives             5    5    4    4    4    4    4
                 action            a1   a2   a3   0    1    2    a4       a3 loses a life; 0, 1, 2 are FIRED
-                bogus             .    .    .    x    x    x    .
+                reset_only        .    .    .    x    x    x    .
                 terminated        .    .    x                   .        with `episodic_life`
                 starts            .    .    .    .    .    x    .
     """
-
-    num_envs: int
-    layout: Layout
-    label: str
-    single_action_space: Any
-    metadata: dict[str, Any]
 
     def __init__(
         self,
@@ -63,10 +55,12 @@ class LearnerView(Engine):
         self._engine, self._episodic_life, self._life_starts = engine, episodic_life, episodic_life or life_starts
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
         self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
-        self.stacked: int = engine.stacked
-        self.allowing: ActionMasks | None = engine.allowing
-        self.envs: list[Any] = getattr(engine, "envs", [])  # for `VecEnv.environments`
-        self.single_action_space, self.metadata = engine.single_action_space, engine.metadata
+        self.stacked, self.action_masks, self.envs = engine.stacked, engine.action_masks, engine.envs
+        self.single_action_space, self.metadata, self.pending = (
+            engine.single_action_space,
+            engine.metadata,
+            engine.pending,
+        )
         self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first step
         self._fires = fires
         self._left = np.zeros(self.num_envs, np.int64)  # steps of FIRED that remain
@@ -95,19 +89,19 @@ class LearnerView(Engine):
             if self._episodic_life:
                 terminated = terminated | lost
             if self._fires:
-                starts, bogus = self._fire(outcome, lost, firing)
-                outcome = outcome._replace(bogus=bogus)
+                starts, reset_only = self._fire(outcome, lost, firing)
+                outcome = outcome._replace(reset_only=reset_only)
         return outcome._replace(reward=reward, terminated=terminated, starts=starts, score=score, ended=ended)
 
     def _learned(self, reward: np.ndarray) -> np.ndarray:
         return learned_reward(reward, self._clip_rewards, self._log_rewards)
 
     def _fire(self, outcome: StepResult, lost: np.ndarray, firing: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Count down the steps of FIRED; return `starts` after them, and the `bogus` steps."""
+        """Count down the steps of FIRED; return `starts` after them, and the `reset_only` steps."""
         self._left = np.where(firing, self._left - 1, 0)
         self._left[lost], self._left[outcome.starts] = len(FIRED), FIRED_FIRST
-        bogus = firing if outcome.bogus is None else firing | outcome.bogus
-        return firing & (self._left == 0), bogus if bogus.any() else None
+        reset_only = firing if outcome.reset_only is None else firing | outcome.reset_only
+        return firing & (self._left == 0), reset_only if reset_only.any() else None
 
     def _lost_a_life(self, outcome: StepResult, ended: np.ndarray, firing: np.ndarray) -> np.ndarray:
         if outcome.lives is None:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import gymnasium
@@ -18,11 +18,10 @@ from gymnasium.vector import VectorEnv
 from duetto.environments import (
     atari,
     atari_gymnasium,
-    box2d,
-    bullet,
     copying,
     env_registry,
     minigrid,
+    reset_fixes,
     silence,
     subproc,
     suggestions,
@@ -75,8 +74,8 @@ def make(
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
     """
-    options = dict(kwargs or {})
-    return _make(environment, num_envs, vectorization, worker_timeout, engine, render_mode, options, to_learn=True)
+    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, dict(kwargs or {}))
+    return _make(environment, how, to_learn=True)
 
 
 @preserve()
@@ -103,8 +102,8 @@ def make_eval(
     """
     another = copying.Another(environment) if isinstance(environment, VectorEnv | gymnasium.Env) else None
     options = {} if another else dict(kwargs or {})
-    how = (num_envs, vectorization, worker_timeout, engine, render_mode, options)
-    stepper = _make(another or environment, *how, to_learn=False)
+    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, options)
+    stepper = _make(another or environment, how, to_learn=False)
     if another is not None and another.note:
         stepper.notices.append(another.note)
     return stepper
@@ -131,50 +130,48 @@ def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, 
     return dict(options)
 
 
-def _make(
-    environment: Environment,
-    num_envs: int,
-    vectorization: Vectorization,
-    worker_timeout: float,
-    engine: EngineName,
-    render_mode: str | None,
-    options: dict[str, Any],
-    to_learn: bool,
-) -> VecEnv:
-    if num_envs < 1:
-        raise UsageError(f"num_envs is {num_envs}. Give a number of at least 1.")
+class _How(NamedTuple):
+    """The arguments of `make` besides the environment."""
+
+    num_envs: int
+    vectorization: str
+    worker_timeout: float
+    engine: str
+    render_mode: str | None
+    options: dict[str, Any]
+
+
+def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
+    if how.num_envs < 1:
+        raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
     environment = user_env.resolved(environment)
-    for value, known, option in ((vectorization, Vectorization, "vectorization"), (engine, EngineName, "engine")):
-        suggestions.check_choice(option, value, known)
-    if engine == "envpool":
-        return _make_envpool(environment, num_envs, vectorization, render_mode, options)
+    suggestions.check_choice("vectorization", how.vectorization, Vectorization)
+    suggestions.check_choice("engine", how.engine, EngineName)
+    if how.engine == "envpool":
+        return _make_envpool(environment, how)
     game = atari.find(environment) if isinstance(environment, str) else None
-    several = partial(_several, num_envs=num_envs, vectorization=vectorization, worker_timeout=worker_timeout)
     if game:
-        chosen = AtariOptions.of(options)
-        played = _make_atari(game, chosen, num_envs, several, vectorization, engine, render_mode, to_learn)
-        return VecEnv(played, game.id)
-    if engine == "native":
+        return VecEnv(_make_atari(game, how, to_learn), game.id)
+    if how.engine == "native":
         raise UsageError(
             f'engine="native" is for Atari ids, such as ALE/Breakout-v5. Use engine="auto" for {environment}.'
         )
     if isinstance(environment, VectorEnv | gymnasium.Env):
-        return _wrap_instance(environment, num_envs, vectorization, render_mode, options)
+        return _wrap_instance(environment, how)
     if isinstance(environment, str):
         suggestions.check_known(environment)
-        name, single = environment, partial(_make_registered, environment, render_mode, options)
-    elif callable(environment):
-        name, single = _name(environment), partial(_make_by_factory, environment, render_mode, options)
-    elif hasattr(environment, "step"):
+        return VecEnv(_several(partial(_make_registered, environment, how.render_mode, how.options), environment, how))
+    if callable(environment):
+        single = partial(_make_by_factory, environment, how.render_mode, how.options)
+        return VecEnv(_several(single, _name(environment), how))
+    if hasattr(environment, "step"):
         raise UsageError(_of_another_kind(environment))
-    elif isinstance(environment, list | tuple) and environment and all(map(callable, environment)):
+    if isinstance(environment, list | tuple) and environment and all(map(callable, environment)):
         raise UsageError(
             f"A {type(environment).__name__} of {len(environment)} factories is no environment. If they make the same, "
             f"pass one with num_envs={len(environment)}; otherwise, pass gymnasium.vector.SyncVectorEnv of them."
         )
-    else:
-        raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
-    return VecEnv(several(single, name))
+    raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
 
 
 def _of_another_kind(environment: Any) -> str:
@@ -186,43 +183,37 @@ def _of_another_kind(environment: Any) -> str:
     )
 
 
-def _several(
-    single: Callable[[], gymnasium.Env], name: str, num_envs: int, vectorization: str, worker_timeout: float
-) -> Engine:
-    if vectorization == "sync":
-        envs: list[gymnasium.Env] = []
-        with ExitStack() as opened:  # close the earlier ones if one cannot be made or differs
-            for _ in range(num_envs):
-                envs.append(single())
-                opened.callback(validation.close, envs[-1])
-            loop = SyncEngine(envs)
-            opened.pop_all()
-        return loop
-    return subproc.SubprocEngine([single] * num_envs, name, worker_timeout)
+def _several(single: Callable[[], gymnasium.Env], name: str, how: _How) -> Engine:
+    if how.vectorization == "subprocess":
+        return subproc.SubprocEngine([single] * how.num_envs, name, how.worker_timeout)
+    envs: list[gymnasium.Env] = []
+    with ExitStack() as opened:  # close the earlier ones if one cannot be made or differs
+        for _ in range(how.num_envs):
+            envs.append(single())
+            opened.callback(validation.close, envs[-1])
+        loop = SyncEngine(envs)
+        opened.pop_all()
+    return loop
 
 
-def _make_atari(
-    game: atari.AtariGame,
-    options: AtariOptions,
-    num_envs: int,
-    several: Callable[..., Engine],
-    vectorization: str,
-    engine: str,
-    render_mode: str | None,
-    to_learn: bool,
-) -> Engine:
-    native = engine == "native" or (engine == "auto" and not render_mode)
-    if native and (render_mode or vectorization != "sync"):
+def _check_own_threads(engine: str, name: str, how: _How) -> None:
+    if how.render_mode or how.vectorization != "sync":
         raise UsageError(
-            f'engine="native" has its own threads and renders no full frames. Make {game.id} without vectorization and '
+            f'engine="{engine}" has its own threads and renders no frames. Make {name} without vectorization and '
             'render_mode, or with engine="gymnasium".'
         )
+
+
+def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
+    options = AtariOptions.of(how.options)
+    native = how.engine == "native" or (how.engine == "auto" and not how.render_mode)
+    if native:
+        _check_own_threads("native", game.id, how)
     try:
         if native:
-            played: Engine = NativeAtari(game, options, num_envs)
+            played: Engine = NativeAtari(game, options, how.num_envs)
         else:
-            single = partial(atari_gymnasium.make, game, options, render_mode)
-            played = several(single, game.id)
+            played = _several(partial(atari_gymnasium.make, game, options, how.render_mode), game.id, how)
             played.stacked = options.stack
         fires = atari.fires_at_lives(game, options)
     except DuettoError:
@@ -265,8 +256,7 @@ def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str
     except Exception as error:
         raise suggestions.explain(environment, kwargs, error, options) from error
     _follow_with_camera(env)
-    env = bullet.QuietStart(env) if bullet.is_bullet(env.unwrapped) else env
-    env = box2d.NewWorld(env) if box2d.is_bipedal_walker(env.unwrapped) else env
+    env = reset_fixes.wrap(env)
     env = HideVelocity(env) if hides else env
     return env if seen is None else minigrid.wrap(env, seen)
 
@@ -331,43 +321,31 @@ def _accepts(factory: Callable[..., Any], parameter: str) -> bool:
     return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-def _wrap_instance(
-    environment: gymnasium.Env | VectorEnv,
-    num_envs: int,
-    vectorization: str,
-    render_mode: str | None,
-    kwargs: dict[str, Any],
-) -> VecEnv:
+def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
     name = label_of(environment)
-    if kwargs or (render_mode is not None and render_mode != environment.render_mode):
+    if how.options or (how.render_mode is not None and how.render_mode != environment.render_mode):
         raise UsageError(f"{name} already exists; kwargs and render_mode come too late. Pass an id or a factory.")
     if isinstance(environment, VectorEnv):
-        if num_envs not in (1, environment.num_envs):
-            raise UsageError(f"{name} has {environment.num_envs} environments, num_envs says {num_envs}.")
-        if vectorization != "sync":
+        if how.num_envs not in (1, environment.num_envs):
+            raise UsageError(f"{name} has {environment.num_envs} environments, num_envs says {how.num_envs}.")
+        if how.vectorization != "sync":
             raise UsageError(
-                f'{name} is a vector environment, which steps its environments itself: vectorization="{vectorization}" '
-                "comes too late. Leave it out, or pass an id or a factory."
+                f"{name} is a vector environment, which steps its environments itself: "
+                f'vectorization="{how.vectorization}" comes too late. Leave it out, or pass an id or a factory.'
             )
         return VecEnv(GymVectorEngine(environment, name))
-    if num_envs != 1 or vectorization != "sync":
+    if how.num_envs != 1 or how.vectorization != "sync":
         raise UsageError(
-            f'{name} is one environment; num_envs={num_envs} with vectorization="{vectorization}" needs several. '
-            "Pass its id, or a factory that makes a new one at each call."
+            f'{name} is one environment; num_envs={how.num_envs} with vectorization="{how.vectorization}" needs '
+            "several. Pass its id, or a factory that makes a new one at each call."
         )
     return VecEnv(SyncEngine([environment]))
 
 
-def _make_envpool(
-    environment: Environment, num_envs: int, vectorization: str, render_mode: str | None, kwargs: dict[str, Any]
-) -> VecEnv:
+def _make_envpool(environment: Environment, how: _How) -> VecEnv:
     if not isinstance(environment, str):
         raise UsageError('engine="envpool" makes environments by id. Give an id, or use engine="gymnasium".')
-    if render_mode or vectorization != "sync":
-        raise UsageError(
-            f'engine="envpool" has its own threads and renders no frames. Make {environment} without vectorization and '
-            'render_mode, or with engine="gymnasium".'
-        )
+    _check_own_threads("envpool", environment, how)
     envpool: Any = env_registry.import_family(env_registry.ENVPOOL, "envpool", environment)
     known = envpool.list_all_envs()
     if environment not in known:
@@ -377,7 +355,7 @@ def _make_envpool(
         # EnvPool takes a seed only here; environment i gets seed + i, as in Gymnasium.
         with silence.repeated_warnings():
             warnings.filterwarnings("ignore", ".*precision lowered by casting")  # EnvPool writes bounds as float64
-            vector = envpool.make(environment, env_type="gymnasium", num_envs=num_envs, seed=seed, **kwargs)
+            vector = envpool.make(environment, env_type="gymnasium", num_envs=how.num_envs, seed=seed, **how.options)
             _ = vector.single_observation_space, vector.single_action_space  # cached properties
         return vector
 
@@ -386,4 +364,4 @@ def _make_envpool(
     except DuettoError:
         raise
     except Exception as error:  # some need system libraries: Procgen needs Qt
-        raise suggestions.explain(environment, kwargs, error) from error
+        raise suggestions.explain(environment, how.options, error) from error

@@ -58,18 +58,14 @@ def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     Raises:
         CheckpointError: A state is none.
     """
-    known = {path: (owner, name) for path, owner, name in places(env)}
-    depth, chain = len(layers(env)), layers(env)
+    for depth, layer in enumerate(layers(env)):
+        if f"{depth}/_np_random" in saved and getattr(layer, "_np_random", None) is None:
+            vars(layer)["_np_random"] = np.random.Generator(np.random.PCG64())
+    known = {path: owner[name] for path, owner, name in places(env)}
     for path, state in saved.items():
-        layer, _, name = path.partition("/")
-        if path in known:
-            owner, name = known[path]
-        elif name == "_np_random" and layer.isdigit() and int(layer) < depth:
-            owner = vars(chain[int(layer)])
-            owner[name] = np.random.Generator(np.random.PCG64())
-        else:
+        if path not in known:
             return False
-        owner[name] = _set(owner[name], state)
+        _set(known[path], state)
     return True
 
 
@@ -83,27 +79,17 @@ def state_of(generator: Generator) -> dict[str, Any]:
     return {"version": version, "words": np.array(words, np.uint32), "gauss": gauss}
 
 
-def _set(generator: Generator, state: dict[str, Any]) -> Generator:
-    """Set a generator to a state and return it; another one if its bits are drawn in another way."""
+def _set(generator: Generator, state: dict[str, Any]) -> None:
+    """Set a generator to a state. Raises CheckpointError if that is none, or of another kind of generator."""
     try:
         if isinstance(generator, random.Random):
             generator.setstate((state["version"], tuple(state["words"].tolist()), state["gauss"]))
         elif isinstance(generator, np.random.RandomState):
             generator.set_state(state)
         else:
-            if type(generator.bit_generator).__name__ != state["bit_generator"]:
-                generator = np.random.Generator(_bit_generator(state["bit_generator"]))
             generator.bit_generator.state = state
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"What should be a random generator's state is none ({error!r}).") from error
-    return generator
-
-
-def _bit_generator(name: str) -> np.random.BitGenerator:
-    kind = getattr(np.random, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-        raise CheckpointError(f"{name!r} in the saved state is no random generator of NumPy.")
-    return kind()
 
 
 # ------------------------------------------------------------------------------------------- the process's own
@@ -176,15 +162,10 @@ def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.S
     yield path, space
     match space:
         case spaces.Dict():
-            inside = dict(space.spaces)
-        case spaces.Tuple() | spaces.OneOf():
-            inside = dict(enumerate(space.spaces))
-        case spaces.Sequence():
-            inside = {"feature": space.feature_space}
-        case spaces.Graph():
-            inside = {"node": space.node_space, "edge": space.edge_space}
+            inside: Any = space.spaces.items()
+        case spaces.Tuple():
+            inside = enumerate(space.spaces)
         case _:
             return
-    for name, part in inside.items():
-        if part is not None:
-            yield from _parts(part, f"{path}/{name}")
+    for name, part in inside:
+        yield from _parts(part, f"{path}/{name}")

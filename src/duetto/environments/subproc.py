@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -33,8 +33,8 @@ from duetto.environments.engines import Engine, StepResult, SyncEngine
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.obs_tree import Tree
 from duetto.environments.replay import seconds_of
-from duetto.environments.spaces import Layout
 from duetto.errors import DuettoError, UsageError
+from duetto.functional.pytree import tree_map_many
 
 # A false alarm ends a run of days, and that a worker hangs is as well known after five minutes as after one: no step or
 # reset that is meant takes as long.
@@ -59,10 +59,6 @@ class SubprocEngine(Engine):
         processes: The workers.
     """
 
-    num_envs: int
-    layout: Layout
-    single_action_space: gymnasium.Space[Any]
-    metadata: dict[str, Any]
     processes: list[Any]
 
     def __init__(self, singles: Sequence[Callable[[], gymnasium.Env]], label: str, timeout: float) -> None:
@@ -73,8 +69,7 @@ class SubprocEngine(Engine):
                 them.
         """
         leave_if_begun_again()
-        self.label: str = label
-        self.num_envs, self.processes = len(singles), []
+        self.label, self.num_envs, self.processes = label, len(singles), []
         self._lines: list[_Line] = []
         self._timeout = timeout and max(timeout, TO_START)  # of the first answer
         self._busy = False  # in the middle of a call
@@ -86,24 +81,20 @@ class SubprocEngine(Engine):
                 described = self._ask("describe")
             if any(other[:2] != described[0][:2] for other in described):
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
-        except (EnvironmentFault, BrokenPipeError, ConnectionResetError) as error:
+        except BaseException as error:
             self._close(0.0)
-            if isinstance(error, EnvironmentFault) and not isinstance(
-                error.__cause__, EOFError | OSError
-            ):  # it started
-                raise error.told(label, 0) from error
+            if isinstance(error, EnvironmentFault) and not isinstance(error.__cause__, EOFError | OSError):
+                raise error.told(label, 0) from error  # it started
+            if not isinstance(error, EnvironmentFault | BrokenPipeError | ConnectionResetError):
+                raise
             happened = str(error).partition(". ")[0]  # not where to look for it: no environment was made
             raise UsageError(
                 f'The environments\' processes could not start ({happened}). {GUARD}, or use vectorization="sync".'
             ) from None  # what was raised on the way says nothing more
-        except BaseException:
-            self._close(0.0)
-            raise
         self._timeout = timeout
-        observation_space, self.single_action_space, self.metadata, warned = described[0]
+        observation_space, action_space, metadata, warned = described[0]
         silence.tell(warned)
-        self.layout = Layout(observation_space)
-        self.allowing: ActionMasks | None = ActionMasks(self.single_action_space)
+        super().__init__(self.num_envs, label, observation_space, action_space, metadata)
 
     def _start(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> None:
         try:
@@ -124,72 +115,62 @@ class SubprocEngine(Engine):
             theirs.close()
 
     # ------------------------------------------------------------------------------------------- calls
-    def _ask(self, method: str, arguments: Sequence[Any] | None = None) -> list[Any]:
-        """Call a method of every worker, and return its values; `arguments` has a tuple for each."""
-        self._busy = True
-        for env, line in enumerate(self._lines):
-            line.send((method, () if arguments is None else arguments[env]))
-        values = [line.receive(self._timeout) for line in self._lines]
-        self._busy = False
-        for env, (done, value) in enumerate(values):
-            if not done:
-                raise _numbered(value, env)
-        return [value for _, value in values]
+    def _ask(self, method: str, *arguments: Sequence[Any] | np.ndarray, envs: Sequence[int] | None = None) -> list[Any]:
+        """Call a method of every worker, or of those in `envs`, and return its values.
 
-    def _ask_one(self, env: int, method: str, *arguments: Any) -> Any:
+        Each of `arguments` has a value for each worker.
+        """
+        lines = self._lines if envs is None else [self._lines[env] for env in envs]
         self._busy = True
-        self._lines[env].send((method, arguments))
-        done, value = self._lines[env].receive(self._timeout)
+        for i, line in enumerate(lines):
+            line.send((method, tuple(values[i] for values in arguments)))
+        answers = [line.receive(self._timeout) for line in lines]
         self._busy = False
-        if not done:
-            raise _numbered(value, env)
-        return value
+        for line, (done, value) in zip(lines, answers, strict=True):
+            if not done:
+                if isinstance(value, EnvironmentFault):
+                    value.env = line.env  # a worker knows only of itself
+                raise value
+        return [value for _, value in answers]
 
     def reset(self, seed: int | None) -> Tree:
         """See Engine."""
-        return self._first(self._ask("reset", [(None if seed is None else seed + i,) for i in range(self.num_envs)]))
+        return self._first(self._ask("reset", [None if seed is None else seed + i for i in range(self.num_envs)]))
 
-    def _first(self, begun: list[tuple[Tree, Any]]) -> Tree:
+    def _first(self, begun: list[tuple[Tree, ActionMasks]]) -> Tree:
         """Return the workers' first observations, and take over what their infos told of masks."""
-        masks: Any = self.allowing
-        masks.given, masks.ignored, masks.misnamed = begun[0][1]
-        for env, (_, told) in enumerate(begun):
-            if told[0] != masks.given:
+        self.action_masks = begun[0][1]
+        for env, (_, masks) in enumerate(begun):
+            if masks.given != self.action_masks.given:
                 raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", env)
-        return _side_by_side([obs for obs, _ in begun])
+        return tree_map_many(np.concatenate, [obs for obs, _ in begun])
 
     def step(self, actions: np.ndarray) -> StepResult:
         """See Engine."""
-        rows = self._ask("step", [(action,) for action in actions])
+        rows = self._ask("step", actions)
         next_obs, reward, terminated, truncated, first, lives, success = zip(*rows, strict=True)
-        done = np.array([one is not None for one in first])
-        next_obs = _side_by_side(next_obs)
-        obs = obs_tree.copy(next_obs)
-        for env in np.flatnonzero(done).tolist():
-            _write(obs, env, first[env])
         return StepResult(
-            next_obs,
+            tree_map_many(np.concatenate, next_obs),
             np.array(reward),
             np.array(terminated),
             np.array(truncated),
-            obs,
-            done,
-            None,
+            tree_map_many(
+                np.concatenate,
+                [final if begun is None else begun for final, begun in zip(next_obs, first, strict=True)],
+            ),
+            np.array([begun is not None for begun in first]),
             lives=None if None in lives else np.array(lives),
             success=None if all(one is None for one in success) else np.array(success, np.float64),  # None: NaN
         )
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """See Engine."""
-        first, _ = self._ask_one(env, "reset", seed)
-        parts = {name: np.zeros((self.num_envs, *part.shape[1:]), part.dtype) for name, part in obs_tree.parts(first)}
-        obs = parts if isinstance(first, dict) else parts[""]
-        _write(obs, env, first)
-        return obs
+        [(first, _)] = self._ask("reset", [seed], envs=[env])
+        return tree_map_many(np.concatenate, [first] * self.num_envs)
 
     def render(self) -> np.ndarray | None:
         """See Engine."""
-        return self._ask_one(0, "render")
+        return self._ask("render", envs=[0])[0]
 
     def save(self) -> dict[str, Any] | None:
         """See Engine."""
@@ -197,18 +178,18 @@ class SubprocEngine(Engine):
 
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         """See Engine."""
-        each = [saved[str(env)] for env in range(self.num_envs)]
+        each = [{"0": saved[str(env)]} for env in range(self.num_envs)]
         rows = [obs_tree.take(obs, np.array([env])) for env in range(self.num_envs)]
         timeout, self._timeout = self._timeout, self._timeout and self._timeout + max(map(seconds_of, each))
         try:
-            loaded = self._ask("load", [({"0": each[i]}, rows[i], seed + i) for i in range(self.num_envs)])
+            loaded = self._ask("load", each, rows, range(seed, seed + self.num_envs))
         finally:
             self._timeout = timeout
         return self._first([first for first, _ in loaded]), [why for _, why in loaded]
 
     def set_attr(self, name: str, value: Any) -> None:
         """See Engine."""
-        self._ask("set_attr", [(name, value)] * self.num_envs)
+        self._ask("set_attr", [name] * self.num_envs, [value] * self.num_envs)
 
     def close(self) -> None:
         """Let every environment close itself; end those processes that take too long."""
@@ -230,32 +211,12 @@ class SubprocEngine(Engine):
             self._lines.clear()
 
 
-def _numbered(error: Exception, env: int) -> Exception:
-    """Return a worker's error with the number of its environment, which knows only of itself."""
-    if isinstance(error, EnvironmentFault):
-        error.env = env
-    return error
-
-
-def _side_by_side(trees: Sequence[Tree]) -> Tree:
-    first = trees[0]
-    if isinstance(first, dict):
-        return {name: np.concatenate([tree[name] for tree in trees]) for name in first}  # type: ignore[call-overload]
-    return np.concatenate(trees)  # type: ignore[arg-type]
-
-
-def _write(obs: Tree, env: int, row: Tree) -> None:
-    """Overwrite the row `env` with the only one of `row`."""
-    parts = dict(obs_tree.parts(row))
-    for name, part in obs_tree.parts(obs):
-        part[env] = parts[name][0]
-
-
 class _Line:
     """The trainer's end of a worker's pipe, which knows when nobody will ever answer."""
 
     def __init__(self, pipe: Connection, process: Any, env: int) -> None:
-        self._pipe, self._process, self._env = pipe, process, env
+        self.env: int = env
+        self._pipe, self._process = pipe, process
         self._answered = _poll(pipe)
 
     def close(self) -> None:
@@ -278,7 +239,7 @@ class _Line:
                 raise EnvironmentFault(
                     f"its process has not answered for {waited:g} s. If that was not long enough, give it more time "
                     "(--worker-timeout; in config.yaml worker_timeout; 0 for no limit). If it hangs, correct it.",
-                    self._env,
+                    self.env,
                     failed=True,
                 )
         try:
@@ -288,7 +249,11 @@ class _Line:
 
     def _dead(self) -> EnvironmentFault:
         self._process.join(TO_GIVE_UP)
-        return EnvironmentFault(f"its process {_end(self._process.exitcode)}.", self._env, failed=True)
+        code, why = self._process.exitcode, "Look for the cause in the environment and in what it calls; what it "
+        why += "printed is above"
+        if code is not None and -code == signal.SIGKILL:
+            why = "The system does that where memory runs out; train with fewer environments then"
+        return EnvironmentFault(f"its process {ended(code)}. {why}.", self.env, failed=True)
 
 
 def _poll(pipe: Connection) -> Callable[[float], Any]:
@@ -306,13 +271,6 @@ def ended(code: int | None) -> str:
         return "does not answer any more" if code is None else f"ended with exit code {code}"
     known = -code in [one.value for one in signal.Signals]  # of the real-time signals, two
     return f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
-
-
-def _end(code: int | None) -> str:
-    why = "Look for the cause in the environment and in what it calls; what it printed is above"
-    if code is not None and -code == signal.SIGKILL:
-        why = "The system does that where memory runs out; train with fewer environments then"
-    return f"{ended(code)}. {why}"
 
 
 def _kill(processes: list[Any]) -> None:
@@ -341,20 +299,11 @@ def _work(variables: dict[str, str], packed: bytes, pipe: Connection) -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: [signal.signal(number, signal.SIG_DFL) for number in handled])
     threading.Thread(target=_leave_with_the_trainer, daemon=True).start()
-    worker = _Worker(packed)
-    try:
-        method = ""
+    worker, method = _Worker(packed), ""
+    with closing(worker), suppress(EOFError, OSError):  # the pipe's other end is gone
         while method != "close":
             method, arguments = pickle.loads(pipe.recv_bytes())
             pipe.send_bytes(pickle.dumps(worker.answer(method, arguments), pickle.HIGHEST_PROTOCOL))
-    except (EOFError, OSError):  # the pipe's other end is gone
-        trainer = multiprocessing.parent_process()
-        assert trainer is not None
-        trainer.join(ORPHANED)
-        if trainer.is_alive():
-            raise
-    finally:
-        worker.close()
 
 
 class _Worker:
@@ -362,7 +311,7 @@ class _Worker:
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
-        self._engine: SyncEngine | None = None
+        self._engine: Any = None  # a SyncEngine
 
     def answer(self, method: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
         """Return True and the method's value, or False and the error that it raised."""
@@ -376,26 +325,17 @@ class _Worker:
     def describe(self) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], list[silence.Warned]]:
         self._engine = SyncEngine([cloudpickle.loads(self._packed)()])
         [env] = self._engine.envs
-        metadata = {name: value for name, value in self._engine.metadata.items() if _can_travel(value)}
+        metadata = {name: env.metadata[name] for name in ("render_fps", "render_modes") if name in (env.metadata or {})}
         return env.observation_space, env.action_space, metadata, silence.held
 
-    def reset(self, seed: int | None) -> tuple[Tree, Any]:
-        assert self._engine is not None
-        return self._begun(self._engine.reset(seed))
+    def reset(self, seed: int | None) -> tuple[Tree, ActionMasks]:
+        return self._engine.reset(seed), self._engine.action_masks
 
-    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Any, str]:
-        assert self._engine is not None
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[tuple[Tree, ActionMasks], str]:
         obs, [why] = self._engine.load(saved, obs, seed)
-        return self._begun(obs), why
-
-    def _begun(self, obs: Tree) -> Any:
-        assert self._engine is not None
-        masks = self._engine.allowing
-        assert masks is not None
-        return obs, (masks.given, masks.ignored, masks.misnamed)
+        return (obs, self._engine.action_masks), why
 
     def step(self, action: Any) -> tuple[Any, ...]:
-        assert self._engine is not None
         result = self._engine.step(np.asarray(action)[None])
         reward, *ends = (float(result.reward[0]), bool(result.terminated[0]), bool(result.truncated[0]))
         lives, success = (None if one is None else one[0] for one in (result.lives, result.success))
@@ -405,14 +345,6 @@ class _Worker:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
-
-
-def _can_travel(value: Any) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:  # whatever a user's objects raise
-        return False
-    return True
 
 
 def _leave_with_the_trainer() -> None:

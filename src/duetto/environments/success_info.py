@@ -23,17 +23,6 @@ def of(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndarray | No
     return None if all(map(np.isnan, found)) else np.array(found)
 
 
-def in_vector(infos: Mapping[str, Any], ended: np.ndarray) -> np.ndarray | None:
-    """Return the successes from a vector environment's infos, from `final_info` if it has that."""
-    final = infos.get("final_info")
-    return of([_one(infos if final is None else final, env) for env in range(len(ended))], ended)
-
-
-def _one(infos: Mapping[str, Any], env: int) -> dict[str, Any]:
-    there = {key: infos[key] for key in KEYS if key in infos and np.ndim(infos[key]) > 0}
-    return {key: values[env] for key, values in there.items() if infos.get(f"_{key}", np.ones(env + 1, bool))[env]}
-
-
 def _number(info: Mapping[str, Any]) -> float:
     for key in KEYS:
         if key in info:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, parse_env_id, registry
 
-from duetto.environments import bullet, env_registry
+from duetto.environments import env_registry
 from duetto.errors import UsageError
 
 _DISPLAYS = ("opengl", "egl", "glfw", "osmesa")
@@ -103,29 +102,15 @@ def is_of_windows(environment: str, error: BaseException | None) -> bool:
     return missing or family_of(environment) is not None or any(word in str(error).lower() for word in _WINDOWS)
 
 
-def check_display(environment: str, envs: Sequence[Any]) -> None:
-    """Raise UsageError if a window needs a display that is missing and these environments would not report it.
+def lacks_display(environment: str) -> bool:
+    """Whether a known family's window needs a display and there is none, which not all of them report.
 
-    Without a display MuJoCo ends the process silently, and Bullet waits forever.
+    Without a display MuJoCo ends the process silently, Bullet waits forever, and SDL draws into memory.
     """
-    absent = any(map(bullet.is_bullet, envs)) and sys.platform == "linux" and not os.environ.get("DISPLAY")
-    if any(hasattr(env, "mujoco_renderer") for env in envs):
-        try:
-            glfw: Any = importlib.import_module("glfw")
-        except ImportError as error:
-            raise not_shown(environment, error) from error
-        absent = not glfw.init()
-    if absent:
-        raise no_window(environment, "there is no display")
-
-
-def is_drawn_nowhere() -> bool:
-    """Whether SDL found no display and draws into memory, without a setting for that."""
-    pygame: Any = sys.modules.get("pygame")
-    if pygame is None or not pygame.display.get_init():
+    family = family_of(environment)
+    if sys.platform != "linux" or family is None or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
         return False
-    chosen = {"SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER"} & set(os.environ)
-    return not chosen and pygame.display.get_driver() in ("dummy", "offscreen")
+    return family.name in ("MuJoCo", "PyBullet") or not {"SDL_VIDEODRIVER", "SDL_VIDEO_DRIVER"} & set(os.environ)
 
 
 def no_window(environment: str, error: BaseException | str | None) -> UsageError:

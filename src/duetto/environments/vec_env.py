@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duetto.environments import obs_tree, plain_values, silence, suggestions
+from duetto.environments import obs_tree, replay, silence, suggestions
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.errors import EnvironmentFault
@@ -69,7 +69,7 @@ class VecEnv:
         steps: Vector steps since the VecEnv was made or, if later, since the run that it resumes began.
         restored: (N,) bool, False where `load_state_dict` had to begin a new episode.
         not_restored: Why environments began new episodes then, each reason once.
-        lost: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
+        aborted: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
         engine: What steps the environments.
         older: Whether who acts in them has older parameters than the learner.
         notices: Sentences for the user about how they were made.
@@ -94,12 +94,11 @@ class VecEnv:
         self.notices: list[str] = []
         self.restored: np.ndarray = np.ones(self.num_envs, bool)
         self.not_restored: list[str] = []
-        self.lost: np.ndarray | None = None
+        self.aborted: np.ndarray | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
         self.begun: bool = False
         self.attributes: dict[str, Any] = {}  # that were set from outside
-        self.unset: list[str] = []  # of those of a saved state, what could not be set again
         self._rendered = False
 
     @property
@@ -150,19 +149,19 @@ class VecEnv:
         self.steps += 1
         self._check("action", action, self._rows)
         try:
-            outcome = self.engine.step(self._actions.to_environment(action))
+            result = self.engine.step(self._actions.to_environment(action))
         except EnvironmentFault as fault:
             raise fault.told(self.name, self.steps, self.first) from fault.__cause__
-        rows = self._rows if outcome.bogus is None else np.flatnonzero(~outcome.bogus)
-        self._check("reward", outcome.reward if outcome.score is None else outcome.score, self._rows)
-        reward = self._single(outcome.reward)
-        self._check_obs(outcome.next_obs, self._rows)
-        if np.count_nonzero(outcome.starts):
-            self._check_obs(outcome.obs, self._rows)
-        transition = self._transition(action, reward, outcome, rows)
-        self._obs, self.starts = outcome.obs, outcome.starts
+        rows = self._rows if result.reset_only is None else np.flatnonzero(~result.reset_only)
+        self._check("reward", result.reward if result.score is None else result.score, self._rows)
+        reward = self._single(result.reward)
+        self._check_obs(result.next_obs, self._rows)
+        if np.count_nonzero(result.starts):
+            self._check_obs(result.obs, self._rows)
+        transition = self._transition(action, reward, result, rows)
+        self._obs, self.starts = result.obs, result.starts
         self._shown = obs_tree.copy(self._obs)  # the caller's to keep or change; ours goes into the next transition
-        return transition, self._count(outcome, rows)
+        return transition, self._count(result, rows)
 
     @property
     def resumed_exactly(self) -> bool:
@@ -182,13 +181,12 @@ class VecEnv:
     @property
     def waiting(self) -> np.ndarray:
         """(N,) bool, True where `obs` is the final one of an episode, and the action for it will be ignored."""
-        pending = getattr(self.engine, "pending", None)
-        return np.zeros(self.num_envs, bool) if pending is None else pending.copy()
+        return self.engine.pending.copy()
 
     @property
     def environments(self) -> list[Any]:
         """The Gymnasium environments, where they live in this process one by one; otherwise none."""
-        return list(getattr(self.engine, "envs", []))
+        return list(self.engine.envs)
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment; see `Trainer.set_attr`. Plain values are kept for a resume."""
@@ -235,16 +233,15 @@ class VecEnv:
         Raises:
             UsageError: No window can be opened.
         """
+        if suggestions.lacks_display(self.name):
+            raise suggestions.no_window(self.name, "there is no display")
         try:
             with self._quiet_at_first(window=True):
-                suggestions.check_display(self.name, [env.unwrapped for env in self.environments])
                 self.reset(seed)
         except EnvironmentFailedError as error:
             if self._rendered or not suggestions.is_of_windows(self.name, error.__cause__):
                 raise
             raise suggestions.no_window(self.name, error.__cause__) from error
-        if suggestions.is_drawn_nowhere():
-            raise suggestions.no_window(self.name, "there is no display")
 
     @contextmanager
     def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
@@ -275,7 +272,6 @@ class VecEnv:
             "num_envs": self.num_envs,
             "seed": self._seed,
             "steps": self.steps,
-            "attributes": dict(self._plain_attributes()),
             "obs": obs_tree.copy(self._obs),
             "starts": self.starts.copy(),
             "returns": self._returns.copy(),
@@ -290,7 +286,7 @@ class VecEnv:
         Raises:
             CheckpointError: The state is of other environments, or of another number of them.
         """
-        form = {"num_envs": int, "seed": OptionalOf(int), "steps": int, "environments": ANY, "attributes": DictOf(ANY)}
+        form = {"num_envs": int, "seed": OptionalOf(int), "steps": int, "environments": ANY}
         state_schema.check(state, form, "stepper")
         if state["num_envs"] != self.num_envs:
             raise CheckpointError(
@@ -300,30 +296,20 @@ class VecEnv:
         self._check_rows(state)
         self._seed, self.steps = state["seed"], state["steps"]
         saved, seed = state["environments"], resume_seed(state["seed"], state["steps"])
-        attributes = self._decoded(state["attributes"])
-        self.attributes |= attributes
         with self._telling():
             if saved is None:
-                self._set_again(attributes)  # first: episodes begin with them
                 self._begin(self.engine.reset(seed))
                 self.restored, self.not_restored = np.zeros(self.num_envs, bool), []
                 return
             with self._reading():
+                self.attributes |= replay.attributes(saved)
                 obs, reasons = self.engine.load(saved, state["obs"], seed)
             self._begin(obs)
         self.restored = restored = np.array([not why for why in reasons])
         self.not_restored = list(dict.fromkeys(filter(None, reasons)))
-        if not self.resumed_exactly:
-            self._set_again(attributes)  # their episodes began with them, but for what they do not take
         self.starts = np.where(restored, state["starts"], self.starts)
         self._lengths = np.where(restored, state["lengths"], self._lengths)
         self._returns = np.where(restored, state["returns"], self._returns)
-
-    def _plain_attributes(self) -> Iterator[tuple[str, Any]]:
-        """Yield what was set from outside, encoded, where it is plain; other values are left to the environments."""
-        for name, value in self.attributes.items():
-            if plain_values.is_plain(value):
-                yield name, plain_values.encode(value)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -342,19 +328,6 @@ class VecEnv:
         state_schema.check(state, rows, "stepper")
         if isinstance(obs, dict):
             state_schema.check(state["obs"], DictOf(ANY, list(obs)), "stepper/obs")
-
-    def _set_again(self, attributes: dict[str, Any]) -> None:
-        """Set what was set from outside; `unset` has what these environments do not take."""
-        for name, value in attributes.items():
-            try:
-                self.set_attr(name, value)
-            except (UsageError, EnvironmentFailedError):
-                self.attributes[name] = value  # for those that this run may go on in later
-                self.unset.append(name)
-
-    def _decoded(self, attributes: Any) -> dict[str, Any]:
-        with self._reading():
-            return {name: plain_values.decode(value) for name, value in attributes.items()}
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -387,28 +360,28 @@ class VecEnv:
             )
         return reward.astype(np.float32)
 
-    def _transition(self, action: np.ndarray, reward: np.ndarray, outcome: Any, rows: np.ndarray) -> Transition:
-        whole = (self._obs, action, reward, outcome.next_obs, outcome.terminated, outcome.truncated)
-        if outcome.bogus is None:
+    def _transition(self, action: np.ndarray, reward: np.ndarray, result: Any, rows: np.ndarray) -> Transition:
+        whole = (self._obs, action, reward, result.next_obs, result.terminated, result.truncated)
+        if result.reset_only is None:
             return Transition(rows.copy(), *whole)
         return Transition(rows, *(obs_tree.take(part, rows) for part in whole))  # type: ignore[arg-type]
 
-    def _count(self, outcome: Any, rows: np.ndarray) -> list[Episode]:
-        score = outcome.reward if outcome.score is None else outcome.score
-        if outcome.bogus is None:
+    def _count(self, result: Any, rows: np.ndarray) -> list[Episode]:
+        score = result.reward if result.score is None else result.score
+        if result.reset_only is None:
             self._returns += score
             self._lengths += 1
         else:  # a score is the game's: what it gives in a step that nobody learns from counts too
-            scored = rows if outcome.score is None else self._rows
+            scored = rows if result.score is None else self._rows
             self._returns[scored] += score[scored]
             self._lengths[rows] += 1
-        done = outcome.terminated | outcome.truncated if outcome.ended is None else outcome.ended
+        done = result.terminated | result.truncated if result.ended is None else result.ended
         if not np.count_nonzero(done):
             return []
         ended = np.flatnonzero(done).tolist()
         episodes = [Episode(i, float(self._returns[i]), int(self._lengths[i])) for i in ended]
-        if outcome.success is not None:
-            said = zip(episodes, outcome.success[ended].tolist(), strict=True)
+        if result.success is not None:
+            said = zip(episodes, result.success[ended].tolist(), strict=True)
             episodes = [one if math.isnan(done) else one._replace(success=done) for one, done in said]
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes

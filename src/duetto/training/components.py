@@ -184,8 +184,7 @@ class Components:
 
     def _heed_masks(self) -> None:
         """Look for masks of allowed actions, once the environments have begun: make room for them, or give notice."""
-        allowing = self.stepper.engine.allowing
-        if allowing is not None and allowing.ignored:
+        if self.stepper.engine.action_masks.ignored:
             self._notices.append(
                 f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
                 "nothing: it is ignored."
@@ -205,11 +204,11 @@ class Components:
 
     def _unread_mask(self) -> str:
         """What the environment has that other libraries read as a mask of allowed actions, in words; "" if nothing."""
-        stepper, allowing = self.stepper, self.stepper.engine.allowing
+        stepper, misnamed = self.stepper, self.stepper.engine.action_masks.misnamed
         if any(env.has_wrapper_attr("action_masks") for env in stepper.environments):
             return "a method action_masks, which is not read"
-        if allowing is not None and allowing.misnamed:
-            return f"an info[{allowing.misnamed!r}], which is not read"
+        if misnamed:
+            return f"an info[{misnamed!r}], which is not read"
         if part := masks.mask_like_part(stepper.observation_space, stepper.action_space):
             return f"a part {part!r} of its observations, which networks see as any other"
         return ""
@@ -276,14 +275,9 @@ class Components:
         self._load_memory(state["memory"], segments)
         self.collector.load_state_dict(state["collector"])
         self.stepper.load_state_dict(state["stepper"])
-        if self.stepper.unset and not self.stepper.resumed_exactly:
-            self._notices.append(
-                f"{', '.join(self.stepper.unset)}, which a callback had set in {self.stepper.name}, could not be set "
-                "again: its new episodes begin without."
-            )
         if self._goals is not None:
-            for name in self.stepper.attributes.keys() - set(self.stepper.unset):
-                self._goals.set_attr(name, self.stepper.attributes[name])
+            for name, value in self.stepper.attributes.items():
+                self._goals.set_attr(name, value)
         if self.stepper.masked != self._masked:
             self._heed_masks()
             raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")

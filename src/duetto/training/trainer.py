@@ -193,9 +193,9 @@ class Trainer:
     def _collect(self) -> None:
         """Step every environment and store what was experienced."""
         experience, episodes = self.collector.collect(self.step, self.config.run.horizon)
-        if self.stepper.lost is not None:
-            self.components.interrupt(self.stepper.lost)
-            what = f"environments lost with their actor began new episodes ({int(self.stepper.lost.sum())})"
+        if self.stepper.aborted is not None:
+            self.components.interrupt(self.stepper.aborted)
+            what = f"environments lost with their actor began new episodes ({int(self.stepper.aborted.sum())})"
             self._note(inexact=resume_history.Event(self.step, what))
         self.memory.take(experience)
         self.step += len(experience.env)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from duetto.environments import tapes
-from duetto.environments.tapes import RESET, Tape, timetable
+from duetto.environments import atari_native
+from duetto.environments.atari_native import RESET, Tape, timetable
 
-BEGIN = {"S": tapes.SEED, "P": tapes.PLAIN, ".": tapes.LEAVE}
+BEGIN = {"S": atari_native.SEED, "P": atari_native.PLAIN, ".": atari_native.LEAVE}
 R = RESET
 
 
@@ -34,7 +34,7 @@ def test_timetables(told: list[tuple[int, ...]], actions: list[str], begin: list
 
 
 def test_long_tapes_begin_anew_with_a_seed_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tapes, "LONGEST", 4)
+    monkeypatch.setattr(atari_native, "LONGEST", 4)
     one, twin = Tape(7), Tape(7)
     seeds = []
     for _ in range(5):
