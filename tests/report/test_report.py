@@ -24,8 +24,8 @@ import duetto
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
 from duetto.storage import atomic_io
-from duetto.tools.plot import plotting
-from duetto.tools.plot.curves import curves
+from duetto.tools.plot import curves as curves_module
+from duetto.tools.plot.curves import curves, interquartile
 from duetto.tools.report import charts, metric_docs, report, sections
 
 writing = importlib.import_module("duetto.tools.report.report")  # the package has the function under this name
@@ -83,7 +83,7 @@ class Seen(HTMLParser):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A short bootstrap, and in the place of plotly's five million bytes a few."""
-    monkeypatch.setattr(plotting, "_REPETITIONS", 50)
+    monkeypatch.setattr(curves_module, "_REPETITIONS", 50)
     if request.node.originalname not in WHOLE:
         monkeypatch.setattr(writing, "plotly", lambda: "var Plotly = {};")
 
@@ -121,7 +121,7 @@ def test_the_charts_have_the_numbers(tmp_path: Path):
     ]
     seen = made(runs, tmp_path)
     (curve,), *others = (seen.curves(chart) for chart in range(4))
-    middle, (low, high) = plotting.interquartile(curves(runs)[0].values)
+    middle, (low, high) = interquartile(curves(runs)[0].values)
     assert (curve["name"], curve["x"]) == ("td3 (3 seeds)", [0, 10, 20])
     np.testing.assert_allclose([curve["y"], curve["low"], curve["high"]], [middle, low, high], rtol=1e-5)
     assert [(seed["name"], seed["y"]) for seed in curve["seeds"]] == [
