@@ -112,6 +112,19 @@ def test_it_says_what_the_runs_are(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "out" / "report.html").parent.is_dir()
 
 
+def test_runs_without_evaluations_show_their_training_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = pretend(tmp_path / "a", [1, 2, 3], metrics={"train/return": [None, 5.0, 7.0]})
+    header = (run / "evaluations.csv").read_text().splitlines(keepends=True)[0]
+    (run / "evaluations.csv").write_text(header)  # evaluate_every=0
+    seen = made([run], tmp_path)
+    said = "No run has evaluations: the curves are the returns of training episodes (train/return)."
+    assert capsys.readouterr().err == f"{said}\n"
+    assert said in seen.texts["li"]
+    assert seen.curves(0)[0]["y"] == [5.0, 7.0]
+    with pytest.raises(UsageError, match="has no 'other'"):
+        made([run], tmp_path, "other")
+
+
 def test_the_charts_have_the_numbers(tmp_path: Path):
     """Returns with the band of duetto plot; the others with the least and the greatest seed, and their parts."""
     metrics = {"learn/q_mean": [1.0, 2.0, 3.0], "learn/q_min": [0.0, 0.5, 1.0], "my/own": [None, 1, 2]}
