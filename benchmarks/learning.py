@@ -34,8 +34,9 @@ from rich.console import Console
 
 from duetto.storage import safe_yaml
 from duetto.tools.cli.sweep import setting
-from duetto.tools.plot.plotting import INSIDE, finish, interquartile, new_figure, save
-from duetto.tools.plot.plotting import draw as draw_curve
+from duetto.tools.plot.curves import interquartile
+from duetto.tools.plot.figure import draw as draw_curve
+from duetto.tools.plot.figure import finish, height_of, new_figure, save
 from duetto.tools.sweep.api import conduct
 from duetto.tools.sweep.display import SweepDisplay
 from duetto.tools.sweep.results import RunResult
@@ -400,7 +401,7 @@ def draw(name: str, figure: dict[str, Any], found: dict[str, Results]) -> bool:
     if not there:
         return False
     published = _published(there)
-    canvas = new_figure(width=7 if len(there) + len(published) <= INSIDE else 11.5, height=4.2)
+    canvas = new_figure(width=7, height=height_of([*there, *(label for label, _ in published)]))
     axes = canvas.subplots()
     styles = {label: number for number, label in enumerate(figure["jobs"])}
     for label, results in there.items():

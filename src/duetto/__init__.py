@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duetto.tools.export.writing import export as export
     from duetto.tools.hub.download import pull as pull
     from duetto.tools.hub.upload import push as push
-    from duetto.tools.plot.plotting import plot as plot
+    from duetto.tools.plot.figure import plot as plot
     from duetto.tools.plot.table import table as table
     from duetto.tools.report.report import report as report
     from duetto.tools.sweep.api import sweep as sweep
@@ -49,7 +49,7 @@ _HOMES = {
     "check": "duetto.environments.check",
     "export": "duetto.tools.export.writing",
     "load": "duetto.runs.api",
-    "plot": "duetto.tools.plot.plotting",
+    "plot": "duetto.tools.plot.figure",
     "pull": "duetto.tools.hub.download",
     "push": "duetto.tools.hub.upload",
     "report": "duetto.tools.report.report",

@@ -61,7 +61,7 @@ def test_what_is_broken_ends_with_1(duetto: Command, file: Path):
     [
         ("./mine.py", "Say which class of"),
         ("./mine.py:Min", "Did you mean 'Mine'?"),
-        ("./mine.py:CONSTANT", "makes no environments"),
+        ("./mine.py:CONSTANT", "has no class 'CONSTANT'"),
         ("./other.py:Mine", "cannot be read"),
         ("Pendulm-v1", "Did you mean Pendulum-v1"),
     ],

@@ -169,7 +169,8 @@ def test_another_file_in_its_place_is_not_run(begin: Command, duetto: Command, f
             "Say which class of pessimist.py is the algorithm: pessimist.py:CLASS. It has: Pessimist.",
         ),
         ("", "pesimist.py:Pessimist", "The algorithm's file pesimist.py cannot be read: No such file or directory."),
-        ("x = 5", "pessimist.py:x", "has no algorithm (a subclass of duetto.algorithms.Algorithm) 'x'."),
+        ("x = 5", "pessimist.py:x", "has no class 'x'. It has: Pessimist."),
+        ("def x(): ...", "pessimist.py:x", "has no algorithm (a subclass of duetto.algorithms.Algorithm) 'x'."),
         ("1 / 0", "pessimist.py:Pessimist", "does not run, line 52: ZeroDivisionError: division by zero"),
         ("def", "pessimist.py:Pessimist", "does not run: SyntaxError: "),
         (

@@ -24,8 +24,8 @@ import duetto
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
 from duetto.storage import atomic_io
-from duetto.tools.plot import plotting
-from duetto.tools.plot.curves import curves
+from duetto.tools.plot import curves as curves_module
+from duetto.tools.plot.curves import curves, interquartile
 from duetto.tools.report import charts, metric_docs, report, sections
 
 writing = importlib.import_module("duetto.tools.report.report")  # the package has the function under this name
@@ -83,7 +83,7 @@ class Seen(HTMLParser):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A short bootstrap, and in the place of plotly's five million bytes a few."""
-    monkeypatch.setattr(plotting, "_REPETITIONS", 50)
+    monkeypatch.setattr(curves_module, "_REPETITIONS", 50)
     if request.node.originalname not in WHOLE:
         monkeypatch.setattr(writing, "plotly", lambda: "var Plotly = {};")
 
@@ -112,6 +112,19 @@ def test_it_says_what_the_runs_are(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "out" / "report.html").parent.is_dir()
 
 
+def test_runs_without_evaluations_show_their_training_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = pretend(tmp_path / "a", [1, 2, 3], metrics={"train/return": [None, 5.0, 7.0]})
+    header = (run / "evaluations.csv").read_text().splitlines(keepends=True)[0]
+    (run / "evaluations.csv").write_text(header)  # evaluate_every=0
+    seen = made([run], tmp_path)
+    said = "No run has evaluations: the curves are the returns of training episodes (train/return)."
+    assert capsys.readouterr().err == f"{said}\n"
+    assert said in seen.texts["li"]
+    assert seen.curves(0)[0]["y"] == [5.0, 7.0]
+    with pytest.raises(UsageError, match="has no 'other'"):
+        made([run], tmp_path, "other")
+
+
 def test_the_charts_have_the_numbers(tmp_path: Path):
     """Returns with the band of duetto plot; the others with the least and the greatest seed, and their parts."""
     metrics = {"learn/q_mean": [1.0, 2.0, 3.0], "learn/q_min": [0.0, 0.5, 1.0], "my/own": [None, 1, 2]}
@@ -121,7 +134,7 @@ def test_the_charts_have_the_numbers(tmp_path: Path):
     ]
     seen = made(runs, tmp_path)
     (curve,), *others = (seen.curves(chart) for chart in range(4))
-    middle, (low, high) = plotting.interquartile(curves(runs)[0].values)
+    middle, (low, high) = interquartile(curves(runs)[0].values)
     assert (curve["name"], curve["x"]) == ("td3 (3 seeds)", [0, 10, 20])
     np.testing.assert_allclose([curve["y"], curve["low"], curve["high"]], [middle, low, high], rtol=1e-5)
     assert [(seed["name"], seed["y"]) for seed in curve["seeds"]] == [

@@ -10,9 +10,9 @@ from pretended import pretend
 
 from duetto.errors import DuettoError, UsageError
 from duetto.storage import atomic_io
-from duetto.tools.plot import curves as curves_module
+from duetto.tools.plot import grouping
 from duetto.tools.plot.curves import curves
-from duetto.tools.plot.plotting import plot
+from duetto.tools.plot.figure import plot
 from duetto.tools.plot.table import table
 
 HEAD = "exp_name,env_name,seed,metric,env_step,value\n"
@@ -59,7 +59,10 @@ def test_read_again_it_makes_the_same_curves(tmp_path: Path):
             np.testing.assert_array_equal(one.values, other.values)
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_runs_of_one_name_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
     runs = [pretend(tmp_path / place / "runs" / "x-s0", [value]) for place, value in (("A", 1), ("B", 2))]
     rows = table(runs, tmp_path / "t.csv")
     assert [(row.exp_name, row.seed, row.value) for row in rows] == [("A/runs/x-s0", 0, 1), ("B/runs/x-s0", 0, 2)]
@@ -219,7 +222,7 @@ def test_a_mark_of_the_encoding_in_front_of_the_first_column_is_no_part_of_its_n
         (f"{HEAD},b,0,avg_return,0,1\n", "has exp_name with 0 characters; it must have 1 to 200"),
         (f"{HEAD}{'a' * 201},b,0,avg_return,0,1\n", "has exp_name with 201 characters"),
         (f"{HEAD}{'a' * 200_000},b,0,avg_return,0,1\n", "is no table \\(field larger than"),
-        (f"{HEAD}a,b,0,avg_success,0,1\n", r"t.csv has no 'avg_return'. It has: avg_success\."),
+        (f"{HEAD}a,b,0,avg_success,0,1\n", r"t.csv has no 'mean_return'. It has: avg_success\."),
     ],
 )
 def test_what_is_no_such_table(text: str, said: str, tmp_path: Path):
@@ -236,7 +239,7 @@ def test_what_is_no_text_or_no_file(tmp_path: Path):
 
 
 def test_more_curves_than_a_picture_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(curves_module, "MOST", 3)
+    monkeypatch.setattr(grouping, "MOST", 3)
     path = write(tmp_path / "t.csv", HEAD + "".join(lines(f"e{i}", "Pendulum-v1") for i in range(4)))
     with pytest.raises(UsageError, match=r"These would be 4 curves, more than 3\. Name fewer, or cut the table"):
         curves([path])

@@ -15,8 +15,8 @@ import yaml
 from duetto.algorithms.td3 import TD3
 from duetto.errors import DuettoError, UsageError
 from duetto.storage.safe_yaml import read_yaml, to_yaml
-from duetto.tools.plot.curves import curves
-from duetto.tools.plot.plotting import draw, finish, interquartile, new_figure, plot
+from duetto.tools.plot.curves import curves, interquartile
+from duetto.tools.plot.figure import draw, finish, height_of, new_figure, plot
 from duetto.tools.plot.table import table
 
 Make = Callable[..., Path]
@@ -132,7 +132,10 @@ def test_an_option_that_is_left_out_has_its_default(make: Make):
     assert len(curves([short, make("other", [1, 2, 3], name="bc", seed=2, demonstration_share=0.5)])) == 2
 
 
-def test_names_that_are_alike_are_told_apart_by_where_they_lie(make: Make, tmp_path: Path):
+def test_names_that_are_alike_are_told_apart_by_where_they_lie(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
     folders = []
     for place, returns in (("here", [1.0, 2.0, 3.0]), ("there", [4.0, 5.0, 6.0])):
         (tmp_path / place).mkdir()
@@ -231,8 +234,9 @@ def test_a_source_that_is_none_gets_a_sentence(make: Make, wrong: Any):
 MUCH: dict[str, Any] = {"tau": 1.0, "n_step": 3, "hidden": [8]}
 
 
-def test_no_two_curves_have_one_label(make: Make, tmp_path: Path):
-    """Where folders tell them apart as far up as it takes; else by a number."""
+def test_no_two_curves_have_one_label(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Their folders tell them apart, else a number does."""
+    monkeypatch.chdir(tmp_path)
     folders = []
     for place in ("A", "B"):
         (tmp_path / place / "runs").mkdir(parents=True)
@@ -245,8 +249,7 @@ def test_no_two_curves_have_one_label(make: Make, tmp_path: Path):
     )
     one = [make(f"x-s{seed}", [1, 2, 3], seed=seed, discount=0.9, **MUCH) for seed in (0, 1)]
     other = [make(f"x-s{seed}", [1, 2, 3], seed=seed, discount=0.5) for seed in (2, 3)]
-    where = tmp_path.name
-    assert [curve.label for curve in curves([*one, *other])] == [f"{where}/x", f"{where}/x (2)"]
+    assert [curve.label for curve in curves([*one, *other])] == ["x", "x (2)"]
 
 
 def test_a_label_is_no_longer_than_a_tables_name(make: Make):
@@ -329,7 +332,7 @@ def test_many_curves_differ_in_colour_or_line_and_their_legend_hides_none():
     finish(axes, "title", "return")
     assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 25
     axes.figure.draw_without_rendering()
-    assert axes.get_legend().get_window_extent().x0 >= axes.get_window_extent().x1
+    assert axes.get_legend().get_window_extent().y1 <= axes.get_window_extent().y0
 
 
 def test_lines_that_cannot_be_read_are_counted_and_the_others_drawn(
@@ -456,3 +459,14 @@ def test_a_picture_below_a_file_says_that_there_is_no_folder(make: Make, tmp_pat
     (tmp_path / "afile").write_text("")
     with pytest.raises(DuettoError, match=r"cannot be written: a part of its path is a file, not a folder\."):
         plot([make("a", [1, 2, 3])], tmp_path / "afile" / "x.png")
+
+
+def test_a_long_label_takes_no_width_from_the_curves():
+    widths = []
+    for label in ("short", "td3, " + "/very/long/folder" * 10):
+        axes = new_figure(7, height_of([label])).subplots()
+        draw(axes, label, np.arange(2), np.eye(2), style=0)
+        finish(axes, "title", "return")
+        axes.figure.draw_without_rendering()
+        widths.append(axes.get_window_extent().width)
+    assert widths[1] == pytest.approx(widths[0], rel=0.02)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from duetto.tools.plot.plotting import interquartile
+from duetto.tools.plot.curves import interquartile
 from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.study import interquartile_mean, score
 

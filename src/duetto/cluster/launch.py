@@ -42,7 +42,6 @@ def place(
         )
     recipe = _packed(environment, {name: value for name, value in options.items() if name != "num_envs"})
     num_envs, run = options["num_envs"], config.run
-    _let_travel(config)
     role = cloudpickle.dumps(Role(config.algorithm, run.backend, run.precision, run.threads, num_envs))
     crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices, role)
     try:
@@ -62,7 +61,6 @@ def place_evaluator(config: Config, environment: Any, stepper: VecEnv) -> Beside
         return None
     engine = stepper.engine
     assert isinstance(engine, Spread)
-    _let_travel(config)
     recipe = _packed(environment, {"to_learn": False, "kwargs": config.environment_options})
     how = (run.backend, run.precision, run.threads, run.evaluation_episodes, run.seed)
     share = range(min(run.evaluation_episodes, PARALLEL))
@@ -73,7 +71,6 @@ def place_shards(config: Config, stepper: VecEnv, count: int) -> Keepers:
     """Replay memory shards in processes beside the actors of `stepper`."""
     engine = stepper.engine
     assert isinstance(engine, Spread)
-    _let_travel(config)
     return Keepers(engine.crew, shares(stepper.num_envs, count))
 
 
@@ -85,9 +82,3 @@ def _packed(environment: Any, options: dict[str, Any]) -> bytes:
             f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
             "makes what it needs when it is called."
         ) from error
-
-
-def _let_travel(config: Config) -> None:
-    """Let the user's own algorithm class, if there is one, be sent to other processes."""
-    if config.origin:
-        config.origin.let_travel(type(config.algorithm))

@@ -28,7 +28,7 @@ from duetto.networks import spaces
 from duetto.networks.spaces import Dict
 from duetto.storage import atomic_io, signing
 from duetto.storage.atomic_io import staging_folder
-from duetto.storage.manifest import MANIFEST, FileRecord, read_sealed, seal, segment_name
+from duetto.storage.manifest import MANIFEST, FileRecord, file_record, read_sealed, seal, segment_name
 from duetto.storage.tree_codec import decode_arrays, encode_arrays
 
 FORMAT, VERSION = "duetto-demonstrations", 1
@@ -253,7 +253,7 @@ def load(path: str | Path) -> Demonstrations:
         if (content["format"], content["version"]) != (FORMAT, VERSION):
             raise ValueError(f"{MANIFEST} has the format {content['format']!r}, version {content['version']}")
         metadata = decode_metadata(content)
-        episodes = _StoredEpisodes(path, metadata, [FileRecord.from_json(record) for record in content["segments"]])
+        episodes = _StoredEpisodes(path, metadata, [file_record(record) for record in content["segments"]])
         rows = [
             (episode.reward.sum(dtype=np.float64), episode.length, episode.terminated, seed, part)
             for episode, seed, part in episodes.read_all()

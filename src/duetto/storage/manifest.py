@@ -9,7 +9,6 @@ of any file that it lists, is noticed.
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, DuettoError
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ListOf, OptionalOf
 from duetto.storage import atomic_io, safe_open
 from duetto.storage.tree_codec import decode_arrays
 
@@ -27,6 +28,11 @@ VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENT_FILE = re.compile(r"segment-(\d{12,})\.safetensors")
 Segment = dict[str, np.ndarray]
+FILE = {"name": str, "size": int, "sha256": str}
+_COUNTS = ListOf(int)
+_SEGMENT = {"file": FILE, "start": _COUNTS, "count": _COUNTS}
+_MEMORY = {"written": _COUNTS, "rows": int, "segments": ListOf(_SEGMENT)}
+_FORM = {"step": int, "files": ListOf(FILE), "memory": OptionalOf(_MEMORY)}
 _LARGEST = 2**27  # bytes; a hundred segments of a hundred environments take a tenth of a million
 
 
@@ -51,30 +57,16 @@ class FileRecord:
         """Describe a file of this content."""
         return cls(name, len(data), _sha256(data))
 
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "FileRecord":
-        """Read a record of a manifest. Raises ValueError, KeyError or TypeError if it is malformed."""
-        if not atomic_io.CHECKPOINT_FILE.fullmatch(record["name"]):  # such as ../../file
-            raise ValueError(f"{record['name']!r} is no file of a checkpoint")
-        return cls(record["name"], _count(record["size"]), record["sha256"])
+    def __post_init__(self) -> None:
+        """Raise ValueError for a name that no file of a checkpoint has, such as ../../file."""
+        if not atomic_io.CHECKPOINT_FILE.fullmatch(self.name):
+            raise ValueError(f"{self.name!r} is no file of a checkpoint")
 
     def read(self, folder: Path) -> bytes:
         """Return the file's content. Raises DamagedError if it differs from the record."""
-        path = folder / self.name
-        try:
-            with os.fdopen(safe_open.open_file(path, os.O_RDONLY), "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                if size != self.size:
-                    raise DamagedError(f"{path} is damaged: it has {size} bytes instead of {self.size}.")
-                data = file.read(size)
-        except FileNotFoundError:
-            raise DamagedError(f"{path} is missing.") from None
-        except OSError as error:
-            raise DamagedError(f"{path} cannot be read: {error.strerror}.") from error
-        except MemoryError as error:
-            raise CheckpointError(f"{path} has {self.size:,} bytes, more than this machine has memory for.") from error
-        if _sha256(data) != self.sha256:
-            raise DamagedError(f"{path} is damaged: its checksum is wrong.")
+        data = _read(folder / self.name, self.size)
+        if FileRecord.of(self.name, data) != self:
+            raise DamagedError(f"{folder / self.name} is damaged: its size or its checksum is wrong.")
         return data
 
 
@@ -131,16 +123,16 @@ class Manifest:
         """
         path = folder / MANIFEST
         content = read_sealed(path)
+        if (written := (content.get("format"), content.get("version"))) != (FORMAT, VERSION):
+            raise CheckpointError(
+                f"{path} has the format {written[0]} {written[1]}, and this Duetto reads {FORMAT} {VERSION}. "
+                "Use the version of Duetto that wrote it."
+            )
         try:
-            if (written := (content.get("format"), content.get("version"))) != (FORMAT, VERSION):
-                raise CheckpointError(
-                    f"{path} has the format {written[0]} {written[1]}, and this Duetto reads {FORMAT} {VERSION}. "
-                    "Use the version of Duetto that wrote it."
-                )
-            files = [FileRecord.from_json(record) for record in content["files"]]
-            return cls(_count(content["step"]), files, _memory(content["memory"]))
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedError(f"{path} is damaged: {error}.") from error
+            state_schema.check(content, _FORM, MANIFEST)
+            return cls(content["step"], list(map(file_record, content["files"])), _memory(content["memory"]))
+        except (CheckpointError, ValueError) as error:
+            raise DamagedError(f"{path} is damaged: {error}") from error
 
 
 def write_folder(target: Path, files: Mapping[str, bytes], manifest: Manifest) -> Path:
@@ -167,42 +159,41 @@ def segment_name(taken: Iterable[str]) -> str:
     return f"segment-{max(numbers, default=0) + 1:012}.safetensors"
 
 
+def file_record(record: dict[str, Any]) -> FileRecord:
+    """Return the record of a file in a manifest that has the form FILE. Raises ValueError for another name."""
+    return FileRecord(record["name"], record["size"], record["sha256"])
+
+
 def _memory(record: dict[str, Any] | None) -> MemoryRecord | None:
     if record is None:
         return None
-    written = [_count(number) for number in record["written"]]
-    segments = [
-        SegmentRecord(
-            FileRecord.from_json(segment["file"]),
-            *(_counts(segment[name], len(written)) for name in ("start", "count")),
-        )
-        for segment in record["segments"]
-    ]
-    return MemoryRecord(written, _count(record["rows"]), segments)
-
-
-def _counts(value: list[Any], length: int) -> list[int]:
-    if len(value) != length:
-        raise ValueError(f"it has {len(value)} environments and {length}")
-    return [_count(number) for number in value]
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise ValueError(f"{value!r} is no count")
-    return value
+    segments = [SegmentRecord(file_record(each["file"]), each["start"], each["count"]) for each in record["segments"]]
+    lengths = {len(counts) for each in segments for counts in (each.start, each.count)}
+    if lengths - {len(record["written"])}:
+        raise ValueError(f"it has segments of {lengths} environments, and {len(record['written'])} environments")
+    return MemoryRecord(record["written"], record["rows"], segments)
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """Read the content of a manifest. Raises DamagedError if it is missing or its checksum is wrong."""
     try:
-        return unseal(safe_open.read_file(path, _LARGEST))
+        return unseal(_read(path, _LARGEST))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DamagedError(f"{path} is damaged: it is not what was written.") from None
+
+
+def _read(path: Path, most: int) -> bytes:
+    """Return the content of a file. Raises DamagedError if that fails or it has more than `most` bytes."""
+    try:
+        return safe_open.read_file(path, most)
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None
     except OSError as error:
         raise DamagedError(f"{path} cannot be read: {error.strerror}.") from error
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise DamagedError(f"{path} is damaged: it is not what was written.") from None
+    except MemoryError as error:
+        raise CheckpointError(f"{path} is larger than this machine has memory for.") from error
+    except DuettoError as error:
+        raise DamagedError(str(error)) from error
 
 
 def seal(content: dict[str, Any]) -> bytes:

@@ -12,6 +12,7 @@ import hashlib
 import sys
 import traceback
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -56,11 +57,6 @@ class Origin:
         name = f"{Path(self.file).name}:{self.kind}" if self.file else self.kind
         return f"{name} (sha256 {self.checksum[:8]})" if self.checksum else name
 
-    def let_travel(self, kind: type[Algorithm]) -> None:
-        """Pickle the class by value for other processes, which cannot import the module of its file."""
-        if self.file:
-            cloudpickle.register_pickle_by_value(sys.modules[kind.__module__])
-
     def load(self) -> tuple[type[Algorithm], Origin]:
         """Run the file and return its class, and the origin with the file's present checksum. Check `signing` before.
 
@@ -100,31 +96,9 @@ def named(text: str) -> tuple[type[Algorithm], Origin]:
 
 def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
     """Run the file and return its class of that name, with the origin. UsageError if it has none."""
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"The algorithm's file {path} cannot be read: {error.strerror}.") from error
-    path = path.resolve()
-    module = run(path, source)
-    kind = _class(module, name, path)
-    return kind, Origin(name, str(path), hashlib.sha256(source).hexdigest())
-
-
-def _class(module: ModuleType, name: str, path: Path) -> type[Algorithm]:
-    classes = [
-        key
-        for key, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, Algorithm) and value.__module__ == module.__name__
-    ]
-    there = f"It has: {', '.join(classes)}." if classes else "It has none; docs/extending.md has an example."
-    if not name:
-        raise UsageError(f"Say which class of {path.name} is the algorithm: {path.name}:CLASS. {there}")
-    kind = vars(module).get(name)
+    kind, checksum = load(path, name, "algorithm", Algorithm)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
-        near = difflib.get_close_matches(name, classes, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        what = "has no class" if kind is None else "has no algorithm (a subclass of duetto.algorithms.Algorithm)"
-        raise UsageError(f"{path} {what} {name!r}. {hint}{there}")
+        raise UsageError(f"{path} has no algorithm (a subclass of duetto.algorithms.Algorithm) {name!r}.")
     try:
         check_declared_options(kind)
     except UsageError as error:
@@ -134,7 +108,43 @@ def _class(module: ModuleType, name: str, path: Path) -> type[Algorithm]:
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         raise UsageError(f"{name} in {path} cannot be made without arguments: {said}") from error
-    return kind
+    return kind, Origin(name, str(path.resolve()), checksum)
+
+
+def load(path: Path, name: str, role: str, base: type = object) -> tuple[Any, str]:
+    """Run a file and return its class or function of this name, and the file's SHA-256.
+
+    A file is run once per process, unless it is edited in between. Its classes are pickled by value, for processes that
+    cannot import them.
+
+    Args:
+        path: The file.
+        name: The class or function in it.
+        role: Its use, for messages: "algorithm", "environment" or "expert".
+        base: The class whose subclasses in the file a message lists.
+
+    Raises:
+        UsageError: The file cannot be read, does not run, or has no such class.
+    """
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        again = " A run that started with it needs it there." if isinstance(error, FileNotFoundError) else ""
+        raise UsageError(f"The {role}'s file {path} cannot be read: {error.strerror}.{again}") from error
+    module = _run_once(path.resolve(), source)
+    if not callable(loaded := vars(module).get(name)):
+        classes = [
+            key
+            for key, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+        ]
+        there = f"It has: {', '.join(classes)}." if classes else f"It has no subclass of {base.__name__}."
+        if not name:
+            raise UsageError(f"Say which class of {path.name} is the {role}: {path.name}:CLASS. {there}")
+        near = difflib.get_close_matches(name, classes, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise UsageError(f"{path} has no class {name!r}. {hint}{there}")
+    return loaded, hashlib.sha256(source).hexdigest()
 
 
 def is_file(text: str) -> bool:
@@ -193,6 +203,13 @@ def run(path: Path, source: bytes) -> ModuleType:
         exec(compile(source, path, "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         raise UsageError(f"{path} does not run{_line_of(path, error)}: {type(error).__name__}: {error}") from error
+    return module
+
+
+@lru_cache(maxsize=16)
+def _run_once(path: Path, source: bytes) -> ModuleType:
+    module = run(path, source)
+    cloudpickle.register_pickle_by_value(module)
     return module
 
 

@@ -121,13 +121,7 @@ def record(
 
 def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> ExpertSource:
     """Make the expert FILE.py:CLASS for one environment."""
-    path, name = user_code.parts(text)
-    try:
-        kind = getattr(user_code.run(path, path.read_bytes()), name or "none", None)
-    except OSError as error:
-        raise UsageError(f"The expert's file {path} cannot be read: {error.strerror}.") from error
-    if not callable(kind):
-        raise UsageError(f"{path} has no class {name!r}. Give --expert FILE.py:CLASS.")
+    kind, _ = user_code.load(*user_code.parts(text), "expert")
     envs = environments.make(environment, render_mode=getattr(kind, "render_mode", None), kwargs=options)
     try:
         expert: Any = kind(envs)

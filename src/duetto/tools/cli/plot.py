@@ -8,7 +8,7 @@ from tyro.conf import Positional, arg
 
 from duetto.tools.cli.options import Json, Metric, Runs
 from duetto.tools.cli.output import print_file
-from duetto.tools.plot import plotting
+from duetto.tools.plot import figure
 
 
 def plot(
@@ -18,4 +18,4 @@ def plot(
     json: Json = False,
 ) -> None:
     """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
-    print_file(plotting.plot(runs, output, metric), json)
+    print_file(figure.plot(runs, output, metric), json)

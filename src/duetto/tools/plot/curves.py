@@ -1,42 +1,24 @@
-"""Group runs into learning curves, and compute the curves, from the files in the runs' folders.
+"""Compute learning curves: one metric over the seeds of a curve, and its confidence band.
 
-Runs that differ only in their seed make one curve. Intervals of evaluations and logs do not count. All other options
-do, the number of steps included, since schedules follow it; so do the run that they started from, and the contents of a
-custom file. A second run with the same seed makes a second curve. In a tidy table (`tidy_csv`) each experiment makes a
-curve in each environment. No two curves of an environment have the same label.
+Three seeds or more get a band: the interquartile mean over seeds and its 95 % stratified bootstrap interval (Agarwal
+et al., 2021, arXiv:2108.13264; computed by rliable).
 """
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
-from duetto.algorithms import ALGORITHMS
-from duetto.errors import CheckpointError, DuettoError, UsageError, escaped, few
-from duetto.storage import user_code
-from duetto.storage.config import RunOptions, check_format, networks_source
-from duetto.storage.resume_history import History
-from duetto.storage.safe_yaml import read_yaml
-from duetto.tools.plot import tidy_csv
-from duetto.tools.plot.metric_series import Logs, Series
-from duetto.tools.plot.tidy_csv import Tabled
+from duetto.errors import UsageError
+from duetto.install_hint import install
+from duetto.tools.plot.grouping import Group, Member, groups
+from duetto.tools.plot.metric_series import Series
 
-Option = tuple[str, str]  # algorithm, run, environment or cluster; the option's name
-
-_INTERVALS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
-_IGNORED: set[Option] = {("run", name) for name in ("seed", "threads", *_INTERVALS)}
-MOST = 200  # curves
-CHANGED, SET = ("run", "changed at"), ("run", "with callbacks that set")
-_LISTED = 12  # names in a sentence
-_IN_LABEL = 3  # differences that a label names; with more it is the folder's name
+_REPETITIONS = 2_000  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -51,53 +33,6 @@ class Curve:
     notices: tuple[str, ...]  # a sentence for each file with unreadable lines
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """A run as its `config.yaml` describes it. Custom networks are not needed."""
-
-    folder: Path
-    algorithm: str
-    environment: str
-    seed: int
-    settings: dict[Option, Any]
-    config: dict[str, Any] = field(compare=False, repr=False)
-    logs: Logs = field(compare=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """The folder's name."""
-        return self.folder.name
-
-    def __str__(self) -> str:
-        return str(self.folder)
-
-    def names(self) -> list[str]:
-        """Return the names of its metrics."""
-        return self.logs.names()
-
-    def series(self, metric: str) -> Series:
-        """Return a metric by step. Raises UsageError if there is none, DuettoError if nothing can be read."""
-        return self.logs.series(metric)
-
-
-Member = Recorded | Tabled  # one seed of a curve
-
-
-@dataclass(frozen=True)
-class Group:
-    """The seeds of one curve, and notices on skipped ones."""
-
-    label: str
-    environment: str
-    members: Sequence[Member]
-    notices: tuple[str, ...] = ()
-
-    @property
-    def runs(self) -> list[Recorded]:
-        """The members that are runs: all or none."""
-        return [member for member in self.members if isinstance(member, Recorded)]
-
-
 def curves(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Curve]:
     """Return the curves of `runs`, folders of runs and tidy tables, grouped as `groups` does."""
     return [curve(group, metric) for group in groups(runs, metric)]
@@ -110,262 +45,6 @@ def curve(group: Group, metric: str) -> Curve:
     return Curve(group.label, group.environment, *_joined(group.members, series), tuple(dict.fromkeys(notices)))
 
 
-def groups(
-    runs: Iterable[str | Path],
-    metric: str | Sequence[str] = "mean_return",
-    apart: Callable[[str], str] = lambda _: "",
-) -> list[Group]:
-    """Group `runs` into curves, in their order; the tables' curves come last.
-
-    If there are folders of runs, tables count only in the runs' environments.
-
-    Args:
-        runs: Folders of runs, and tables (.csv). Each counts once, however it is named.
-        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss"; or several;
-            a run needs one of them.
-        apart: A key from a folder's name. Runs with different keys make different curves.
-
-    Raises:
-        UsageError: A folder does not exist, or none of them is a run with the metric; a table is malformed or has
-            no such metric, or there are too many curves.
-        DuettoError: Nothing of a damaged file can be read.
-    """
-    named: dict[Path, Path] = {}
-    for run in listed(runs):
-        named.setdefault(Path(run).resolve(), Path(run))
-    if not named:
-        raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
-    folders = [path for path in named.values() if not tidy_csv.is_table(path)]
-    metrics = [metric] if isinstance(metric, str) else list(metric)
-    recorded, left_out = _usable(folders, metrics, alone=len(folders) == len(named))
-    by_curve = _by_settings(recorded, apart)
-    environments = {members[0].environment for members in by_curve}
-    grouped = [
-        Group(_cut(label), members[0].environment, members, _repeated_seed(members, by_curve))
-        for label, members in zip(_labels(by_curve), by_curve, strict=True)
-    ]
-    for path in named.values():
-        if tidy_csv.is_table(path):
-            grouped += _of_table(path, metrics, environments, {(group.environment, group.label) for group in grouped})
-    if len(grouped) > MOST:
-        raise UsageError(f"These would be {len(grouped):,} curves, more than {MOST}. Name fewer, or cut the table.")
-    first, *others = _with_unique_labels(grouped)
-    return [dataclasses.replace(first, notices=(*left_out, *first.notices)), *others]
-
-
-def listed(runs: Any) -> list[str | Path]:
-    """Return the paths as a list. UsageError unless `runs` is an iterable of paths."""
-    if not isinstance(runs, str | os.PathLike) and isinstance(runs, Iterable):
-        paths = list(runs)
-        if all(isinstance(run, str | os.PathLike) for run in paths):
-            return paths
-    raise UsageError(f"runs is {runs!r:.200}; it must be a list of folders, such as ['runs/td3-Pendulum-v1-s0'].")
-
-
-def _of_table(path: Path, metrics: Sequence[str], environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
-    """Return a table's curves in these environments, or in all if none is given. UsageError if there are none."""
-    seeds = tidy_csv.read(path)
-    in_table = list(dict.fromkeys(seed.environment for seed in seeds))
-    wanted = [seed for seed in seeds if not environments or seed.environment in environments]
-    if not wanted:
-        raise UsageError(
-            f"{path} has none of the runs' environments ({few(sorted(environments), _LISTED)}). It has: "
-            f"{few(in_table, _LISTED)}. If one is the same by another name, rename it in the table."
-        )
-    with_metric = [seed for seed in wanted if any(map(seed.has, metrics))]
-    if not with_metric:
-        lacking = " and no ".join(repr(tidy_csv.table_name(metric)) for metric in metrics)
-        names = dict.fromkeys(name for seed in wanted for name in seed.names())
-        raise UsageError(f"{path} has no {lacking}. It has: {few(list(names), _LISTED)}.")
-    notices = []
-    if others := len(set(in_table) - {seed.environment for seed in wanted}):
-        notices.append(f"{others} of the environments of {path} are those of no run and are left out.")
-    if others := len(wanted) - len(with_metric):
-        notices.append(f"{others} of the seeds of {path} have no {' or '.join(map(repr, metrics))} and are left out.")
-    members: dict[tuple[str, str], list[Tabled]] = {}
-    for seed in with_metric:
-        members.setdefault((seed.environment, seed.experiment), []).append(seed)
-    return [
-        Group(label if (where, label) not in taken else f"{label} ({path})", where, group, tuple(notices))
-        for (where, label), group in members.items()
-    ]
-
-
-def _with_unique_labels(grouped: list[Group]) -> list[Group]:
-    """Return the groups, with a number after each label that an earlier curve of the environment has."""
-    taken: set[tuple[str, str]] = set()
-    renamed: list[Group] = []
-    for group in grouped:
-        label, number = _cut(group.label), 1
-        while (group.environment, label) in taken:
-            number += 1
-            label = _cut(group.label, f" ({number})")
-        taken.add((group.environment, label))
-        renamed.append(dataclasses.replace(group, label=label))
-    return renamed
-
-
-def _cut(label: str, ending: str = "") -> str:
-    """Return the label, cut to the longest name of a table, as a table would return it."""
-    label, most = escaped(label).strip(), tidy_csv.LONGEST - len(ending)
-    return (label if len(label) <= most else f"{label[: most - 1]}…") + ending
-
-
-# ---------------------------------------------------------------------------------------------------- runs
-def _usable(folders: Sequence[Path], metrics: Sequence[str], alone: bool) -> tuple[list[Recorded], list[str]]:
-    """Return the runs with one of the metrics, and a sentence for each other folder, such as a sweep's `logs`.
-
-    If no run has one and there are no tables (`alone`), raise the error of the first run, or else of the first folder.
-    """
-    runs: list[Recorded] = []
-    errors: dict[Path, DuettoError] = {}
-    for folder in folders:
-        try:
-            run = _recorded(folder)
-            if all(_lacks(run, metric) for metric in metrics[1:]):
-                run.series(metrics[0])
-            runs.append(run)
-        except DuettoError as error:
-            if not folder.exists():
-                raise
-            errors[folder] = error
-    if errors and not runs and alone:
-        of_runs = [error for folder, error in errors.items() if (folder / "config.yaml").is_file()]
-        raise next(iter([*of_runs, *errors.values()]))
-    return runs, [f"Left out: {error}" for error in errors.values()]
-
-
-def _recorded(folder: Path) -> Recorded:
-    path = folder / "config.yaml"
-    if not path.is_file():
-        raise UsageError(f"{folder} is no run folder: it has no {path.name}.")
-    try:
-        values = read_yaml(path)
-        check_format(values)
-        algorithm, environment = values["algorithm"], values["environment"]
-        name, environment_id = algorithm["name"], environment["id"]
-        if checksum := environment.get("sha256"):  # of a custom file
-            environment_id = f"{environment_id} (sha256 {checksum[:8]})"
-        sections = {
-            "algorithm": {"from": user_code.algorithm_source(algorithm)} | _complete(algorithm),
-            "run": dataclasses.asdict(RunOptions()) | values["run"] | {"from": networks_source(values)},
-            "environment": environment["options"],
-            "cluster": values.get("cluster") or {},
-        }
-        settings = {(where, key): value for where, options in sections.items() for key, value in options.items()}
-        settings |= {("algorithm", "name"): name, ("environment", "id"): environment_id}
-        settings = {option: value for option, value in settings.items() if option not in _IGNORED}
-        history = History.of(values)
-        changes = {CHANGED: "; ".join(map(str, history.changed)), SET: ", ".join(history.attributes)}
-        settings |= {option: value for option, value in changes.items() if value}
-        if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
-            raise TypeError("an id is text, and a seed a whole number")
-        return Recorded(
-            folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values, Logs(folder)
-        )
-    except (UsageError, CheckpointError) as error:
-        raise type(error)(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
-        raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
-
-
-def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
-    """Return the algorithm's options, with defaults for missing ones and without unknown ones."""
-    kind = None if algorithm.get("from") else ALGORITHMS.get(algorithm["name"])
-    if kind is None:
-        return {key: value for key, value in algorithm.items() if key not in ("name", "from")}
-    defaults = dataclasses.asdict(kind())
-    defaults = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
-    return {key: algorithm.get(key, defaults[key]) for key in kind.options()}
-
-
-def _lacks(member: Member, metric: str) -> str:
-    """Return a sentence if a member lacks the metric, else ""."""
-    try:
-        member.series(metric)
-    except DuettoError as error:
-        return str(error)
-    return ""
-
-
-def with_number(group: Group, metric: str) -> Group:
-    """Return the group with only the seeds that have the metric, and a notice for each other one."""
-    lacking = {id(member): _lacks(member, metric) for member in group.members}
-    kept = [member for member in group.members if not lacking[id(member)]]
-    notices = [f"Left out: {sentence}" for sentence in lacking.values() if sentence]
-    return dataclasses.replace(group, members=kept, notices=(*group.notices, *notices))
-
-
-def _by_settings(runs: list[Recorded], apart: Callable[[str], str]) -> list[list[Recorded]]:
-    """Group runs of the same settings; a seed is in a group only once."""
-    groups: list[list[Recorded]] = []
-    for run in runs:
-        for group in groups:
-            same = group[0].settings == run.settings and apart(group[0].name) == apart(run.name)
-            if same and run.seed not in [other.seed for other in group]:
-                group.append(run)
-                break
-        else:
-            groups.append([run])
-    return groups
-
-
-def _repeated_seed(group: list[Recorded], groups: list[list[Recorded]]) -> tuple[str, ...]:
-    """Return a sentence, in a tuple, if an earlier curve has the same settings and one of the seeds; else ()."""
-    first = next(other for other in groups if other[0].settings == group[0].settings)
-    if first is group or not {run.seed for run in first} & {run.seed for run in group}:
-        return ()
-    return (f"{group[0]} has the options of {first[0]} and a seed that is there already: it makes its own curve.",)
-
-
-def _labels(groups: list[list[Recorded]]) -> list[str]:
-    """Return labels of curves: the algorithm, and the options that differ from those of other curves of the same
-    algorithm and environment. Equal labels are replaced by the ends of the folders' paths.
-    """
-    labels = [(group[0].environment, _label(group, groups)) for group in groups]
-    paths = [group[0].folder.resolve().parent / _folder_name(group) for group in groups]
-    unique = []
-    for label, path in zip(labels, paths, strict=True):
-        alike = [other for name, other in zip(labels, paths, strict=True) if name == label]
-        unique.append(label[1] if len(alike) == 1 else _path_end(path, alike))
-    return unique
-
-
-def _path_end(path: Path, others: list[Path]) -> str:
-    """Return the shortest end of a path that no other path has, of at least two names."""
-    for length in range(2, len(path.parts)):
-        end = path.parts[-length:]
-        if [other.parts[-length:] for other in others].count(end) == 1:
-            return "/".join(end)
-    return "/".join(path.parts[-2:])
-
-
-def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
-    settings = group[0].settings
-    panel = [other[0] for other in groups if other[0].environment == group[0].environment]
-    rivals = [run.settings for run in panel if run.algorithm == group[0].algorithm]
-    others = [run.settings for run in panel]  # an environment's options change the task for all algorithms
-    options = dict.fromkeys(option for other in rivals + others for option in other)
-    differing = [
-        option
-        for option in options
-        if any(
-            other.get(option) != settings.get(option) for other in (others if option[0] == "environment" else rivals)
-        )
-    ]
-    if len(differing) > _IN_LABEL or (not differing and len(rivals) > 1):
-        return _folder_name(group)
-    named = [option for option in differing if option in settings or option not in (CHANGED, SET)]
-    return ", ".join([group[0].algorithm, *(f"{option[1]} {settings.get(option, 'default')}" for option in named)])
-
-
-def _folder_name(group: list[Recorded]) -> str:
-    """Return the name of the group's first folder; without the seed if there are several."""
-    name = group[0].folder.resolve().name
-    return re.sub(r"-s\d+$", "", name) if len(group) > 1 else name
-
-
-# ---------------------------------------------------------------------------------------------------- numbers
 def _joined(group: Sequence[Member], series: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
     """Join series into steps (T,) and values (seeds, T); also return a remark if a seed ends them early."""
     start, end = max(each.steps[0] for each in series), min(each.steps[-1] for each in series)
@@ -387,3 +66,39 @@ def once(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """Return the steps (T,) with the last value of each (T,): step 0 has two, before and after pre-training."""
     last = dict(zip(steps.tolist(), values.tolist(), strict=True))
     return np.array(list(last)), np.array(list(last.values()))
+
+
+# ---------------------------------------------------------------------------------------------------- intervals
+def interquartile_mean(values: np.ndarray) -> np.ndarray:
+    """Return the mean over seeds (...) of (seeds, ...), without a quarter of the values, rounded down, at either end.
+
+    As rliable's (Agarwal et al., 2021, arXiv:2108.13264) and SciPy's `trim_mean(values, 0.25)`. For three seeds or
+    fewer it is the mean.
+    """
+    cut = len(values) // 4
+    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
+
+
+def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interquartile mean over seeds (T,) of (seeds, T), and its 95 % bootstrap interval (2, T)."""
+    library = statistics()
+
+    def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); rliable's own takes only one T
+        return interquartile_mean(scores[:, 0])
+
+    before = np.random.get_state()
+    np.random.seed(0)  # the same runs give the same picture; arch warns if rliable gets a generator
+    try:
+        points, intervals = library.get_interval_estimates({"": values[:, None]}, middle, reps=_REPETITIONS)
+    finally:
+        np.random.set_state(before)
+    return points[""], intervals[""]
+
+
+def statistics() -> Any:
+    """Import rliable's library. UsageError if it is not installed."""
+    try:
+        from rliable import library
+    except ImportError as error:
+        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
+    return library

@@ -11,7 +11,11 @@ from duetto.errors import DuettoError, UsageError
 from duetto.storage.logs import Csv, JsonLines, Scan
 
 _FILES = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
-DUETTO_NAMES = {"avg_return": "mean_return"}  # of metrics that have another name in a tidy table
+
+
+def duetto_name(metric: str) -> str:
+    """Return Duetto's name of a metric, which may have its name in tidy tables."""
+    return "mean_return" if metric == "avg_return" else metric
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Logs:
             UsageError: Neither has it.
             DuettoError: A file is damaged, and nothing of it can be read.
         """
-        metric, names = DUETTO_NAMES.get(metric, metric), set[str]()
+        metric, names = duetto_name(metric), set[str]()
         notices: list[str] = []
         for file in _FILES:
             if (scan := self._scan(file)) is None:

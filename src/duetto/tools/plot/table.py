@@ -9,7 +9,9 @@ from pathlib import Path
 from duetto.errors import UsageError
 from duetto.storage import atomic_io
 from duetto.tools.plot import tidy_csv
-from duetto.tools.plot.curves import groups, listed, once, with_number
+from duetto.tools.plot.curves import once
+from duetto.tools.plot.grouping import groups, listed, with_number
+from duetto.tools.plot.metric_series import duetto_name
 from duetto.tools.plot.tidy_csv import CsvRow
 
 
@@ -41,9 +43,9 @@ def table(
         raise UsageError(f"metrics is {metrics!r}; it must be one name or more, such as ['mean_return'].")
     rows: list[CsvRow] = []
     notices: dict[str, None] = {}
-    by_name = {tidy_csv.table_name(metric): metric for metric in metrics}
-    grouped = groups(runs, list(by_name.values()))  # once, so that a run has the same label for all metrics
-    for name, metric in by_name.items():
+    metrics = list(dict.fromkeys(map(duetto_name, metrics)))
+    grouped = groups(runs, metrics)  # once, so that a run has the same label for all metrics
+    for metric in metrics:
         with_metric = [with_number(group, metric) for group in grouped]
         if not any(group.members for group in with_metric):
             groups(runs, metric)  # raises, and lists the metrics that there are
@@ -57,7 +59,7 @@ def table(
                     notices[f"{earlier}: left out."] = None
                 if series.notice:
                     notices[series.notice] = None
-                point = (group.label, group.environment, member.seed, name)
+                point = (group.label, group.environment, member.seed, tidy_csv.table_name(metric))
                 rows += [CsvRow(*point, *pair) for pair in zip(steps.tolist(), values.tolist(), strict=True)]
     for notice in notices:
         print(notice, file=sys.stderr)

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.errors import UsageError, escaped
-from duetto.tools.plot.metric_series import DUETTO_NAMES, Series
+from duetto.tools.plot.metric_series import Series, duetto_name
 
 LONGEST = 200  # characters of a name
 _NUMBERS = ("seed", "env_step", "value")
-_TABLE_NAMES = {ours: theirs for theirs, ours in DUETTO_NAMES.items()}
 
 
 class CsvRow(NamedTuple):
@@ -59,18 +58,18 @@ class Tabled:
 
     def has(self, metric: str) -> bool:
         """Return whether it has this metric, by either name."""
-        return table_name(metric) in self.by_metric or metric in self.by_metric
+        return duetto_name(metric) in self.by_metric
 
     def series(self, metric: str) -> Series:
         """Return a metric by step. Raises UsageError if there is none."""
         if not self.has(metric):
             raise UsageError(f"{self} has no {metric!r}. It has: {', '.join(self.by_metric)}.")
-        return self.by_metric.get(table_name(metric)) or self.by_metric[metric]
+        return self.by_metric[duetto_name(metric)]
 
 
 def table_name(metric: str) -> str:
     """Return the name of a metric in such tables."""
-    return _TABLE_NAMES.get(metric, metric)
+    return "avg_return" if metric == "mean_return" else metric
 
 
 def is_table(source: str | Path) -> bool:
@@ -112,7 +111,7 @@ def read(path: Path) -> list[Tabled]:
             not_finite += 1
             continue
         metrics = points.setdefault((row.exp_name, row.env_name, row.seed), {})
-        by_step = metrics.setdefault(row.metric, {})
+        by_step = metrics.setdefault(duetto_name(row.metric), {})
         if row.env_step in by_step and row.env_step != 0:  # step 0 may have two: before and after pre-training
             raise UsageError(
                 f"{where} has a second value of {row.metric} at step {row.env_step:g} for seed {row.seed} of "

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from duetto.errors import DuettoError, UsageError, escaped
-from duetto.tools.plot.curves import Curve, Group, curve
-from duetto.tools.plot.plotting import interquartile, interquartile_mean
+from duetto.tools.plot.curves import Curve, curve, interquartile, interquartile_mean
+from duetto.tools.plot.grouping import Group
 from duetto.tools.report import metric_docs
 
 BANDED = 3  # seeds that an interval needs

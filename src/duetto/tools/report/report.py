@@ -19,7 +19,7 @@ import numpy as np
 from duetto.errors import UsageError, escaped, few
 from duetto.install_hint import install
 from duetto.storage import atomic_io
-from duetto.tools.plot.curves import groups
+from duetto.tools.plot.grouping import groups_of_returns
 from duetto.tools.report import charts, sections
 
 _MADE_BY = "Made by Duetto"  # in each report
@@ -74,7 +74,7 @@ def plotly() -> str:
 
 def _context(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) -> dict[str, Any]:
     """Return the template's variables."""
-    grouped = groups(runs, metric)
+    grouped, metric = groups_of_returns(runs, metric)
     drawn = []
     for group in grouped:
         tell(f"the curve of {group.label} in {group.environment}")

@@ -15,7 +15,7 @@ from duetto.errors import DuettoError
 from duetto.storage import repeat_command, safe_open
 from duetto.storage.safe_yaml import LARGEST
 from duetto.tools.plot import tidy_csv
-from duetto.tools.plot.curves import Group, Member, Recorded
+from duetto.tools.plot.grouping import Group, Member, Recorded
 from duetto.tools.report import metric_docs
 from duetto.tools.report.charts import LONGEST, Chart
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from duetto.errors import DuettoError, UsageError
 from duetto.storage import atomic_io
-from duetto.tools.plot import plotting
-from duetto.tools.plot.curves import Curve, Group, curve, groups
+from duetto.tools.plot import figure
+from duetto.tools.plot.curves import Curve, curve, interquartile, statistics
+from duetto.tools.plot.grouping import Group, groups
 from duetto.tools.sweep.sweep import Sweep
 
 METRIC = "mean_return"
@@ -86,7 +87,7 @@ def results_of(sweep: Sweep) -> SweepResult:
             curves = [curve(group, METRIC) for group in by_experiment]
             results = [_result(*pair) for pair in zip(by_experiment, curves, strict=True)]
             _write(sweep.folder / "results.csv", results)
-            picture = plotting.picture(curves, sweep.folder / "curves.png", METRIC)
+            picture = figure.picture(curves, sweep.folder / "curves.png", METRIC)
         except DuettoError as error:  # the runs are complete: the same command draws them later
             sweep.notices.append(str(error))
     runs = tuple(
@@ -113,7 +114,7 @@ def _result(group: Group, drawn: Curve) -> ExperimentResult:
     which = (_experiment(group.members[0].name), drawn.label, drawn.environment, len(last), int(drawn.steps[-1]))
     if len(last) < MIN_SEEDS:
         return ExperimentResult(*which, float(last.mean()), None, None)
-    middle, (low, high) = plotting.interquartile(last[:, None])
+    middle, (low, high) = interquartile(last[:, None])
     return ExperimentResult(*which, float(middle[0]), float(low[0]), float(high[0]))
 
 
@@ -128,9 +129,9 @@ def _write(path: Path, results: list[ExperimentResult]) -> None:
 def missing_package(seeds: int) -> str:
     """Return a notice if a package is missing that draws the curves or intervals of so many seeds; else ""."""
     try:
-        plotting.new_figure(1.0, 1.0)
+        figure.new_figure(1.0, 1.0)
         if seeds >= MIN_SEEDS:
-            plotting.statistics()
+            statistics()
     except UsageError as error:
         return f"{error} Then the same command draws the curves."
     return ""

@@ -17,7 +17,7 @@ from duetto.runs.run_config import run_name
 from duetto.storage import atomic_io
 from duetto.storage.config import RunOptions
 from duetto.storage.safe_yaml import to_yaml
-from duetto.tools.plot.plotting import new_figure, save
+from duetto.tools.plot.figure import new_figure, save
 from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.sampler import FinishedTrial, best_of
 from duetto.tools.tune.space import applied, as_text

@@ -33,7 +33,7 @@ from duetto.runs.job import DIVERGED, FAILED, HINDERED, IN_USE, Job
 from duetto.runs.run_config import run_name
 from duetto.runs.workers import WorkerProcess, packed
 from duetto.storage import safe_open
-from duetto.tools.plot import plotting
+from duetto.tools.plot import curves
 from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.sampler import FinishedTrial, Sampler
 from duetto.tools.tune.space import applied, as_text
@@ -332,4 +332,4 @@ def score(evaluations: Mapping[int, float], step: int, last: int) -> float:
 
 def interquartile_mean(values: Sequence[float]) -> float:
     """Return the interquartile mean, as `duetto plot` draws it; of three seeds or fewer the mean."""
-    return float(plotting.interquartile_mean(np.asarray(values, np.float64)))
+    return float(curves.interquartile_mean(np.asarray(values, np.float64)))

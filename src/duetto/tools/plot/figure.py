@@ -1,4 +1,4 @@
-"""Draw learning curves.
+"""Draw learning curves with Matplotlib.
 
 Three seeds or more get a band: the interquartile mean over seeds and its 95 % stratified bootstrap interval (Agarwal
 et al., 2021, arXiv:2108.13264; computed by rliable). Of fewer, each seed and their mean are drawn.
@@ -7,6 +7,7 @@ et al., 2021, arXiv:2108.13264; computed by rliable). Of fewer, each seed and th
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ import numpy as np
 from duetto.errors import DuettoError, UsageError, escaped
 from duetto.install_hint import install
 from duetto.storage import atomic_io
-from duetto.tools.plot.curves import Curve, curves
+from duetto.tools.plot.curves import Curve, interquartile
+from duetto.tools.plot.curves import curve as curve_of
+from duetto.tools.plot.grouping import groups_of_returns
 
 FORMATS = (".png", ".svg", ".pdf")
-_REPETITIONS = 2_000  # of the bootstrap
-INSIDE = 6  # most entries of a legend inside the axes; a longer one is outside and needs 3 inches
+_LEGEND_LINE = 80  # characters
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -39,7 +41,8 @@ def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: 
         UsageError: None of the folders is a run with that number, or one is missing; or an extra is not installed.
         DuettoError: Nothing of a file can be read, or the picture cannot be written.
     """
-    return picture(curves(runs, metric), output, metric)
+    grouped, metric = groups_of_returns(runs, metric)
+    return picture([curve_of(group, metric) for group in grouped], output, metric)
 
 
 def picture(curves: Sequence[Curve], output: str | Path, metric: str) -> Path:
@@ -53,8 +56,7 @@ def picture(curves: Sequence[Curve], output: str | Path, metric: str) -> Path:
     panels = list(dict.fromkeys(curve.environment for curve in curves))
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    width = 5.5 if len(labels) <= INSIDE else 8.5  # with room for the legend
-    figure = new_figure(width=width * columns + 1.5 * (columns == 1), height=4.2 * rows)
+    figure = new_figure(5.5 * columns + 1.5 * (columns == 1), rows * height_of(labels))
     for number, environment in enumerate(panels):
         axes = figure.add_subplot(rows, columns, number + 1)
         for curve in curves:
@@ -65,6 +67,11 @@ def picture(curves: Sequence[Curve], output: str | Path, metric: str) -> Path:
         finish(axes, environment, metric.replace("_", " "))
     save(figure, path)
     return path
+
+
+def height_of(labels: Sequence[str]) -> float:
+    """Return the height in inches of axes with a legend of these labels below them."""
+    return 4.0 + 0.14 * sum(1 + len(label) // _LEGEND_LINE for label in labels)
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -84,46 +91,11 @@ def draw(axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: in
     if count < 3:
         for seed in values:
             axes.plot(steps, seed, **look, linewidth=0.8, alpha=0.6)
-        axes.plot(steps, values.mean(0), **look, linewidth=2, label=_text(f"{label} ({seeds}{remark})"))
+        axes.plot(steps, values.mean(0), **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark})"))
         return
     middle, (low, high) = interquartile(values)
-    axes.plot(steps, middle, **look, linewidth=2, label=_text(f"{label} ({seeds}{remark}, interquartile mean)"))
+    axes.plot(steps, middle, **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark}, interquartile mean)"))
     axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
-
-
-def interquartile_mean(values: np.ndarray) -> np.ndarray:
-    """Return the mean over seeds (...) of (seeds, ...), without a quarter of the values, rounded down, at either end.
-
-    As rliable's (Agarwal et al., 2021, arXiv:2108.13264) and SciPy's `trim_mean(values, 0.25)`. For three seeds or
-    fewer it is the mean.
-    """
-    cut = len(values) // 4
-    return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
-
-
-def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interquartile mean over seeds (T,) of (seeds, T), and its 95 % bootstrap interval (2, T)."""
-    library = statistics()
-
-    def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); rliable's own takes only one T
-        return interquartile_mean(scores[:, 0])
-
-    before = np.random.get_state()
-    np.random.seed(0)  # the same runs give the same picture; arch warns if rliable gets a generator
-    try:
-        points, intervals = library.get_interval_estimates({"": values[:, None]}, middle, reps=_REPETITIONS)
-    finally:
-        np.random.set_state(before)
-    return points[""], intervals[""]
-
-
-def statistics() -> Any:
-    """Import rliable's library. UsageError if it is not installed."""
-    try:
-        from rliable import library
-    except ImportError as error:
-        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
-    return library
 
 
 def finish(axes: Any, title: str, ylabel: str) -> None:
@@ -133,8 +105,8 @@ def finish(axes: Any, title: str, ylabel: str) -> None:
     axes.set(title=_text(title), xlabel="steps", ylabel=_text(ylabel))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
-    outside = len(axes.get_legend_handles_labels()[0]) > INSIDE
-    axes.legend(fontsize=7, **({"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if outside else {}))
+    # Below the axes, where a long label takes no width from them.
+    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.17), borderaxespad=0.0)
 
 
 def save(figure: Any, path: Path) -> None:
@@ -144,6 +116,11 @@ def save(figure: Any, path: Path) -> None:
             figure.savefig(partial, dpi=120)
     except OSError as error:
         raise DuettoError(f"The picture {path} cannot be written: {error.strerror or error}.") from error
+
+
+def _legend(label: str) -> str:
+    """Return the label in lines that fit below the axes."""
+    return textwrap.fill(_text(label), _LEGEND_LINE, drop_whitespace=False)
 
 
 def _text(text: str) -> str:
