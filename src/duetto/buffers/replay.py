@@ -290,7 +290,8 @@ class Replay(ReplayMemory):
             self._relabeling.spans.close(env)
 
     def _add_items(self, index: np.ndarray) -> None:
-        self._items.add(index, self.sampler.mass(np.full(len(index), self.sampler.largest)))
+        if isinstance(self._items, MassItems):
+            self._items.add(index, self.sampler.mass(np.full(len(index), self.sampler.largest)))
 
     def _saved_index(self) -> np.ndarray:
         """Return the indices whose masses a state holds."""

@@ -153,9 +153,6 @@ class StepItems:
         """Return the masses (B,) of items."""
         return np.ones(len(index))
 
-    def add(self, index: np.ndarray, mass: np.ndarray) -> None:
-        """Do nothing: every stored step is an item."""
-
 
 class MassItems:
     """Items with masses, which are added and removed, among the indices 0 .. size-1."""
