@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from duetto.algorithms.base import Prioritization
-from duetto.buffers.sampling import PrioritizedSampler, UniformSampler
+from duetto.buffers.sampling import MassItems, Sampler
 
 DATA = Path(__file__).parent / "data" / "cliffwalk.csv"
 FIELDS = ("length", "transitions", "draws", "seed", "updates")
@@ -46,24 +46,19 @@ def updates(length: int, kind: str, seed: int) -> int:
     """Until the mean squared error of a table of values, which begins at 0, is below a thousandth."""
     random, steps, wanted = np.random.default_rng(seed), transitions(length), truth(length)
     q, gamma = np.zeros((length + 1, 2)), discount(length)
-    draws = (
-        UniformSampler(len(steps))
-        if kind == "uniform"
-        else PrioritizedSampler(
-            len(steps), Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5)
-        )
-    )
-    draws.add(np.arange(len(steps)))
+    priorities = Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5)
+    sampler, items = Sampler(None if kind == "uniform" else priorities), MassItems(len(steps))
+    items.add(np.arange(len(steps)), sampler.mass(np.ones(len(steps))))
     made = 0
     while ((q[:length] - wanted) ** 2).mean() > CLOSE:
-        index, _ = draws.draw(1, random)
+        index = items.find(sampler.draw(items.line, 1, random))
         state, action = steps[index[0]]
         target = 0.0
         if action == 0:
             target = 1.0 if state == length - 1 else gamma * q[state + 1].max()
         error = target - q[state, action]
         q[state, action] += RATE * error
-        draws.feedback(index, np.array([abs(error)]))
+        items.set(index, sampler.mass(np.array([abs(error)])))
         made += 1
     return made
 

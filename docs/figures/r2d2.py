@@ -100,8 +100,7 @@ def cuts(steps: int, length: int, overlap: int) -> list[tuple[int, int]]:
     """First step and number of steps of each sequence of an episode."""
     found: list[tuple[int, int]] = []
     for t in range(1, steps + 1):
-        one = (np.array([n]) for n in (t, len(found)))
-        complete, start, real = cut(*one, np.array([t == steps]), length, overlap)
+        complete, start, real = cut(np.array([t]), np.array([t == steps]), length, overlap)
         if complete[0]:
             found.append((int(start[0]), int(real[0])))
     return found

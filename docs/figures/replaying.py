@@ -11,7 +11,7 @@ import numpy as np
 from drawing import Drawing, Plot
 
 from duetto.algorithms.base import Prioritization
-from duetto.buffers.sampling import PrioritizedSampler
+from duetto.buffers.sampling import MassItems, Sampler
 from duetto.functional.priorities import importance_weights, mass
 
 # ---------------------------------------------------------------------------------------------------- why a memory
@@ -124,11 +124,10 @@ def strata() -> str:
 
 def counted(draws: int = 20_000, alpha: float = 0.6) -> np.ndarray:
     """How often each of the five comes out of the memory's own draws, in batches of four."""
-    drawing = PrioritizedSampler(len(PRIORITIES), Prioritization(alpha, 0.4, 0, 0.0))
-    drawing.add(np.arange(len(PRIORITIES)))
-    drawing.feedback(np.arange(len(PRIORITIES)), np.array(PRIORITIES))
+    sampler, items = Sampler(Prioritization(alpha, 0.4, 0, 0.0)), MassItems(len(PRIORITIES))
+    items.add(np.arange(len(PRIORITIES)), sampler.mass(np.array(PRIORITIES)))
     random = np.random.default_rng(0)
-    found = np.concatenate([drawing.draw(4, random)[0] for _ in range(draws // 4)])
+    found = np.concatenate([items.find(sampler.draw(items.line, 4, random)) for _ in range(draws // 4)])
     return np.bincount(found, minlength=len(PRIORITIES)) / draws
 
 
@@ -188,12 +187,13 @@ def believed(alpha: float, beta: float) -> float:
 @cache
 def lucky(alpha: float, beta: float, updates: int = 12_000, rate: float = 0.003) -> tuple[float, ...]:
     """The same, learned from the memory's own draws: the value after each update."""
-    drawing = PrioritizedSampler(10, Prioritization(alpha, beta, 0, 0.0))
-    drawing.add(np.arange(10))
+    sampler, items = Sampler(Prioritization(alpha, beta, 0, 0.0)), MassItems(10)
+    items.add(np.arange(10), np.ones(10))
     reward, value, random, found = np.arange(10) == 0, 0.5, np.random.default_rng(0), []
     for _ in range(updates):
-        drawing.feedback(np.arange(10), np.abs(reward - value))  # of all: the law itself, no stale priorities
-        index, weight = drawing.draw(8, random)
+        items.set(np.arange(10), sampler.mass(np.abs(reward - value)))  # of all: the law itself, no stale priorities
+        index = items.find(sampler.draw(items.line, 8, random))
+        weight = sampler.weights(items.mass(index), items.line.least)
         value += rate * float((weight * (reward[index] - value)).mean()) / float(weight.mean())
         found.append(value)
     return tuple(found)

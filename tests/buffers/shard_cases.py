@@ -33,7 +33,7 @@ class Near:
         self.messages.append((index, [method for method, _ in asked]))
         self.asked += [(index, method) for method, _ in asked]
         self._replies[index] = [
-            getattr(self.shards[index], method)(*arguments, *(values if method == "hold" else ()))
+            self.shards[index].execute(method, *arguments, *(values if method == "hold" else ()))
             for method, arguments in asked
         ]
 

@@ -6,7 +6,7 @@ from memory_cases import ACTION, PROPORTIONAL, VECTOR, build, fill, masses, rows
 from shard_cases import sharded
 
 from duetto.algorithms.base import Prioritization
-from duetto.buffers.sampling import PrioritizedSampler
+from duetto.buffers.sampling import MassItems, Sampler
 from duetto.errors import NonFiniteError, UsageError
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
@@ -190,22 +190,22 @@ def test_an_epsilon_of_zero_is_refused():
 def test_with_another_exponent_the_same_priorities_have_other_masses(before: float, after: float):
     """Their errors stay what they were; where the exponent was 0 they are not known, and all items have the largest."""
 
-    def draws(exponent: float) -> PrioritizedSampler:
-        return PrioritizedSampler(6, Prioritization(exponent, 0.4, 0, 1e-3))
+    def draws(exponent: float) -> tuple[Sampler, MassItems]:
+        return Sampler(Prioritization(exponent, 0.4, 0, 1e-3)), MassItems(6)
 
     items, errors = np.arange(4), np.array([1e-3, 0.5, 2.0, 3.0])
     one, other, fresh = draws(before), draws(after), draws(after)
-    for made in (one, fresh):
-        made.add(items)
-        made.feedback(items, errors)
-    other.load_state_dict(items, one.masses(items), one.state_dict())
-    wanted = fresh.mass(items) if before else np.full(4, 3.001**after)
-    np.testing.assert_allclose(other.mass(items), wanted, rtol=1e-12)
-    assert other.total == pytest.approx(wanted.sum())
-    assert other.smallest == pytest.approx(wanted.min())
-    same = draws(before)
-    same.load_state_dict(items, one.masses(items), one.state_dict())
-    assert np.array_equal(same.mass(items), one.mass(items))
+    for sampler, made in (one, fresh):
+        made.add(items, sampler.mass(errors))
+    one[0].largest = 3.0
+    saved, state = {"mass": one[1].mass(items)}, one[0].state_dict()
+    other[0].load_state_dict(state)
+    masses = other[0].loaded_masses(saved, 4, before)
+    other[1].fill(np.append(masses, [0.0, 0.0]))
+    wanted = fresh[1].mass(items) if before else np.full(4, 3.001**after)
+    np.testing.assert_allclose(other[1].mass(items), wanted, rtol=1e-12)
+    assert other[1].line == pytest.approx((4, wanted.sum(), wanted.min()))
+    assert np.array_equal(one[0].loaded_masses(saved, 4, before), saved["mass"])
 
 
 @pytest.mark.parametrize("shards", [0, 3])

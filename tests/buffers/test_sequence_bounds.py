@@ -10,9 +10,7 @@ def sequences(steps, length, overlap):
     """(start, real length, step at which it is complete) of an episode of so many steps, found step by step."""
     found = []
     for step in range(1, steps + 1):
-        complete, start, real = cut(
-            np.array([step]), np.array([len(found)]), np.array([step == steps]), length, overlap
-        )
+        complete, start, real = cut(np.array([step]), np.array([step == steps]), length, overlap)
         if complete[0]:
             found.append((int(start[0]), int(real[0]), step))
     return found

@@ -171,7 +171,7 @@ def test_a_point_that_rounding_puts_at_the_very_end_is_the_last_item(monkeypatch
     """Not one of a shard behind it, in which nothing is."""
     memory = sharded(memory_cases.spec(capacity=6 * 30, prioritization=PROPORTIONAL), 6, 4, cuts=[0, 1, 3, 5])
     memory.add(rows([0, 3, 4], 7))
-    monkeypatch.setattr("duetto.buffers.sharded_sampler.strata", lambda length, size, random: np.full(size, length))
+    monkeypatch.setattr("duetto.buffers.sampling.strata", lambda length, size, random: np.full(size, length))
     assert memory.sample().index.tolist() == [4 * 30] * 4
 
 
@@ -189,11 +189,13 @@ def test_a_draw_asks_each_shard_once_and_feedback_and_steps_once_more():
         assert own.count("resolve") <= updates
         assert own.count("prioritize") <= updates
         assert own.count("add") <= 1
-        assert len(own) == sum(own.count(method) for method in ("add", "resolve", "prioritize"))
+        assert len(own) == sum(own.count(method) for method in ("add", "resolve", "prioritize", "raise_largest"))
 
 
 def test_what_needs_no_answer_travels_with_what_does_and_never_becomes_much():
-    """Per shard and update: all steps since the last one, with its feedback; and the points."""
+    """Per shard and update: all steps since the last one, with its feedback and the priority of new items; and the
+    points.
+    """
     memory, steps = (
         sharded(
             memory_cases.spec(
@@ -214,7 +216,7 @@ def test_what_needs_no_answer_travels_with_what_does_and_never_becomes_much():
         memory.add(rows(range(ENVS), steps.number))
         samples += learn(memory)
     own = [methods for index, methods in messages if index == 0]
-    assert own == [["prioritize", *["add"] * 10], ["resolve"]]
+    assert own == [["raise_largest", "prioritize", *["add"] * 10], ["resolve"]]
 
 
 def test_errors_are_those_of_one_memory():
@@ -232,10 +234,11 @@ def test_errors_are_those_of_one_memory():
         recurrent.load_state_dict(state | {"shape": state["shape"] | {"environments": 4}})
     with pytest.raises(CheckpointError, match="has no valid state"):
         recurrent.load_state_dict(state | {"items": {"index": None}})
-    step = Steps("sequences").next()
-    step.next_obs["image"][step.env == 3] += 1
-    with pytest.raises(UsageError, match="'obs/image' of environment 3 is no stack of 3 frames"):
-        recurrent.add(step)
+    step = World(ENVS, "dict", stacked=3).step(4)
+    step.next_obs["image"][:] += 1
+    recurrent.add(step)  # it waits for a message that has to be sent
+    with pytest.raises(UsageError, match="'obs/image' of environment 4 is no stack of 3 frames"):
+        len(recurrent)
 
 
 def test_a_shard_that_refuses_a_step_names_the_runs_environment():

@@ -16,8 +16,7 @@ from test_layers import LENGTH, AtOnce, numbers
 from test_modes import NUM_ENVS, STEADY, TOTAL, Course, nets, told
 
 from duetto import buffers
-from duetto.buffers import RemoteBlock, ShardedReplay
-from duetto.buffers.remote_blocks import HeldGroup
+from duetto.buffers import RemoteBlock, Shard
 from duetto.buffers.storage import BrokenEpisodeError
 from duetto.cluster.actor_pool import LOST_BLOCKS
 from duetto.cluster.asynchronous import Async
@@ -244,28 +243,25 @@ def test_no_cut_is_made_where_a_block_is_gone():
 
 
 def handed_out_twice(patch: pytest.MonkeyPatch) -> None:
-    """A vector step, and no shard objects."""
-    ask = ShardedReplay._ask
+    """A vector step."""
+    taken = Shard.take
 
-    def twice(self: ShardedReplay, index: int, method: str, *arguments: Any) -> None:
-        ask(self, index, method, *arguments)
-        if method == "take" and arguments[1] == 1:
-            ask(self, index, method, *arguments)
+    def take(self: Shard, number: int) -> None:
+        self._held[number].insert(1, self._held[number][0])
+        taken(self, number)
 
-    def take(self: HeldGroup, step: int) -> Any:
-        self._next = step
-        return taken(self, step)
-
-    taken = HeldGroup.take
-    patch.setattr(ShardedReplay, "_ask", twice)
-    patch.setattr(HeldGroup, "take", take)
-    patch.setattr(HeldGroup, "used_up", False)
+    patch.setattr(Shard, "take", take)
 
 
 def dropped(patch: pytest.MonkeyPatch) -> None:
-    """What a shard holds of a block, but its first vector step."""
-    take = HeldGroup.take
-    patch.setattr(HeldGroup, "take", lambda self, step: take(self, step) if step == 0 else None)
+    """A vector step of each block."""
+    hold = Shard.hold
+
+    def held(self: Shard, number: int, *arguments: Any) -> None:
+        hold(self, number, *arguments)
+        self._held[number][-1] = []
+
+    patch.setattr(Shard, "hold", held)
 
 
 def done_again(patch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,11 @@
 
 - `storage`, `storage_fields`: the newest steps of every environment, each observation once
 - `replay`, `sequences`, `sequence_bounds`, `recurrent_states`: batches of transitions and of sequences
-- `sampling`, `sum_tree`: uniform and prioritized samplers
+- `sampling`, `sum_tree`: uniform and prioritized draws
 - `her`: hindsight experience replay
 - `mixed_replay`, `demonstrations`: batches mixed with demonstrations
 - `rollout`, `recurrent_rollout`: on-policy batches
-- `sharded_replay`, `sharded_sampler`, `replay_shard`, `shard_states`, `remote_blocks`: a buffer in several processes
+- `sharded_replay`, `replay_shard`, `shard_states`, `remote_blocks`: a buffer in several processes
 - `update_schedule`: how many batches are due
 - `stored_episodes`: whole episodes of a buffer
 - `base`, `experience`, `factory`: the data that goes in and out, and how buffers are made

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+from duetto.functional.pytree import tree_map
 
 if TYPE_CHECKING:
     from duetto.buffers.remote_blocks import RemoteBlock
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = {}
 
 
 class Experience(NamedTuple):
@@ -34,12 +35,8 @@ class Experience(NamedTuple):
 
 
 def selected(experience: Experience, rows: np.ndarray) -> Experience:
-    """Return some rows of `experience`, with plain dicts, so that it can be sent to another process."""
-
-    def select(value: Any) -> Any:
-        return {name: select(part) for name, part in value.items()} if isinstance(value, Mapping) else value[rows]
-
-    return Experience(*map(select, experience))
+    """Return some rows of `experience`."""
+    return tree_map(itemgetter(rows), experience)
 
 
 _NOWHERE = np.zeros(0, np.int64)
@@ -56,9 +53,9 @@ class Sample(NamedTuple):
 
 
 class ResolvedItems(NamedTuple):
-    """Items of a shard, without importance weights."""
+    """Items at points of a line, without importance weights."""
 
-    batch: Batch | SequenceBatch  # with weights of 1
+    batch: Any  # a Batch or SequenceBatch with weights of 1
     index: np.ndarray  # (B,), see Sample  # pyright: ignore[reportIncompatibleMethodOverride]
     stamp: np.ndarray  # (B,)
     mass: np.ndarray  # (B,) p^α; 1 where all items are alike

@@ -1,27 +1,26 @@
-"""Functions that concatenate steps and split them again."""
+"""Functions that join steps and split them again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from duetto.buffers.base import Experience, selected
+from duetto.functional.pytree import tree_map, tree_map_many
 
 
 def joined(steps: list[Experience]) -> Experience:
     """Concatenate the rows of steps, in order."""
-    if len(steps) == 1:
-        return steps[0]
-    return Experience(*(concatenated([step[i] for step in steps]) for i in range(len(Experience._fields))))
+    return steps[0] if len(steps) == 1 else concatenated(_with_common_extras(steps))
 
 
 def cut(steps: Experience, counts: list[int]) -> list[Experience]:
     """Cut steps into several of `counts` rows each; undoes `joined`."""
     ends = np.cumsum(counts)
-    slices = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
-    return [Experience(*(rows(part, one) for part in steps)) for one in slices]
+    return [rows(steps, slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
 
 
 def turns(steps: Experience, continues: np.ndarray) -> Iterable[tuple[Experience, np.ndarray]]:
@@ -46,31 +45,42 @@ def side_by_side(blocks: list[Experience], counts: list[list[int]]) -> Experienc
     place = np.empty(len(step), np.int64)  # where each row goes
     place[step.argsort(kind="stable")] = np.arange(len(step))
     places = np.split(place, np.cumsum([sum(own) for own in counts])[:-1])
-    return Experience(*(_put([block[i] for block in blocks], places) for i in range(len(Experience._fields))))
+    return scattered(_with_common_extras(blocks), places)
 
 
-def _put(parts: list[Any], places: list[np.ndarray]) -> Any:
-    """Put rows of trees to their places, with one copy; parts that only some trees have are left out."""
-    if not isinstance(parts[0], np.ndarray):
-        names = [name for name in parts[0] if all(name in part for part in parts)]
-        return {name: _put([part[name] for part in parts], places) for name in names}
-    whole = np.empty((sum(map(len, places)), *parts[0].shape[1:]), parts[0].dtype)
-    for part, place in zip(parts, places, strict=True):
-        whole[place] = part
+def scattered(trees: Sequence[Any], rows: Sequence[np.ndarray]) -> Any:
+    """Copy the rows of trees into one tree, those of each to its `rows` there.
+
+    Where a tree lacks a part of a dict that others have, such as hidden states, its rows are zeros.
+    """
+    some = next((tree for tree in trees if tree is not None), None)
+    if isinstance(some, dict):
+        return {name: scattered([tree.get(name) for tree in trees], rows) for name in max(trees, key=len)}
+    if isinstance(some, tuple):
+        return type(some)(*(scattered(parts, rows) for parts in zip(*trees, strict=True)))
+    if some is None:
+        return None
+    whole = np.zeros((sum(map(len, rows)), *some.shape[1:]), some.dtype)
+    for tree, own in zip(trees, rows, strict=True):
+        if tree is not None:
+            whole[own] = tree
     return whole
 
 
-def concatenated(parts: list[Any]) -> Any:
-    """Concatenate trees of arrays along their rows; parts that only some trees have are left out."""
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    names = [name for name in parts[0] if all(name in part for part in parts)]
-    return {name: concatenated([part[name] for part in parts]) for name in names}
+def concatenated(trees: Sequence[Any]) -> Any:
+    """Concatenate trees of arrays along their rows."""
+    return tree_map_many(np.concatenate, trees)
 
 
 def rows(tree: Any, which: slice) -> Any:
     """Return the rows `which` of a tree of arrays."""
-    return tree[which] if isinstance(tree, np.ndarray) else {name: rows(part, which) for name, part in tree.items()}
+    return tree_map(itemgetter(which), tree)
+
+
+def _with_common_extras(steps: Sequence[Experience]) -> list[Experience]:
+    """Return the steps with the extras that all of them have: random actions have none."""
+    names = [name for name in steps[0].extras if all(name in one.extras for one in steps)]
+    return [one._replace(extras={name: one.extras[name] for name in names}) for one in steps]
 
 
 def _rank(env: np.ndarray) -> np.ndarray:

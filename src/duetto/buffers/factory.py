@@ -11,7 +11,7 @@ from duetto.buffers.her import HindsightGoals
 from duetto.buffers.replay import Replay
 from duetto.buffers.sequences import SequenceReplay
 from duetto.buffers.storage import EpisodeStorage
-from duetto.buffers.storage_fields import Field, Stacks, stored_fields
+from duetto.buffers.storage_fields import Field, stored_fields
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space
 
@@ -30,21 +30,19 @@ class ReplayFactory(NamedTuple):
     rows: int  # of each environment
     stacked: int
 
-    def make(self, num_envs: int, random: np.random.Generator, goals: HindsightGoals | None = None) -> Replay:
+    def make(
+        self, num_envs: int, random: np.random.Generator, goals: HindsightGoals | None = None, first_env: int = 0
+    ) -> Replay:
         """Make the buffer of `num_envs` environments. UsageError if it does not fit into memory."""
         spec, observation, action, rows, stacked = self
         try:
-            storage = EpisodeStorage(observation, action, num_envs, rows, stacked)
+            storage = EpisodeStorage(observation, action, num_envs, rows, stacked, first_env)
             if isinstance(spec, SequenceSpec):
                 return SequenceReplay(spec, storage, random)
             return Replay(spec, storage, random, goals)
         except MemoryError as error:
             what, hint = f"replay_capacity {spec.capacity}", "Lower replay_capacity."
             raise too_large(what, hint, stored_fields(observation, action, stacked), rows * num_envs) from error
-
-    def stacks(self) -> Stacks:
-        """Return the stacked parts of observations."""
-        return Stacks(self.observation, self.stacked)
 
 
 def too_large(what: str, hint: str, fields: dict[str, Field], count: int) -> UsageError:

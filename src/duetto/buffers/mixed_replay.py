@@ -20,9 +20,7 @@ from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.buffers.base import Experience, Memory, Sample
 from duetto.buffers.remote_blocks import RemoteBlock
 from duetto.buffers.replay import Replay
-from duetto.buffers.sampling import PrioritizedSampler
 from duetto.buffers.sharded_replay import ShardedReplay
-from duetto.buffers.sharded_sampler import ShardedSampler
 from duetto.errors import CheckpointError
 from duetto.functional import rng, state_schema
 from duetto.functional.pytree import tree_map_many
@@ -107,19 +105,19 @@ class MixedReplay(Memory):
     def _share(self) -> float:
         if not self._spec.by_priority:
             return self._spec.share
-        agent, experts = _priorities(self._agent).total, _priorities(self._experts).total
+        agent, experts = self._agent.line.length, self._experts.line.length
         return experts / (agent + experts)
 
     def _sample(self, experts: int) -> Sample:
         """Sample a batch of which `experts` items are demonstrations."""
         parts = []
-        exponent = _priorities(self._agent).exponent if self.needs_priorities else 0.0
+        exponent = self._agent.sampler.exponent
         for kind, size in ((self._agent, self._batch_size - experts), (self._experts, experts)):
             if size:
                 sample = kind.sample(size)
                 parts.append(sample._replace(batch=self._marked(sample.batch, kind, exponent)))
-            elif self.needs_priorities:
-                _priorities(kind).skip()  # both have the same importance exponent
+            else:
+                kind.sampler.batches += 1  # both have the same importance exponent
         batch = _joined([sample.batch for sample in parts])
         index, stamp = (np.concatenate([getattr(sample, name) for sample in parts]) for name in ("index", "stamp"))
         return Sample(batch, index, stamp, info={"demonstrations": experts / self._batch_size})
@@ -128,8 +126,8 @@ class MixedReplay(Memory):
         """Set `expert` in the batch, and with `by_priority` normalize its weights among both buffers' items."""
         weight = batch.weight
         if self._spec.by_priority:
-            least = min(_priorities(each).smallest for each in (self._agent, self._experts))
-            weight = (weight * (least / _priorities(kind).smallest) ** exponent).astype(np.float32)
+            least = min(each.line.least for each in (self._agent, self._experts))
+            weight = (weight * (least / kind.line.least) ** exponent).astype(np.float32)
         return batch._replace(expert=np.full(len(weight), kind is self._experts, np.float32), weight=weight)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
@@ -143,8 +141,7 @@ class MixedReplay(Memory):
             if len(rows):
                 kind.feedback(_part(sample, rows), priority[rows])
         if self._spec.by_priority:  # new items of the one buffer that both act as
-            agent = _priorities(self._agent)
-            agent.largest = max(agent.largest, _priorities(self._experts).largest)
+            self._agent.raise_largest(self._experts.sampler.largest)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
@@ -186,11 +183,6 @@ class MixedReplay(Memory):
     def load_segment(self, segment: dict[str, np.ndarray]) -> None:
         """Put the agent's steps back."""
         self._agent.load_segment(segment)
-
-
-def _priorities(kind: Kind) -> PrioritizedSampler | ShardedSampler:
-    assert isinstance(kind.sampler, PrioritizedSampler | ShardedSampler)
-    return kind.sampler
 
 
 def _joined(batches: list[Any]) -> Any:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.buffers.base import Experience
-from duetto.buffers.experience import cut, joined
 
 
 class BlockHeader(NamedTuple):
@@ -75,25 +74,3 @@ class RemoteBlock(NamedTuple):
     step: int  # of the group
     env: np.ndarray  # (K,) int64, which environment each row comes from
     ended: bool  # an episode ends with one of them
-
-
-class HeldGroup:
-    """A group in a shard: the steps of the shard's environments."""
-
-    def __init__(self, blocks: Sequence[tuple[Experience, list[int]]], steps: int) -> None:
-        """`blocks` are steps and the number of rows of each vector step."""
-        self._blocks = [cut(*block) for block in blocks]
-        self._next, self._steps = 0, steps
-
-    def take(self, step: int) -> Experience | None:
-        """Return the rows of a vector step, None if it has none. Each vector step is taken once, in order."""
-        if step != self._next:
-            raise RuntimeError(f"vector step {step} of a block is asked for, where {self._next} is the next")
-        self._next += 1
-        found = [block[step] for block in self._blocks if len(block[step].env)]
-        return joined(found) if found else None
-
-    @property
-    def used_up(self) -> bool:
-        """Whether every vector step was taken."""
-        return self._next == self._steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
 from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
 from duetto.buffers.experience import turns
 from duetto.buffers.her import HindsightGoals, Relabeling
-from duetto.buffers.sampling import PrioritizedSampler, PriorityLine, StepSampler, UniformSampler, checked_priorities
+from duetto.buffers.sampling import MassItems, PriorityLine, Sampler, StepItems, checked_priorities
 from duetto.buffers.storage import EpisodeStorage, Segment
 from duetto.buffers.stored_episodes import LeftOut, StoredEpisode, whole_episodes
 from duetto.buffers.update_schedule import Schedule
@@ -23,11 +24,12 @@ from duetto.functional.state_schema import ANY, DictOf
 
 
 class ReplayMemory(Memory):
-    """The parts that a replay buffer in this process and one in shards share.
+    """The parts that a replay buffer in this process and one in shards share: drawing, priorities, counts.
 
     Attributes:
         rows: Steps that each environment's ring can hold: those older than `written - rows` are gone.
         schedule: When batches are due.
+        sampler: How items are drawn.
     """
 
     def __init__(self, spec: Any, num_envs: int, rows: int, stacked: int, random: np.random.Generator) -> None:
@@ -35,6 +37,7 @@ class ReplayMemory(Memory):
         self._random = random
         self.rows: int = rows
         self.schedule: Schedule = Schedule.of(spec)
+        self.sampler: Sampler = Sampler(spec.prioritization, isinstance(spec, SequenceSpec) or spec.replacement)
         self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # the same in a state to be loaded
         if isinstance(spec, SequenceSpec):
             self._sizes |= {"steps of a sequence": spec.burn_in + spec.unroll, "overlap": spec.overlap}
@@ -42,7 +45,28 @@ class ReplayMemory(Memory):
     @property
     def needs_priorities(self) -> bool:
         """Whether `feedback` needs errors."""
-        return self._spec.prioritization is not None
+        return self.sampler.prioritized
+
+    @property
+    @abstractmethod
+    def line(self) -> PriorityLine:
+        """The line of all items."""
+
+    @abstractmethod
+    def resolve(self, point: np.ndarray) -> ResolvedItems:
+        """Return the items at points (B,) of the line."""
+
+    @abstractmethod
+    def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
+        """Give the items at `index` (B,) new errors |δ| (B,), if they are still those of `stamp`."""
+
+    def raise_largest(self, error: float) -> None:
+        """Give new items at least this |δ|."""
+        self.sampler.largest = max(self.sampler.largest, error)
+
+    def __len__(self) -> int:
+        """Return the number of items that can be sampled."""
+        return self.line.items
 
     def due(self) -> Iterator[Sample]:
         """Yield the batches to learn from now; they wait for the first item.
@@ -53,13 +77,56 @@ class ReplayMemory(Memory):
         while self.schedule.due and len(self) and self.schedule.take():
             yield self.sample()
 
-    def __len__(self) -> int:
-        """Return the number of items that can be sampled."""
-        raise NotImplementedError
-
     def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`."""
-        raise NotImplementedError
+        """Return a batch of `size` items, by default `batch_size`; of all items if there are fewer to draw once.
+
+        Raises:
+            ValueError: Nothing is stored yet.
+        """
+        line = self.line
+        if not line.items:
+            raise ValueError("The memory is empty, or has no sequence that is complete: add steps before sampling")
+        found = self.resolve(self.sampler.draw(line, self._spec.batch_size if size is None else size, self._random))
+        batch = found.batch
+        if self.sampler.prioritized:
+            batch = batch._replace(weight=self.sampler.weights(found.mass, line.least))
+        return Sample(batch, found.index, found.stamp)
+
+    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
+        """Give the items of `sample` new priorities; if an item comes twice, its last one stays.
+
+        Args:
+            sample: A sample of this memory.
+            priority: |δ| (B,), or of sequences (B, L).
+
+        Raises:
+            NonFiniteError: A priority is NaN or infinite.
+            ValueError: A priority is negative, or their number is not the sample's.
+        """
+        if self.sampler.prioritized:
+            error = checked_priorities(self._spec, sample, priority)
+            self.raise_largest(float(error.max(initial=0.0)))
+            self.prioritize(sample.index, sample.stamp, error)
+
+    # ------------------------------------------------------------------------------------------------ checkpoints
+    @abstractmethod
+    def all_rows(self, since: np.ndarray) -> Segment:
+        """Return the steps stored after the counts `since` (num_envs,); see `EpisodeStorage.segment`."""
+
+    def segment(self, since: np.ndarray) -> Segment | None:
+        """Return the steps stored after the counts `since` (num_envs,), or None if there are none."""
+        segment = self.all_rows(since)
+        return segment if segment["count"].any() else None
+
+    def sampler_state(self) -> dict[str, Any]:
+        """Return the state of draws."""
+        return {"sampler": self.sampler.state_dict(), "random": rng.rng_state(self._random)}
+
+    def load_sampler_state(self, state: dict[str, Any]) -> None:
+        """Restore the result of `sampler_state`."""
+        state_schema.check(state, {"items": dict, "sampler": dict, "random": ANY}, "memory")
+        self.sampler.load_state_dict(state["sampler"])
+        rng.restore_rng(self._random, state["random"])
 
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
         """See `Memory.emptied`."""
@@ -91,9 +158,6 @@ class Replay(ReplayMemory):
     n-step sums are made when a batch is read, from the steps that follow in the same environment. With a
     `prioritization` (Schaul et al., 2016, arXiv:1511.05952), a priority fed back for a step that was overwritten
     meanwhile is ignored.
-
-    Attributes:
-        sampler: How items are drawn.
     """
 
     strict = False  # whether an observation may differ from what the step before led to
@@ -108,15 +172,12 @@ class Replay(ReplayMemory):
         """Use `buffers.build`. `random` belongs to the memory."""
         super().__init__(spec, len(storage.written), storage.rows, storage.stacked, random)
         self._storage = storage
-        self.sampler: StepSampler | UniformSampler | PrioritizedSampler = self._make_sampler(spec)
+        every_step = isinstance(spec, ReplaySpec) and spec.prioritization is None
+        self._items = StepItems(storage) if every_step else MassItems(len(storage.written) * storage.rows)
         self._relabeling: Relabeling | None = None
         if isinstance(spec, ReplaySpec) and spec.hindsight is not None:
             assert goals is not None
             self._relabeling = Relabeling(spec.hindsight, storage, goals, spec.discount, spec.ignore_termination)
-
-    def __len__(self) -> int:
-        """Return the number of items that can be sampled."""
-        return len(self.sampler)
 
     @property
     def written(self) -> np.ndarray:
@@ -141,51 +202,29 @@ class Replay(ReplayMemory):
         self._interrupted(self._storage.interrupt(envs))
 
     # ------------------------------------------------------------------------------------------------ sampling
-    def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`; of all items if there are fewer to draw once.
-
-        Raises:
-            ValueError: Nothing is stored yet.
-        """
-        self._storage.check_complete()
-        if not len(self):
-            raise ValueError("The memory is empty, or has no sequence that is complete: add steps before sampling")
-        index, weight = self.sampler.draw(self._spec.batch_size if size is None else size, self._random)
-        batch = self._gather(index, weight)
-        if self._relabeling is not None:
-            batch = self._relabeling(batch, index, self._random)
-        return Sample(batch, index, self._storage.number(index))
-
-    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give the items of `sample` new priorities; if an item comes twice, its last one stays.
-
-        Args:
-            sample: A sample of this memory.
-            priority: |δ| (B,), or of sequences (B, L).
-
-        Raises:
-            NonFiniteError: A priority is NaN or infinite.
-            ValueError: A priority is negative, or their number is not the sample's.
-        """
-        if self.needs_priorities:
-            self.prioritize(sample.index, sample.stamp, checked_priorities(self._spec, sample, priority))
-
-    # ------------------------------------------------------------------------------------------------ shards
     @property
     def line(self) -> PriorityLine:
-        """The `PriorityLine` of all items."""
-        return self.sampler.line
+        """The line of all items."""
+        return self._items.line
 
     def resolve(self, point: np.ndarray) -> ResolvedItems:
-        """Return the items at points (B,) of the line, without hindsight."""
-        index = self.sampler.find(point)
-        batch = self._gather(index, np.ones(len(index), np.float32))
-        return ResolvedItems(batch, index, self._storage.number(index), self.sampler.mass(index))
+        """Return the items at points (B,) of the line, with other goals if the spec has hindsight."""
+        self._storage.check_complete()
+        index = self._items.find(point)
+        batch = self._gather(index)
+        if self._relabeling is not None:
+            batch = self._relabeling(batch, index, self._random)
+        return ResolvedItems(batch, index, self._storage.number(index), self._items.mass(index))
 
-    def prioritize(self, index: np.ndarray, stamp: np.ndarray, priority: np.ndarray) -> None:
-        """Give the items at `index` (B,) new priorities (B,), if they are still those of `stamp`."""
-        there = self.sampler.has(index) & (self._storage.number(index) == stamp)
-        self.sampler.feedback(index, priority, there)
+    def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
+        """See `ReplayMemory.prioritize`."""
+        there = (self._items.mass(index) > 0) & (self._storage.number(index) == stamp)
+        self._masses.set(index[there], self.sampler.mass(error[there]))
+
+    @property
+    def _masses(self) -> MassItems:
+        assert isinstance(self._items, MassItems)
+        return self._items
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
@@ -193,26 +232,24 @@ class Replay(ReplayMemory):
 
         "envs" has arrays (num_envs, ...), "items" arrays of items: of those with an "index", or else of every index.
         """
-        return {
-            "shape": self._sizes,
-            "envs": self._storage.state_dict(),
-            "schedule": self.schedule.state_dict(),
-            **self.sampler_state(),
-        }
+        own = {"shape": self._sizes, "envs": self._storage.state_dict(), "schedule": self.schedule.state_dict()}
+        return own | self.sampler_state()
 
     def sampler_state(self) -> dict[str, Any]:
         """Return the part of the state that a memory needs whose items are known."""
-        return {
-            "items": self.sampler.masses(self._items()),
-            "sampler": self.sampler.state_dict(),
-            "random": rng.rng_state(self._random),
-        }
+        masses = {"mass": self._items.mass(self._saved_index())} if self.sampler.prioritized else {}
+        return super().sampler_state() | {"items": masses}
 
     def load_sampler_state(self, state: dict[str, Any]) -> None:
-        """Restore the result of `sampler_state`."""
-        state_schema.check(state, {"items": dict, "sampler": dict, "random": ANY}, "memory")
-        self.sampler.load_state_dict(self._items(), state["items"], state["sampler"])
-        rng.restore_rng(self._random, state["random"])
+        """See `ReplayMemory.load_sampler_state`."""
+        super().load_sampler_state(state)
+        if not isinstance(self._items, MassItems):
+            return
+        index, masses = self._saved_index(), np.zeros(len(self._storage.written) * self.rows)
+        masses[index] = 1.0
+        if self.sampler.prioritized:
+            masses[index] = self.sampler.loaded_masses(state["items"], len(index), state["sampler"]["exponent"])
+        self._items.fill(masses)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`; the steps follow with `load_segment`.
@@ -226,8 +263,8 @@ class Replay(ReplayMemory):
         self.load_sampler_state(state)
         self.schedule.load_state_dict(state["schedule"])
 
-    def segment(self, since: np.ndarray) -> Segment | None:
-        """Return the steps stored after the counts `since` (num_envs,); see `EpisodeStorage.segment`."""
+    def all_rows(self, since: np.ndarray) -> Segment:
+        """See `ReplayMemory.all_rows`."""
         return self._storage.segment(since)
 
     def load_segment(self, segment: Segment) -> None:
@@ -239,17 +276,12 @@ class Replay(ReplayMemory):
         return whole_episodes(self._storage, left)
 
     # ------------------------------------------------------------------------------------------------ transitions
-    def _make_sampler(self, spec: Any) -> StepSampler | UniformSampler | PrioritizedSampler:
-        if spec.prioritization is None:
-            return StepSampler(self._storage, spec.replacement)
-        return PrioritizedSampler(len(self._storage.written) * self.rows, spec.prioritization)
-
     def _check_extras(self, experience: Experience) -> None:
         """Check what the algorithm gave with its actions."""
 
     def _added(self, turn: Experience, index: np.ndarray) -> None:
         """Make items of the steps just stored at `index` (K,), of different environments."""
-        self.sampler.add(index)
+        self._add_items(index)
         if self._relabeling is not None:
             self._relabeling.spans.note(index, turn.terminated | turn.truncated)
 
@@ -257,15 +289,20 @@ class Replay(ReplayMemory):
         if self._relabeling is not None:
             self._relabeling.spans.close(env)
 
-    def _items(self) -> np.ndarray:
+    def _add_items(self, index: np.ndarray) -> None:
+        if isinstance(self._items, MassItems):
+            self._items.add(index, self.sampler.mass(np.full(len(index), self.sampler.largest)))
+
+    def _saved_index(self) -> np.ndarray:
+        """Return the indices whose masses a state holds."""
         return np.arange(len(self._storage.written) * self.rows)
 
     def _load_items(self, state: dict[str, Any]) -> None:
         if self._relabeling is not None:
             self._relabeling.spans.stale = True
 
-    def _gather(self, index: np.ndarray, weight: np.ndarray) -> Any:
-        """Return the batch of the items at `index` (B,), with importance weights (B,)."""
+    def _gather(self, index: np.ndarray) -> Any:
+        """Return the batch of the items at `index` (B,), with weights of 1."""
         reward, discount, last = self._one_step(index) if self._spec.n_step == 1 else self._n_steps(index)
         return Batch(
             obs=self._storage.observation(index),
@@ -273,7 +310,7 @@ class Replay(ReplayMemory):
             reward=reward,
             discount=discount,
             next_obs=self._storage.next_observation(last),
-            weight=weight,
+            weight=np.ones(len(index), np.float32),
             one_step=self._first_step(index) if self._spec.one_step and self._spec.n_step > 1 else None,
         )
 

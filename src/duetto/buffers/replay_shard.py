@@ -11,16 +11,16 @@ time (`remote_blocks`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from duetto.buffers.base import Experience, ResolvedItems, selected
+from duetto.buffers.base import Experience, selected
+from duetto.buffers.experience import cut, joined
 from duetto.buffers.factory import ReplayFactory
-from duetto.buffers.remote_blocks import HeldGroup
-from duetto.buffers.sampling import PrioritizedSampler, PriorityLine
-from duetto.buffers.storage import BrokenEpisodeError
+from duetto.buffers.sampling import PriorityLine
 
 
 class ShardStatus(NamedTuple):
@@ -30,111 +30,47 @@ class ShardStatus(NamedTuple):
     line: PriorityLine
 
 
-class StoredBlock(NamedTuple):
-    """The sizes of a block that a shard fetches."""
-
-    share: range  # the environments that it has steps of
-    counts: list[int]  # rows of each vector step
-
-
 class Shard:
     """The buffer of a share of the environments, numbered from 0 except in errors."""
 
     def __init__(self, factory: ReplayFactory, share: range) -> None:
         # Nothing is drawn from its generator.
-        self._memory, self._first = factory.make(len(share), np.random.default_rng(0)), share.start
-        self._share, self._stacks, self._arrived = share, factory.stacks(), dict[int, HeldGroup]()
-        draws = self._memory.sampler
-        self._draws = draws if isinstance(draws, PrioritizedSampler) else None
+        self._memory = factory.make(len(share), np.random.default_rng(0), first_env=share.start)
+        self._share, self._held = share, dict[int, deque[list[Experience]]]()
 
     def status(self) -> ShardStatus:
         """Return its counts."""
         return ShardStatus(self._memory.written, self._memory.line)
 
-    def add(self, experience: Experience, largest: float) -> ShardStatus:
-        """Store steps; new items get the largest |δ| of all shards."""
-        self._raise(largest)
-        try:
-            self._memory.add(experience)
-        except BrokenEpisodeError as error:
-            raise BrokenEpisodeError(error.name, error.env + self._first) from error
-        return self.status()
+    def execute(self, method: str, *arguments: Any) -> Any:
+        """Call `hold`, `take`, or a method of the buffer. Return its result, or without one the counts."""
+        result = getattr(self if method in {"hold", "take"} else self._memory, method)(*arguments)
+        return self.status() if result is None else result
 
-    def hold(
-        self,
-        number: int,
-        blocks: Sequence[StoredBlock],
-        extras: Sequence[str],
-        largest: float,
-        *values: Experience,
-    ) -> ShardStatus:
-        """Hold a group's steps until they are taken."""
-        found = [
-            self._own(value._replace(extras={name: value.extras[name] for name in extras}), block)
-            for block, value in zip(blocks, values, strict=True)
-        ]
-        self._arrived[number] = HeldGroup(found, len(blocks[0].counts))
-        return self.status()
+    def hold(self, number: int, counts: Sequence[list[int]], extras: Sequence[str], *blocks: Experience) -> None:
+        """Hold a group of blocks, with `counts` rows for each of their vector steps, until these are taken."""
+        each = [self._own_steps(*block, extras) for block in zip(blocks, counts, strict=True)]
+        self._held[number] = deque([own for own in some if len(own.env)] for some in zip(*each, strict=True))
 
-    def _own(self, steps: Experience, block: StoredBlock) -> tuple[Experience, list[int]]:
-        """Return the steps of the shard's environments, and how many each vector step has."""
-        self._stacks.check_steps(steps)
-        if block.share.start >= self._share.start and block.share.stop <= self._share.stop:
-            return steps, block.counts
-        own = (steps.env >= self._share.start) & (steps.env < self._share.stop)
-        step = np.arange(len(block.counts)).repeat(block.counts)
-        counts = np.bincount(step[own], minlength=len(block.counts)).tolist()
-        return selected(steps, np.flatnonzero(own)), counts
+    def take(self, number: int) -> None:
+        """Store the next vector step of a held group."""
+        found = self._held[number].popleft()
+        if not self._held[number]:
+            del self._held[number]
+        if found:
+            self._memory.add(joined(found))
 
-    def take(self, number: int, step: int, largest: float) -> ShardStatus:
-        """Store a vector step of a held group; new items get the largest |δ| of all shards."""
-        arrived = self._arrived[number]
-        found = arrived.take(step)
-        if arrived.used_up:
-            del self._arrived[number]
-        if found is None:
-            return self.status()
-        return self.add(found._replace(env=found.env - self._first), largest)
-
-    def interrupt(self, envs: np.ndarray | None, largest: float) -> ShardStatus:
-        """See `Replay.interrupt`; items that this completes get the largest |δ| of all shards."""
-        self._raise(largest)
-        self._memory.interrupt(envs)
-        return self.status()
-
-    def resolve(self, point: np.ndarray) -> ResolvedItems:
-        """Return the items at points (B,) of the shard's own line."""
-        return self._memory.resolve(point)
-
-    def prioritize(self, index: np.ndarray, stamp: np.ndarray, priority: np.ndarray) -> ShardStatus:
-        """Give items (B,) new priorities, if they are still stored."""
-        self._memory.prioritize(index, stamp, priority)
-        return self.status()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return its buffer's state, in which generator, schedule and counts of batches are unused."""
-        return self._memory.state_dict()
-
-    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """See `Replay.segment`."""
-        return self._memory.segment(since)
-
-    def load_state_dict(self, state: dict[str, Any]) -> ShardStatus:
-        """Restore what `state_dict` returned."""
-        self._memory.load_state_dict(state)
-        return self.status()
-
-    def load_segment(self, segment: dict[str, np.ndarray]) -> ShardStatus:
-        """See `Replay.load_segment`."""
-        self._memory.load_segment(segment)
-        return self.status()
-
-    def _raise(self, largest: float) -> None:
-        if self._draws is not None:
-            self._draws.largest = largest
+    def _own_steps(self, block: Experience, counts: list[int], extras: Sequence[str]) -> list[Experience]:
+        """Return the vector steps of a block, of the shard's environments alone."""
+        step = np.arange(len(counts)).repeat(counts)
+        own = (block.env >= self._share.start) & (block.env < self._share.stop)
+        block = block._replace(env=block.env - self._share.start, extras={name: block.extras[name] for name in extras})
+        if own.all():
+            return cut(block, counts)
+        return cut(selected(block, np.flatnonzero(own)), np.bincount(step[own], minlength=len(counts)).tolist())
 
 
-ShardRequest = tuple[str, tuple[Any, ...]]  # a method of a shard, and its arguments
+ShardRequest = tuple[str, tuple[Any, ...]]  # a method for `Shard.execute`, and its arguments
 
 
 class Shards(Protocol):

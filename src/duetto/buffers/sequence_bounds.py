@@ -23,14 +23,11 @@ from __future__ import annotations
 import numpy as np
 
 
-def cut(
-    steps: np.ndarray, made: np.ndarray, done: np.ndarray, length: int, overlap: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def cut(steps: np.ndarray, done: np.ndarray, length: int, overlap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find which of N episodes complete a sequence with their newest step; none can complete two at once.
 
     Args:
         steps: (N,) int, steps of each episode up to and including the newest.
-        made: (N,) int, sequences that it has completed before.
         done: (N,) bool, the newest step is its last.
         length: L.
         overlap: steps that a sequence shares with the next, in 0 .. L-1.
@@ -39,7 +36,9 @@ def cut(
         (N,) bool; and (N,) int, where the next sequence begins and how many steps of it there are (less than 1 if it
         begins later).
     """
-    start = made * (length - overlap)
+    period = length - overlap
+    made = np.maximum((steps - 1 - overlap) // period, 0)  # complete before the newest step
+    start = made * period
     real = steps - start
     last = done & ((made == 0) | (real > overlap))
     return (real == length) | last, start, real

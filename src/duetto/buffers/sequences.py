@@ -28,7 +28,6 @@ from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
 from duetto.buffers.base import Experience
 from duetto.buffers.recurrent_states import PREFIX, RecurrentStates
 from duetto.buffers.replay import Replay
-from duetto.buffers.sampling import PrioritizedSampler, UniformSampler
 from duetto.buffers.sequence_bounds import cut
 from duetto.buffers.storage import EpisodeStorage, Segment, expand
 from duetto.errors import CheckpointError, UsageError
@@ -64,15 +63,9 @@ class SequenceReplay(Replay):
         self._real = np.zeros(items, np.int32)  # steps of the sequence that begins at each index; 0 for none
         self._fresh = np.zeros(items, bool)  # whether it begins its episode
         self._steps = np.zeros(num_envs, np.int64)  # of each running episode
-        self._made = np.zeros(num_envs, np.int64)  # sequences cut from each running episode
-        self._gone = np.zeros(num_envs, np.int64)  # no sequence begins at a step below this number any more
         self._carries = RecurrentStates()
 
     # ------------------------------------------------------------------------------------------------ filling
-    def _make_sampler(self, spec: Any) -> UniformSampler | PrioritizedSampler:
-        items, priorities = len(self._storage.written) * self.rows, spec.prioritization
-        return UniformSampler(items) if priorities is None else PrioritizedSampler(items, priorities)
-
     def _check_extras(self, experience: Experience) -> None:
         """With `stored_carry`, the extras "carry/<name>" (K, ...) are the network's states before the steps."""
         if self._spec.stored_carry:
@@ -80,7 +73,7 @@ class SequenceReplay(Replay):
 
     def _added(self, turn: Experience, index: np.ndarray) -> None:
         self._steps[turn.env] += 1
-        self._drop()
+        self._drop(turn.env)
         if self._spec.stored_carry:
             begins = (self._steps[turn.env] - 1) % (self._length - self._spec.overlap) == 0
             self._carries.keep(index[begins], {name: array[begins] for name, array in turn.extras.items()})
@@ -89,82 +82,69 @@ class SequenceReplay(Replay):
     def _interrupted(self, env: np.ndarray) -> None:
         self._cut(env, np.ones(len(env), bool))
 
-    def _drop(self) -> None:
+    def _drop(self, env: np.ndarray) -> None:
         """Forget sequences and states whose steps are gone, or that need a step before theirs which is."""
-        limit = self._limit()
-        count = limit - self._gone
-        if count.any():
-            number = self._gone[:, None] + np.arange(count.max())
-            index = self._storage.index(np.arange(len(limit)), number)[number < limit[:, None]]
-            self._gone = limit
-            self._carries.drop(index)
-            index = index[self._real[index] > 0]
-            if len(index):
-                self._real[index] = 0
-                self._uniform.remove(index)
+        oldest = self._oldest()[env]
+        gone = self._storage.index(env, np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
+        self._carries.drop(gone)
+        if self._real[gone].any():
+            index = np.unique(gone[self._real[gone] > 0])
+            self._real[index] = 0
+            self._masses.remove(index)
 
-    def _limit(self) -> np.ndarray:
-        """Return the first step (num_envs,) that a sequence can begin at."""
+    def _oldest(self) -> np.ndarray:
+        """Return the number (num_envs,) of the first step that a sequence can begin at."""
         return np.where(self._storage.written > self.rows, self._storage.written - self.rows + 1, 0)
 
     def _cut(self, env: np.ndarray, done: np.ndarray) -> None:
         """Make sequences that are complete with the newest steps of the environments (K,)."""
         spec, steps = self._spec, self._steps[env]
-        complete, start, real = cut(steps, self._made[env], done, self._length, spec.overlap)
-        self._made[env] = np.where(done, 0, self._made[env] + complete)
+        complete, start, real = cut(steps, done, self._length, spec.overlap)
         self._steps[env[done]] = 0
         which = np.flatnonzero(complete & ((real > spec.burn_in) | spec.learn_from_start))
         if len(which):
             index = self._storage.index(env, self._storage.written[env] - steps + start)[which]
             self._real[index], self._fresh[index] = real[which], start[which] == 0
-            self.sampler.add(index)
-
-    @property
-    def _uniform(self) -> UniformSampler:
-        assert isinstance(self.sampler, UniformSampler)
-        return self.sampler
+            self._add_items(index)
 
     # ------------------------------------------------------------------------------------------------ reading
-    def _gather(self, index: np.ndarray, weight: np.ndarray) -> SequenceBatch:
+    def _gather(self, index: np.ndarray) -> SequenceBatch:
         found = Stretches(index // self.rows, self._storage.number(index), self._real[index], self._fresh[index])
         carry = self._carries.read(index.tolist()) if self._spec.stored_carry else {}
-        return read(self._storage, self._spec, found, carry, weight)
+        return read(self._storage, self._spec, found, carry)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
-    def _items(self) -> np.ndarray:
+    def _saved_index(self) -> np.ndarray:
         return np.flatnonzero(self._real)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but steps and recurrent states, which `segment` hands out; see `Replay.state_dict`."""
-        state, index = super().state_dict(), self._items()
-        envs = {"steps": self._steps.copy(), "made": self._made.copy(), "gone": self._gone.copy()}
+        state, index = super().state_dict(), self._saved_index()
         items = {"index": index, "real": self._real[index], "fresh": self._fresh[index]}
         return state | {
-            "envs": state["envs"] | envs,
+            "envs": state["envs"] | {"steps": self._steps.copy()},
             "items": state["items"] | items,
             "carry": self._carries.state_dict(),
         }
 
     def _load_items(self, state: dict[str, Any]) -> None:
         some = ArrayOf(None, (), np.int64)
-        envs = {"steps": self._steps, "made": self._made, "gone": self._gone}
         items = {"index": some, "real": some, "fresh": ArrayOf(None, (), np.bool_)}
-        state_schema.check(state, {"envs": envs, "items": items, "carry": DictOf(ARRAY)}, "memory")
-        self._steps[:], self._made[:], self._gone[:] = (state["envs"][name] for name in envs)
+        form = {"envs": {"steps": self._steps}, "items": items, "carry": DictOf(ARRAY)}
+        state_schema.check(state, form, "memory")
+        self._steps[:] = state["envs"]["steps"]
         index, real = state["items"]["index"], state["items"]["real"]
         self._check_sequences(index, real, state["items"]["fresh"])
         self._real[:] = 0
         self._real[index], self._fresh[index] = real, state["items"]["fresh"]
         self._carries.load_state_dict(state["carry"])
 
-    def segment(self, since: np.ndarray) -> Segment | None:
-        """Return the steps stored after the counts `since` (num_envs,); see `EpisodeStorage.segment`.
+    def all_rows(self, since: np.ndarray) -> Segment:
+        """See `ReplayMemory.all_rows`.
 
         "kept" says which steps have a recurrent state; "carry/<name>" has those of these steps.
         """
         segment = self._storage.segment(since)
-        if segment is None:
-            return None
         index = self._storage.index(*expand(segment["start"], segment["count"]))
         kept = np.isin(index, self._carries.index)
         carry = self._carries.read(index[kept].tolist()) if kept.any() else {}
@@ -182,15 +162,14 @@ class SequenceReplay(Replay):
         except ValueError as error:
             raise CheckpointError(f"A segment of the memory is not one of this run: {error}.") from error
         env, number = (part[rows] for part in expand(segment["start"], segment["count"]))
-        there = (number >= self._gone[env]) & (number < self._storage.written[env])
+        there = (number >= self._oldest()[env]) & (number < self._storage.written[env])
         self._carries.keep(self._storage.index(env, number)[there], {n: array[there] for n, array in carry.items()})
 
     def _check_sequences(self, index: np.ndarray, real: np.ndarray, fresh: np.ndarray) -> None:
-        """Raise CheckpointError for sequences that cannot exist, or more steps to forget than there are."""
+        """Raise CheckpointError for sequences that cannot exist."""
         places = np.all((index >= 0) & (index < len(self._real))) and np.all(np.diff(index) > 0)
         lengths = len(real) == len(fresh) == len(index) and np.all((real > 0) & (real <= self._length))
-        left = self._limit() - self._gone
-        if not (places and lengths and np.all((left >= 0) & (left <= self.rows))):
+        if not (places and lengths):
             raise CheckpointError("The checkpoint's sequence memory has sequences where it has no steps.")
 
 
@@ -204,9 +183,9 @@ class Stretches(NamedTuple):
 
 
 def read(
-    storage: EpisodeStorage, spec: SequenceSpec, stretches: Stretches, carry: dict[str, np.ndarray], weight: np.ndarray
+    storage: EpisodeStorage, spec: SequenceSpec, stretches: Stretches, carry: dict[str, np.ndarray]
 ) -> SequenceBatch:
-    """Return the batch of B stretches, with the states `carry` before them and the importance weights (B,)."""
+    """Return the batch of B stretches, with the states `carry` before them and weights of 1."""
     length = spec.burn_in + spec.unroll
     step, real = np.arange(length), stretches.real[:, None]
     reward, discount = returns(storage, spec, stretches, spec.n_step)
@@ -221,7 +200,7 @@ def read(
         reward=reward,
         discount=discount,
         ahead=np.minimum(step + spec.n_step, real),
-        weight=weight,
+        weight=np.ones(len(stretches.env), np.float32),
         mask=learned_from(spec, stretches).astype(np.float32),
         one_step=_first_steps(storage, spec, stretches) if spec.one_step and spec.n_step > 1 else None,
     )

@@ -17,21 +17,21 @@ order to store each.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from duetto.buffers import shard_states
-from duetto.buffers.base import Experience, ResolvedItems, Sample, selected
+from duetto.buffers.base import Experience, ResolvedItems, selected
+from duetto.buffers.experience import scattered
 from duetto.buffers.factory import ReplayFactory
 from duetto.buffers.remote_blocks import BlockGroup, BlockRef, RemoteBlock
 from duetto.buffers.replay import ReplayMemory
-from duetto.buffers.replay_shard import ShardRequest, Shards, ShardStatus, StoredBlock
-from duetto.buffers.sampling import checked_priorities
-from duetto.buffers.sharded_sampler import ShardedSampler, ShardPiece
-from duetto.functional import rng
+from duetto.buffers.replay_shard import ShardRequest, Shards, ShardStatus
+from duetto.buffers.sampling import PriorityLine
+from duetto.buffers.storage import Segment
 
-WITH_LARGEST = ("add", "take", "interrupt", "hold")  # methods whose last argument is the largest |δ| of all shards
 WAITING = 16  # the largest number of requests that wait for a message to a shard
 
 
@@ -43,34 +43,21 @@ class ShardedReplay(ReplayMemory):
         super().__init__(factory.spec, num_envs, factory.rows, factory.stacked, random)
         self._shards, self._shares = shards, shards.shares
         self._firsts = np.array([share.start for share in self._shares])
-        self._stacks = factory.stacks()
-        self.sampler: ShardedSampler = ShardedSampler(factory.spec, self._settle)
         self._waiting: dict[int, list[ShardRequest]] = {}  # requests not sent yet
         self._asked: set[int] = set()  # shards that have not answered yet
         self._held: list[int | None] = [None] * len(self._shares)  # the number of each shard's newest group
         self._values: list[list[Any]] = [[] for _ in self._shares]  # references for a waiting `hold`
-        statuses = self._shards.begin(factory)
-        self._written = [status.written for status in statuses]
-        self.sampler.lines = [status.line for status in statuses]
-
-    def __len__(self) -> int:
-        """Return the number of items that can be sampled."""
-        return len(self.sampler)
+        self._status = self._shards.begin(factory)
 
     @property
     def written(self) -> np.ndarray:
         """(num_envs,) int64, steps ever stored per environment; a copy."""
         self._settle()
-        return np.concatenate(self._written)
+        return np.concatenate([status.written for status in self._status])
 
     # ------------------------------------------------------------------------------------------------ filling
     def add(self, experience: Experience) -> None:
-        """Store copies of the steps; a batch may be due afterwards.
-
-        Raises:
-            UsageError: See `EpisodeStorage.check`; raised here, where environments have their numbers.
-        """
-        self._stacks.check_steps(experience)
+        """Store copies of the steps; a batch may be due afterwards."""
         for index, rows in self._of_each(experience.env):
             own = selected(experience, rows)
             self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
@@ -88,7 +75,7 @@ class ShardedReplay(ReplayMemory):
                 continue
             if self._held[index] != group.number:
                 self._hold(index, group, own)
-            self._ask(index, "take", group.number, step.step)
+            self._ask(index, "take", group.number)
         self.schedule.advance(len(step.env), step.ended)
 
     def _hold(self, index: int, group: BlockGroup, own: list[BlockRef]) -> None:
@@ -96,7 +83,7 @@ class ShardedReplay(ReplayMemory):
         if self._values[index]:  # a message has one `hold`
             self._send(index)
         self._held[index], self._values[index] = group.number, [block.value for block in own]
-        self._ask(index, "hold", group.number, [StoredBlock(one.share, one.counts) for one in own], group.extras)
+        self._ask(index, "hold", group.number, [block.counts for block in own], group.extras)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones begin."""
@@ -104,54 +91,48 @@ class ShardedReplay(ReplayMemory):
             self._ask(index, "interrupt", None if envs is None else envs[share.start : share.stop])
 
     # ------------------------------------------------------------------------------------------------ sampling
-    def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`.
+    @property
+    def line(self) -> PriorityLine:
+        """The lines of all shards, laid end to end."""
+        self._settle()
+        items, length, least = zip(*(status.line for status in self._status), strict=True)
+        return PriorityLine(sum(items), np.cumsum(length)[-1], min(least))
 
-        Raises:
-            ValueError: nothing is stored yet.
-        """
-        if not len(self):
-            raise ValueError("The memory is empty: add steps before sampling")
-        wanted = self._spec.batch_size if size is None else size
-        pieces = self.sampler.pieces(wanted, self._random)
-        for piece in pieces:
-            self._ask(piece.shard, "resolve", piece.point)
-        found = self._settle()
-        return self._sampled(pieces, [found[piece.shard] for piece in pieces])
+    def resolve(self, point: np.ndarray) -> ResolvedItems:
+        """See `ReplayMemory.resolve`: each shard looks up the points on its part of the line."""
+        length = [status.line.length for status in self._status]
+        ends = np.cumsum(length)
+        # Rounding may put a point at the very end: it belongs to the last shard with items.
+        shard = np.minimum(ends.searchsorted(point, side="right"), np.flatnonzero(length)[-1])
+        starts = np.append(ends.dtype.type(0), ends[:-1])
+        rows = {index: np.flatnonzero(shard == index) for index in np.unique(shard).tolist()}
+        for index, own in rows.items():
+            self._ask(index, "resolve", point[own] - starts[index])
+        answers = self._settle()
+        found = [
+            answers[index]._replace(index=answers[index].index + self._firsts[index] * self.rows) for index in rows
+        ]
+        return scattered(found, list(rows.values()))
 
-    def _sampled(self, pieces: list[ShardPiece], found: list[ResolvedItems]) -> Sample:
-        rows = [piece.rows for piece in pieces]
-        index = [one.index + self._firsts[piece.shard] * self.rows for piece, one in zip(pieces, found, strict=True)]
-        batch = shard_states.scattered([one.batch for one in found], rows)
-        mass, stamp = (
-            shard_states.scattered([getattr(one, name) for one in found], rows) for name in ("mass", "stamp")
-        )
-        return Sample(batch._replace(weight=self.sampler.weights(mass)), shard_states.scattered(index, rows), stamp)
+    def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
+        """See `ReplayMemory.prioritize`."""
+        for shard, own in self._of_each(index // self.rows):
+            place = index[own] - self._firsts[shard] * self.rows
+            self._ask(shard, "prioritize", place, stamp[own], error[own])
 
-    def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give the sampled items new priorities; see `Replay.feedback`."""
-        if not self.needs_priorities:
-            return
-        error = checked_priorities(self._spec, sample, priority)
-        self.sampler.largest = max(self.sampler.largest, float(error.max()))
-        for index, rows in self._of_each(sample.index // self.rows):
-            place = sample.index[rows] - self._firsts[index] * self.rows
-            self._ask(index, "prioritize", place, sample.stamp[rows], error[rows])
+    def raise_largest(self, error: float) -> None:
+        """See `ReplayMemory.raise_largest`."""
+        if error > self.sampler.largest:
+            super().raise_largest(error)
+            for index in range(len(self._shares)):
+                self._ask(index, "raise_largest", error)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
         """Return the state of one buffer with all environments."""
-        self._settle()
-        for index in range(len(self._shares)):
-            self._ask(index, "state_dict")
-        states = self._settle()
-        whole = shard_states.join_states([states[index] for index in range(len(self._shares))], self._shares, self.rows)
-        return whole | {
-            "shape": self._sizes,
-            "sampler": whole["sampler"] | self.sampler.state_dict(),
-            "schedule": self.schedule.state_dict(),
-            "random": rng.rng_state(self._random),
-        }
+        states = self._answers("state_dict", ((),) * len(self._shares))
+        whole = shard_states.join_states(states, self._shares, self.rows)
+        return whole | {"shape": self._sizes, "schedule": self.schedule.state_dict()} | self.sampler_state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`; the steps follow with `load_segment`.
@@ -160,29 +141,18 @@ class ShardedReplay(ReplayMemory):
             CheckpointError: The state is that of a buffer with other sizes.
         """
         self._check_state(state)
-        self._settle()
-        for index, share in enumerate(self._shares):
-            self._ask(index, "load_state_dict", shard_states.take_state(state, share, self.rows))
-        self._settle()
+        self._answers("load_state_dict", [(shard_states.take_state(state, one, self.rows),) for one in self._shares])
+        self.load_sampler_state(state)
         self.schedule.load_state_dict(state["schedule"])
-        rng.restore_rng(self._random, state["random"])
-        self.sampler.load_state_dict(state["sampler"])
 
-    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """Return the steps stored after the counts `since` (num_envs,), as one buffer would."""
-        self._settle()
-        for index, share in enumerate(self._shares):
-            self._ask(index, "segment", since[share.start : share.stop])
-        segments = self._settle()
-        return shard_states.join_segments([segments[index] for index in range(len(self._shares))], self._written)
+    def all_rows(self, since: np.ndarray) -> Segment:
+        """See `ReplayMemory.all_rows`."""
+        since_each = [(since[share.start : share.stop],) for share in self._shares]
+        return shard_states.join_segments(self._answers("all_rows", since_each))
 
-    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
+    def load_segment(self, segment: Segment) -> None:
         """Put steps back, in any order of segments, after `load_state_dict`."""
-        self._settle()
-        for index, share in enumerate(self._shares):
-            if (own := shard_states.take_segment(segment, share)) is not None:
-                self._ask(index, "load_segment", own)
-        self._settle()
+        self._answers("load_segment", [(shard_states.take_segment(segment, share),) for share in self._shares])
 
     # ------------------------------------------------------------------------------------------------ shards
     def _of_each(self, env: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -193,10 +163,16 @@ class ShardedReplay(ReplayMemory):
     def _ask(self, index: int, method: str, *arguments: Any) -> None:
         """Queue a request to a shard; send the queue if it is long."""
         waiting = self._waiting.setdefault(index, [])
-        largest = (self.sampler.largest,) if method in WITH_LARGEST else ()
-        waiting.append((method, arguments + largest))
+        waiting.append((method, arguments))
         if len(waiting) >= WAITING:
             self._send(index)
+
+    def _answers(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Send every shard a request, with its own arguments, and return the answers."""
+        for index, own in enumerate(arguments):
+            self._ask(index, method, *own)
+        answers = self._settle()
+        return [answers[index] for index in range(len(self._shares))]
 
     def _send(self, index: int) -> None:
         """Send a shard its queued requests."""
@@ -223,6 +199,5 @@ class ShardedReplay(ReplayMemory):
         for index, reply in replies.items():
             for status in reply:
                 if isinstance(status, ShardStatus):
-                    self._written[index] = status.written
-                    self.sampler.lines[index] = status.line
+                    self._status[index] = status
         return {index: reply[-1] for index, reply in replies.items()}

@@ -81,8 +81,11 @@ class EpisodeStorage:
         columns: "action", "reward", "terminated" and "truncated" of every index.
     """
 
-    def __init__(self, observation: Space, action: Space, num_envs: int, rows: int, stacked: int = 1) -> None:
-        """`stacked` is the number of frames that each image is a stack of."""
+    def __init__(
+        self, observation: Space, action: Space, num_envs: int, rows: int, stacked: int = 1, first_env: int = 0
+    ) -> None:
+        """`stacked` is the number of frames that each image is a stack of, `first_env` the first number in errors."""
+        self._first_env = first_env
         self._fields = transition_fields(observation, action)
         self._stacks = Stacks(observation, stacked)
         self.rows: int = rows
@@ -138,7 +141,7 @@ class EpisodeStorage:
         self._checks += 1
         last = before(env)
         checked = np.array([self._checks % len(env)]) if (last < 0).all() else np.arange(len(env))
-        self._stacks.check_steps(steps, checked)
+        self._stacks.check_steps(steps, checked, self._first_env)
         return self._continues(steps, last, checked, strict)
 
     def add(self, steps: Experience, continues: np.ndarray) -> np.ndarray:
@@ -196,7 +199,7 @@ class EpisodeStorage:
                 whole = self._observation(self._after[:, env[checked]], name)[name]
                 continues[checked] &= _same(obs[name][checked], whole)
             if strict and (broken := running & ~continues).any():
-                raise BrokenEpisodeError(name, int(env[broken.argmax()]))
+                raise BrokenEpisodeError(name, self._first_env + int(env[broken.argmax()]))
         return continues
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -307,12 +310,8 @@ class EpisodeStorage:
         self._loading = _Loading(len(self), flags[0], final, flags[1], newest, state["truncated"])
         self._link()
 
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return a saved state changed so that no step was written."""
-        return state | {name: np.zeros_like(state[name]) for name in ("written", "open", "truncated")}
-
-    def segment(self, since: np.ndarray) -> Segment | None:
-        """Return the steps stored after the counts `since` (num_envs,) that are still there; None without any.
+    def segment(self, since: np.ndarray) -> Segment:
+        """Return the steps stored after the counts `since` (num_envs,) that are still there.
 
         Returns:
             "start" and "count" (num_envs,): the numbers start .. start+count-1 of each environment. Then the fields of
@@ -327,8 +326,6 @@ class EpisodeStorage:
             raise ValueError(f"since is {since}, but the environments have written {self.written} transitions")
         start = np.maximum(since, self.written - self.rows)
         count = self.written - start
-        if not count.any():
-            return None
         env, number = expand(start, count)
         index, before = self._index(env, number), self._index(env, number - 1)
         known = number > np.maximum(self.written - self.rows, 0)[env]  # the step before is stored

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -81,7 +80,7 @@ class Stacks:
             name: part[:, -self._channels[name] :] if name in self._channels else part for name, part in obs.items()
         }
 
-    def check_steps(self, steps: Experience, rows: Any = slice(None)) -> None:
+    def check_steps(self, steps: Experience, rows: np.ndarray, first_env: int) -> None:
         """Raise UsageError if a next observation does not hold all frames but the oldest of the observation."""
         if not self._channels:
             return
@@ -89,7 +88,7 @@ class Stacks:
         for name, size in self._channels.items():
             shifted = (obs[name][rows, size:] == next_obs[name][rows, :-size]).all(axis=(1, 2, 3))
             if not shifted.all():
-                env = steps.env[rows][int(shifted.argmin())]
+                env = first_env + steps.env[rows][int(shifted.argmin())]
                 raise UsageError(
                     f"{name!r} of environment {env} is no stack of {self.frames} frames, "
                     "of which each step drops the oldest and appends one. Set the number of stacked frames to what the "

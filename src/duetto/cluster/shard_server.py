@@ -58,11 +58,9 @@ class Keeper:
                 return self._shard.status()
             case "close":
                 return None
-            case "hold":
-                assert self._shard is not None
-                return self._shard.hold(*arguments, *more)
             case _:
-                return getattr(self._shard, method)(*arguments)
+                assert self._shard is not None
+                return self._shard.execute(method, *arguments, *(more if method == "hold" else ()))
 
 
 class Keepers:
