@@ -213,7 +213,10 @@ MISTAKES = {
     ),
     "another task": (["CartPole-v1", "--expert", PLANNER], "CartPole-v1 is not a MiniGrid environment"),
     "no file": ([TASK, "--expert", "none.py:A"], "cannot be read: No such file"),
-    "no class": ([TASK, "--expert", PLANNER.replace("Planner", "Plan")], "has no class 'Plan'. Did you mean 'Planner'? It has: "),
+    "no class": (
+        [TASK, "--expert", PLANNER.replace("Planner", "Plan")],
+        "has no class 'Plan'. Did you mean 'Planner'? It has: ",
+    ),
     "no name": ([TASK, "--expert", PLANNER.partition(":")[0]], ".py:CLASS. It has: "),
     "no keys": (["Pendulum-v1", "--expert", f"{EXPERTS / 'keyboard.py'}:Keyboard"], "Only Discrete ones can be keys"),
     "no run": (["CartPole-v1", "--expert", "."], " is no run folder"),
