@@ -208,7 +208,7 @@ def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
 
 
 def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"ahead is 7, but a block has 8 steps, so nobody could begin one"):
+    with pytest.raises(UsageError, match=r"ahead is 7, less than the 8 steps of a block, so no actor could begin one"):
         train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=4, ahead=7))
     with pytest.raises(
         UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"

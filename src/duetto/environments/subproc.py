@@ -376,7 +376,7 @@ class _Worker:
     def describe(self) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], list[silence.Warned]]:
         self._engine = SyncEngine([cloudpickle.loads(self._packed)()])
         [env] = self._engine.envs
-        metadata = {name: value for name, value in self._engine.metadata.items() if _can_travel(value)}
+        metadata = {name: value for name, value in self._engine.metadata.items() if can_travel(value)}
         return env.observation_space, env.action_space, metadata, silence.held
 
     def reset(self, seed: int | None) -> tuple[Tree, Any]:
@@ -407,7 +407,8 @@ class _Worker:
             engine.close()
 
 
-def _can_travel(value: Any) -> bool:
+def can_travel(value: Any) -> bool:
+    """Return whether a value can be sent to another process."""
     try:
         pickle.dumps(value)
     except Exception:  # whatever a user's objects raise
