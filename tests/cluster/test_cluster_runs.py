@@ -274,7 +274,7 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
         assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
         cut += 1
 
-    cluster = Simulation(rates=Rates(dies_before=0.12, hangs=0.0), actors=2, block=4)
+    cluster = Simulation(rates=Rates(dies_before=0.06, hangs=0.0), actors=2, block=4)
     train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
     assert cut > 3
 
@@ -319,7 +319,10 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
     with pytest.raises(EnvironmentFailedError) as caught:
         train(tmp_path, name="dies", cluster=cluster, callbacks=[strike], **how)
     sentence, trace = str(caught.value).split("\n")
-    assert sentence.startswith("Pendulum-v1, vector step 30: actor 0 (environments 0 to 1) died, for the third time")
+    first = (
+        r"Pendulum-v1, vector step 30: actor (0 \(environments 0 to 1\)|1 \(environments 2 to 3\)) died, for the third"
+    )
+    assert re.match(first, sentence)
     assert "its checkpoint of step 120 is kept" in sentence
     assert trace == "simulated"
     monkeypatch.undo()
