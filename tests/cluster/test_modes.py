@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -162,6 +163,24 @@ class Unkept(Taped):
     metadata: ClassVar[dict[str, Any]] = {"resets_only": True}
 
 
+class Half(Kept):
+    """The same, which cannot be restored if its seed was odd."""
+
+    odd = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.odd = self.odd if seed is None else seed % 2 == 1
+        return super().reset(seed=seed, options=options)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"odd": self.odd}
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        super().load_state_dict(state)
+        self.odd = state["odd"]
+        return not self.odd
+
+
 RECIPE = pickling.pack(Kept, {})
 
 
@@ -300,6 +319,50 @@ def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed:
     finally:
         course.stepper.close()
     assert any("begin new episodes" in notice for notice in course.notices) or not lost
+
+
+@pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
+def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSource], monkeypatch: pytest.MonkeyPatch):
+    """Environments 0 and 2, after a death and at a resume; rows of the others follow from each other."""
+    monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Half, {}))
+    course, aborted = Course(mode, "dqn", 2, 4, Simulated(0, STEADY)), list[list[int]]()
+
+    def collect(steps: int) -> None:
+        for _ in range(steps):
+            course.rows.append(course.source.collect(course.step, TOTAL)[0])
+            course.step += len(course.rows[-1].env)
+            if course.stepper.lost is not None:
+                aborted.append(np.flatnonzero(course.stepper.lost).tolist())
+
+    collect(6)
+    course.transport.kill(course.source._pool.actors[0].worker)
+    collect(8)
+    assert aborted == [[0]]
+    [notice] = course.notices
+    assert "but 1 of its environments (0) could not be restored and begin new episodes, because its load" in notice
+    parts = pickle.loads(course.saved())
+    course.stepper.close()
+    course.place(mode, 2, 4, Simulated(0, STEADY))
+    for part, state in zip((course.source, course.normalizer, course.stepper), parts, strict=True):
+        part.load_state_dict(state)
+    assert course.stepper.restored[[1, 2, 3]].tolist() == [True, False, True]
+    collect(8)
+    assert all(2 in envs and not {1, 3} & set(envs) for envs in aborted[1:])
+    assert len(aborted) == 1 + (parts[0]["ready"] is not None)  # without steps to hand out, the trainer knows at once
+    follow(course.rows, (1, 3))
+    course.stepper.close()
+
+
+def follow(rows: list[Any], envs: Iterable[int]) -> None:
+    """Assert that each step of these environments begins where the one before it ended."""
+    for env in envs:
+        of = [
+            (step.obs[i], step.next_obs[i], step.terminated[i] | step.truncated[i])
+            for step in rows
+            for i in np.flatnonzero(step.env == env)
+        ]
+        assert len(of) > 5
+        assert all(done or np.array_equal(then, obs) for (_, then, done), (obs, _, _) in itertools.pairwise(of))
 
 
 def made_again(patch: pytest.MonkeyPatch) -> None:
