@@ -346,7 +346,7 @@ def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSourc
     for part, state in zip((course.source, course.normalizer, course.stepper), parts, strict=True):
         part.load_state_dict(state)
     assert course.stepper.restored[[1, 2, 3]].tolist() == [True, False, True]
-    collect(8)
+    collect(20)
     assert all(2 in envs and not {1, 3} & set(envs) for envs in aborted[1:])
     assert len(aborted) == 1 + (parts[0]["ready"] is not None)  # without steps to hand out, the trainer knows at once
     follow(course.rows, (1, 3))

@@ -86,6 +86,7 @@ class BlockSource(ABC):
         self._held: list[deque[Accepted]] = [deque() for _ in self._shares]  # blocks of each actor that nobody has seen
         self._ready: deque[ReadyStep] = deque()
         self._rows = 0  # held or ready
+        self._found_ready = False  # steps in the checkpoint that the run was resumed from
         self._lost: np.ndarray | None = None  # (N,) bool, environments whose episodes broke off before their next block
         self._weights: Weights | None = None
         self._version = -1  # the newest, in this process or before
@@ -129,8 +130,8 @@ class BlockSource(ABC):
 
     def _order(self, index: int, step: int, stride: int, total_steps: int) -> None:
         """Ask an actor for its next block, with the newest weights."""
-        if self._lost is None:  # steps that are ready are of the episodes before a resume
-            self._lost = ~self._stepper.restored & bool(self._ready)
+        if self._lost is None:  # steps that a resume found ready are of the episodes before it
+            self._lost = ~self._stepper.restored & self._found_ready
         order = Order(self._accepted[index], self.length, step, stride, total_steps)
         self._asked.add(index)
         self._pool.post(index, [Request("block", (order,))], self._reference, leaves=self.leave)
@@ -244,7 +245,7 @@ class BlockSource(ABC):
             self._accepted = list(state["accepted"])
         try:
             self._ready.extend(_unpacked(state["ready"]))
-            self._rows = sum(len(ready.experience.env) for ready in self._ready)
+            self._rows, self._found_ready = sum(len(ready.experience.env) for ready in self._ready), bool(self._ready)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"The checkpoint's steps that were not learned from are not valid ({error!r})."
