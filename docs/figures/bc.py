@@ -66,7 +66,9 @@ def off_the_lane(lost: bool) -> tuple[float, ...]:
 def compounding() -> str:
     """Both pupils over the steps."""
     d = Drawing(
-        660, 290, "Who knows no way back is beside the lane in a third of the last steps; who knows one hardly ever is"
+        660,
+        290,
+        "A policy without recovery is off the lane in a third of the last steps; with recovery it almost never is",
     )
     plot = Plot(d, 60, 34, 380, 200, (0, STEPS), (0.0, 0.4))
     plot.axes((0, 50, 100, 150, 200), (0, 0.1, 0.2, 0.3, 0.4), "steps", "probability outside the lane")

@@ -180,7 +180,7 @@ def spaces() -> tuple[list[str], list[list[str]]]:
     """A table of the algorithms, made of their classes: their actions, whether they take images without networks of
     one's own, heed masks, have recurrent layers, goals in hindsight, and learn from demonstrations.
 
-    Masks are for choices: whoever takes numbers alone has nothing to heed.
+    Masks apply to discrete actions only.
     """
     rows = []
     for name, kind in ALGORITHMS.items():

@@ -145,15 +145,15 @@ def ends() -> str:
     d = Drawing(
         860,
         300,
-        "A life is lost in Breakout and the game goes on; its score grows faster than the sum of clipped rewards",
+        "A lost life in Breakout does not end the game; its score grows faster than the sum of clipped rewards",
     )
     _image(d, "before", 16, 44, 120, 157.5)
     _image(d, "after", 176, 44, 120, 157.5)
     d.arrow([(140, 122), (172, 122)])
     d.text(156, 26, "a life is lost", "strong", size=13)
-    d.text(156, 224, "the learner is told: terminated.", "", size=12)
-    d.text(156, 242, "The game goes on, with fewer lives;", "faint", size=11.5)
-    d.text(156, 260, "the next step begins an episode.", "faint", size=11.5)
+    d.text(156, 224, "the learner receives: terminated.", "", size=12)
+    d.text(156, 242, "The game continues with fewer lives;", "faint", size=11.5)
+    d.text(156, 260, "the next step starts an episode.", "faint", size=11.5)
     score, learned, lost = totals()
     top = 10 * -(-max(score) // 10)  # the next ten
     plot = Plot(d, 390, 44, 360, 186, (0, len(rows)), (0, top))

@@ -18,7 +18,7 @@ SOURCE = ROOT / "src" / "duetto"
 # ---------------------------------------------------------------------------------------------------- the house
 @cache
 def floors() -> tuple[tuple[str, ...], ...]:
-    """The rooms from top to bottom, as import-linter has them: who stands higher may import who stands lower."""
+    """The rooms from top to bottom, as import-linter has them: a room imports only rooms below it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if "layers" in contract)
     return tuple(tuple(room.strip().removeprefix("duetto.") for room in layer.split("|")) for layer in layers)
@@ -95,9 +95,7 @@ def rooms() -> tuple[list[str], list[list[str]]]:
 # ---------------------------------------------------------------------------------------------------- resuming
 def checkpoint() -> str:
     """What of a run is in a checkpoint, and what follows from it."""
-    d = Drawing(
-        740, 240, "Everything that decides how a run goes on is in a checkpoint: what was not, would begin anew"
-    )
+    d = Drawing(740, 240, "A checkpoint contains everything that determines how a run continues")
     parts = (
         ("learner", "weights, optimisers", "ink-critic"),
         ("memory", "steps, priorities", "ink-reward"),
@@ -108,7 +106,7 @@ def checkpoint() -> str:
     for i, (words, more, ink) in enumerate(parts):
         d.box(82 + 144 * i, 50, 134, 50, words, ink, more=more)
         d.arrow([(82 + 144 * i, 77), (82 + 144 * i, 116)], ink)
-    d.box(370, 140, 710, 42, "checkpoint: written beside the last one, synced, then renamed", "ink-target")
+    d.box(370, 140, 710, 42, "checkpoint: written under a new name, synced, then renamed", "ink-target")
     d.arrow([(370, 163), (370, 196)], "ink-target")
     d.text(370, 218, "resume: the same next step, on this machine to the last bit", "strong", size=13)
     return d.svg()
