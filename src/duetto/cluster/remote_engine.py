@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from duetto.buffers.experience import concatenated
@@ -34,7 +33,7 @@ class RemoteEngine(Engine):
     label: str
     layout: Layout
     stacked: int
-    single_action_space: gymnasium.Space[Any]
+    single_action_space: Any
     metadata: dict[str, Any]
 
     def __init__(self, pool: ActorPool) -> None:
