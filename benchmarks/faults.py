@@ -213,13 +213,13 @@ class Struck:
         return False
 
     def kill_actor(self) -> bool:
-        return self._kill_one(self._nodes.processes("ray::Host"))
+        return self._kill_one(self._nodes.processes("ray::ActorServer"))
 
     def kill_shard(self) -> bool:
-        return self._kill_one(self._nodes.processes("ray::Keeper"))
+        return self._kill_one(self._nodes.processes("ray::ShardServer"))
 
     def hold_actor(self) -> bool:
-        pids = self._nodes.processes("ray::Host")
+        pids = self._nodes.processes("ray::ActorServer")
         if not pids:
             return False
         pid = self._random.choice(pids)

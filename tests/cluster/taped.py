@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import gymnasium
 import numpy as np
 from simulated import Simulated
+from small_runs import small
 
-from duetto.cluster.actor_pool import Crew
-from duetto.cluster.spread import Spread
+from duetto.cluster.actor import ActorRole
+from duetto.cluster.actor_pool import ActorPool
+from duetto.cluster.remote_engine import RemoteEngine
 from duetto.environments import pickling
 from duetto.environments.sharding import shares
 
@@ -40,27 +42,14 @@ class Taped(gymnasium.Env):
         return np.array([self.mix, self.steps, self.length], np.float32)
 
 
-class Idle(NamedTuple):
-    """The role of an actor that only resets its environments."""
-
-    def take(self, stepper: Any, share: range) -> Any:
-        return Resets(stepper)
-
-
-class Resets:
-    """See Idle."""
-
-    def __init__(self, stepper: Any) -> None:
-        self.reset, self.close = stepper.engine.reset, stepper.close
-
-
 def spread(
     environment: Any, transport: Simulated, num_envs: int, actors: int, **options: Any
-) -> tuple[Spread, list[str]]:
+) -> tuple[RemoteEngine, list[str]]:
     """Environments on simulated actors, and the notices."""
     notices: list[str] = []
-    recipe = pickling.pack(environment, options)
-    return Spread(Crew(transport, recipe, shares(num_envs, actors), 5.0, notices, cloudpickle.dumps(Idle()))), notices
+    role = ActorRole(pickling.pack(environment, options), small("dqn"), "torch", "float32", 1, num_envs)
+    pool = ActorPool(transport, cloudpickle.dumps(role), shares(num_envs, actors), 5.0, notices)
+    return RemoteEngine(pool), notices
 
 
 def same(one: Any, other: Any) -> bool:

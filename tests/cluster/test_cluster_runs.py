@@ -208,7 +208,7 @@ def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
 
 
 def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"ahead is 7, but a block has 8 steps, so nobody could begin one"):
+    with pytest.raises(UsageError, match=r"ahead is 7, less than the 8 steps of a block, so no actor could begin one"):
         train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=4, ahead=7))
     with pytest.raises(
         UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"
@@ -274,7 +274,7 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
         assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
         cut += 1
 
-    cluster = Simulation(rates=Rates(dies_before=0.12, hangs=0.0), actors=2, block=4)
+    cluster = Simulation(rates=Rates(dies_before=0.06, hangs=0.0), actors=2, block=4)
     train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
     assert cut > 3
 
@@ -319,7 +319,10 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
     with pytest.raises(EnvironmentFailedError) as caught:
         train(tmp_path, name="dies", cluster=cluster, callbacks=[strike], **how)
     sentence, trace = str(caught.value).split("\n")
-    assert sentence.startswith("Pendulum-v1, vector step 30: actor 0 (environments 0 to 1) died, for the third time")
+    first = (
+        r"Pendulum-v1, vector step 30: actor (0 \(environments 0 to 1\)|1 \(environments 2 to 3\)) died, for the third"
+    )
+    assert re.match(first, sentence)
     assert "its checkpoint of step 120 is kept" in sentence
     assert trace == "simulated"
     monkeypatch.undo()

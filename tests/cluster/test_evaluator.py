@@ -15,7 +15,7 @@ from test_cluster_runs import STEADY, Simulation
 import duetto
 from duetto.cluster import config as options
 from duetto.cluster import evaluator
-from duetto.cluster.evaluator import Beside, Judge
+from duetto.cluster.evaluator import EvaluatorActor, RemoteEvaluator
 from duetto.errors import EnvironmentFailedError
 from duetto.runs.run import Run
 from duetto.training import evaluator as training_evaluator
@@ -120,7 +120,7 @@ def test_an_environment_that_fails_in_it_ends_the_run_with_a_sentence(tmp_path: 
 
 
 def test_no_evaluations_no_actor_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Beside, "__init__", None)
+    monkeypatch.setattr(RemoteEvaluator, "__init__", None)
     train(tmp_path, environment=Line, cluster=Simulation(rates=STEADY), **HOW | {"evaluate_every": 0})
 
 
@@ -137,7 +137,11 @@ def newest(patch: pytest.MonkeyPatch) -> None:
 
 def goes_on(patch: pytest.MonkeyPatch) -> None:
     """One that took the place of another begins with what that had got to, without parameters."""
-    patch.setattr(Judge, "go_on", lambda self, go_on=Judge.go_on: go_on(self) or Evaluation(np.zeros(3), np.ones(3)))
+    patch.setattr(
+        EvaluatorActor,
+        "go_on",
+        lambda self, go_on=EvaluatorActor.go_on: go_on(self) or Evaluation(np.zeros(3), np.ones(3)),
+    )
 
 
 @pytest.mark.parametrize("mutant", [newest, goes_on])

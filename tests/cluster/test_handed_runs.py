@@ -15,7 +15,7 @@ from test_modes import STEADY
 from duetto import buffers
 from duetto.buffers import Experience
 from duetto.cluster import config as options
-from duetto.cluster.shard_server import Keeper
+from duetto.cluster.shard_server import ShardServer
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ class Watched(Simulated):
 
     def call(self, worker: Any, *message: Any, leaves: bool = False) -> int:
         self.sent += has_steps(message)
-        if isinstance(worker.object, Keeper):
+        if isinstance(worker.object, ShardServer):
             self.asked = [*self.asked, [request.method for request in message[1]]]
         return super().call(worker, *message, leaves=leaves)
 

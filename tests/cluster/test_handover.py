@@ -19,10 +19,10 @@ from duetto import buffers
 from duetto.buffers import RemoteBlock, Shard
 from duetto.buffers.storage import BrokenEpisodeError
 from duetto.cluster.actor_pool import LOST_BLOCKS
-from duetto.cluster.asynchronous import Async
-from duetto.cluster.block_source import Blocks
-from duetto.cluster.shard_server import Keeper, Keepers
-from duetto.cluster.sync import Sync
+from duetto.cluster.asynchronous import AsyncSource
+from duetto.cluster.block_source import BlockSource
+from duetto.cluster.shard_server import RemoteShards, ShardServer
+from duetto.cluster.sync import SyncSource
 from duetto.environments.errors import EnvironmentFault
 from duetto.environments.sharding import shares
 from duetto.errors import EnvironmentFailedError, PartLostError
@@ -50,17 +50,19 @@ ALGORITHMS = {
 class Handed(Course):
     """One that learns from a memory in shards, or (0) from one in its process."""
 
-    def __init__(self, mode: type[Blocks], name: str, actors: int, length: int, count: int, *simulated: Any) -> None:
+    def __init__(
+        self, mode: type[BlockSource], name: str, actors: int, length: int, count: int, *simulated: Any
+    ) -> None:
         self.count, self.cuts = count, list[Any]()
         self.afar = 0
         super().__init__(mode, name, actors, length, *simulated)
         self.keep()
 
-    def place(self, mode: type[Blocks], actors: int, length: int, transport: Simulated) -> None:
+    def place(self, mode: type[BlockSource], actors: int, length: int, transport: Simulated) -> None:
         super().place(mode, actors, length, transport)
         self.source.leave, self.how = self.count > 0, (mode, actors, length)
         spaces = (self.stepper.observation_space, self.stepper.action_space)
-        keepers = Keepers(self.source._crew, shares(NUM_ENVS, self.count)) if self.count else None
+        keepers = RemoteShards(self.source._pool, shares(NUM_ENVS, self.count)) if self.count else None
         random = np.random.default_rng(5)
         self.memory: Any = buffers.build(self.algorithm.memory(), *spaces, NUM_ENVS, random, shards=keepers)
 
@@ -71,7 +73,7 @@ class Handed(Course):
         counts = (self.step, self.learner.updates, self.learner.seen, len(self.tape))
         self.cuts.append(pickle.dumps((mine, theirs, counts)))
 
-    def go_back(self, transport: Simulated, mode: type[Blocks], actors: int, length: int) -> None:
+    def go_back(self, transport: Simulated, mode: type[BlockSource], actors: int, length: int) -> None:
         self.stepper.close()
         self.place(mode, actors, length, transport)
         (state, segment), (mine, observed, theirs), counts = pickle.loads(self.cuts[-1])
@@ -109,11 +111,11 @@ def sync_course(seed: int, references: dict[Any, Any]) -> Counter[str]:
     random = np.random.default_rng([seed, 5])
     how = (list(ALGORITHMS)[seed % 2], int(random.integers(1, 4)), int(random.integers(1, 8)))
     if how not in references:
-        quiet = Handed(Sync, *how, 0, Simulated(0, STEADY))
+        quiet = Handed(SyncSource, *how, 0, Simulated(0, STEADY))
         quiet.go(STEPS)
         references[how] = (quiet.tape, stored(quiet))
         quiet.stepper.close()
-    course, rows, happened = finished(seed, Sync, how, random, [how[1:]] * 12)
+    course, rows, happened = finished(seed, SyncSource, how, random, [how[1:]] * 12)
     if course is not None and rows is not None:
         assert course.tape == references[how][0]
         assert all(np.array_equal(part, rows[name], equal_nan=True) for name, part in references[how][1].items())
@@ -125,7 +127,7 @@ def async_course(seed: int) -> Counter[str]:
     random = np.random.default_rng([seed, 6])
     sizes = [(int(random.integers(1, 5)), int(random.integers(1, 8))) for _ in range(12)]
     how = (list(ALGORITHMS)[seed % 2], *sizes[0])
-    course, rows, happened = finished(seed, Async, how, random, sizes)
+    course, rows, happened = finished(seed, AsyncSource, how, random, sizes)
     if course is not None and rows is not None:
         owed = course.algorithm.memory()
         assert course.learner.updates <= max(0, course.step - owed.learning_starts) // owed.train_every
@@ -136,7 +138,7 @@ def async_course(seed: int) -> Counter[str]:
 
 
 def finished(
-    seed: int, mode: type[Blocks], how: tuple[str, int, int], random: Any, sizes: list[Any]
+    seed: int, mode: type[BlockSource], how: tuple[str, int, int], random: Any, sizes: list[Any]
 ) -> tuple[Handed | None, dict[str, np.ndarray] | None, Counter[str]]:
     """A course that goes back to its newest cut as a run does, to actors of the next size; and what its memory holds,
     None if it has stopped.
@@ -189,7 +191,7 @@ class Losing(Simulated):
     """Now and then all values that were left somewhere are gone."""
 
     def _fate(self, process: Any, message: tuple[Any, ...]) -> Any:
-        if isinstance(process.object, Keeper) and self._random.random() < 0.005:
+        if isinstance(process.object, ShardServer) and self._random.random() < 0.005:
             self._lose(list(self._lies))
         return super()._fate(process, message)
 
@@ -221,7 +223,7 @@ def test_whatever_happens(play, schedules: int):
 
 def test_what_is_held_is_in_a_cut():
     """With its rows."""
-    course = Handed(Async, "dqn", 2, LENGTH, 1, AtOnce(0, STEADY))
+    course = Handed(AsyncSource, "dqn", 2, LENGTH, 1, AtOnce(0, STEADY))
     course.go(LENGTH - 1)
     held: Any = course.source
     assert numbers(held) == [{0: 1, 1: 1}, {0: 2}]
@@ -234,7 +236,7 @@ def test_what_is_held_is_in_a_cut():
 
 
 def test_no_cut_is_made_where_a_block_is_gone():
-    course = Handed(Async, "dqn", 2, LENGTH, 1, AtOnce(0, STEADY))
+    course = Handed(AsyncSource, "dqn", 2, LENGTH, 1, AtOnce(0, STEADY))
     course.go(LENGTH - 1)
     course.transport._lose(list(course.transport._lies))
     with pytest.raises(PartLostError, match=LOST_BLOCKS):
@@ -266,12 +268,12 @@ def dropped(patch: pytest.MonkeyPatch) -> None:
 
 def done_again(patch: pytest.MonkeyPatch) -> None:
     """A shard does again what comes twice."""
-    patch.setattr(Keeper, "do", lambda self, number, asked, _=None, *more: self._answer(number, asked, more))
+    patch.setattr(ShardServer, "do", lambda self, number, asked, _=None, *more: self._answer(number, asked, {}, more))
 
 
 def not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
     """What was accepted and not handed out."""
-    patch.setattr(Blocks, "_fetched", lambda self: [])
+    patch.setattr(BlockSource, "_fetched", lambda self: [])
 
 
 MUTANTS = [

@@ -10,7 +10,7 @@ import test_modes
 from simulated import Simulated
 from test_modes import NUM_ENVS, STEADY, TOTAL, Course, Unkept, nets
 
-from duetto.cluster.asynchronous import Async
+from duetto.cluster.asynchronous import AsyncSource
 from duetto.environments import pickling
 
 assert nets  # a fixture
@@ -25,7 +25,7 @@ class AtOnce(Simulated):
 
 
 def started(actors: int, transport: type[Simulated] = AtOnce) -> tuple[Course, Any]:
-    course = Course(Async, "dqn", actors, LENGTH, transport(0, STEADY))
+    course = Course(AsyncSource, "dqn", actors, LENGTH, transport(0, STEADY))
     return course, course.source
 
 
@@ -54,13 +54,13 @@ def test_an_actors_blocks_wait_one_behind_the_other_and_a_loss_is_between_them(
     for step in range(4 * LENGTH):
         if step == 2:
             assert numbers(source) == [{0: 1, 1: 1}]
-            course.transport.kill(source._crew.actors[0].worker)
+            course.transport.kill(source._pool.actors[0].worker)
         if step == LENGTH:
             assert numbers(source) == [{0: 1, 1: 1}, {0: 2}]
             if cut:
-                saved = source.state_dict()["blocks"]
+                saved = source.state_dict()
                 assert (saved["accepted"], saved["ready"]["counts"]) == ([3, 2], [4] * LENGTH + [2] * LENGTH)
-                assert np.argwhere(saved["ready"]["broken"]).tolist() == [[LENGTH, 0], [LENGTH, 1]]
+                assert np.argwhere(saved["ready"]["lost"]).tolist() == [[LENGTH, 0], [LENGTH, 1]]
         rows, _ = source.collect(course.step, TOTAL)
         course.step += len(rows.env)
         envs.append(sorted(set(rows.env.tolist())))
@@ -74,7 +74,11 @@ def test_an_actors_blocks_wait_one_behind_the_other_and_a_loss_is_between_them(
 
 def numbers(source: Any) -> list[dict[int, int]]:
     """Of the blocks in each layer, by actors."""
-    return [{index: block.number for index, block in sorted(layer.items())} for layer in source._held]
+    layers = [{} for _ in range(max(map(len, source._held)))]
+    for index, held in enumerate(source._held):
+        for layer, accepted in zip(layers, held, strict=False):
+            layer[index] = accepted.block.number
+    return layers
 
 
 @pytest.mark.parametrize("actors", [2, 3])
@@ -83,10 +87,10 @@ def test_what_is_held_is_in_a_cut(actors: int):
     course, source = started(2)
     course.go(LENGTH - 1)
     assert numbers(source) == [{0: 1, 1: 1}, {0: 2}]
-    waiting = source._waiting - sum(map(source._size, source._orders))
-    course.move(Async, actors, LENGTH, AtOnce(1, STEADY))
+    waiting = source._rows
+    course.move(AsyncSource, actors, LENGTH, AtOnce(1, STEADY))
     moved: Any = course.source
-    assert moved._waiting == waiting == sum(len(ready.experience.env) for ready in moved._ready)
+    assert moved._rows == waiting == sum(len(ready.experience.env) for ready in moved._ready)
     course.go(4 * LENGTH)
     course.check_rows()
     course.stepper.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import zlib
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -16,14 +18,14 @@ from taped import Taped
 
 from duetto.buffers.update_schedule import Schedule
 from duetto.cluster import actor
-from duetto.cluster.actor import Role
-from duetto.cluster.actor_pool import Actor, Crew
-from duetto.cluster.actor_server import Host, Request
-from duetto.cluster.asynchronous import Async
-from duetto.cluster.block_source import Blocks, Distant
-from duetto.cluster.spread import Spread
-from duetto.cluster.sync import Sync
-from duetto.environments import pickling
+from duetto.cluster.actor import ActorRole
+from duetto.cluster.actor_pool import Actor, ActorPool
+from duetto.cluster.actor_server import ActorServer, Reply
+from duetto.cluster.asynchronous import AsyncSource
+from duetto.cluster.block_source import BlockSource, ReadyStep
+from duetto.cluster.remote_engine import RemoteEngine
+from duetto.cluster.sync import SyncSource
+from duetto.environments import VecEnv, pickling
 from duetto.environments.errors import EnvironmentFault
 from duetto.environments.sharding import shares
 from duetto.errors import EnvironmentFailedError
@@ -81,7 +83,7 @@ class Learned:
 class Course:
     """A run that learns by counting, on a simulated cluster."""
 
-    def __init__(self, mode: type[Blocks], name: str, actors: int, length: int, transport: Simulated) -> None:
+    def __init__(self, mode: type[BlockSource], name: str, actors: int, length: int, transport: Simulated) -> None:
         self.algorithm = ALGORITHMS[name]
         self.learner, self.step = Learned(self.algorithm), 0
         self.schedule = Schedule(10, 4, 2)
@@ -91,22 +93,19 @@ class Course:
         self.place(mode, actors, length, transport)
         self.stepper.reset(3)
 
-    def place(self, mode: type[Blocks], actors: int, length: int, transport: Simulated) -> None:
+    def place(self, mode: type[BlockSource], actors: int, length: int, transport: Simulated) -> None:
         self.transport = transport
-        role = cloudpickle.dumps(Role(self.algorithm, "torch", "float32", 1, NUM_ENVS))
-        crew = Crew(transport, RECIPE, shares(NUM_ENVS, actors), 5.0, self.notices, role)
-        self.stepper = Distant(Spread(crew), "Taped")
+        role = cloudpickle.dumps(ActorRole(RECIPE, self.algorithm, "torch", "float32", 1, NUM_ENVS))
+        self.stepper = VecEnv(RemoteEngine(ActorPool(transport, role, shares(NUM_ENVS, actors), 5.0, self.notices)))
         self.normalizer = Normalizer(self.stepper.observation_space, *self.algorithm.observation_scaling())
         learner: Any = self.learner
-        self.source = mode(crew, self.algorithm, length, self.stepper, learner, self.normalizer)
-        if isinstance(self.source, Async):
-            self.source.ahead = 2 * length * NUM_ENVS
+        self.source = mode(self.algorithm, self.stepper, learner, self.normalizer, length, False)
 
     def saved(self) -> bytes:
         parts = (self.source.state_dict(), self.normalizer.state_dict(), self.stepper.state_dict())
         return pickle.dumps(parts)
 
-    def move(self, mode: type[Blocks], actors: int, length: int, transport: Simulated) -> None:
+    def move(self, mode: type[BlockSource], actors: int, length: int, transport: Simulated) -> None:
         """Killed, and resumed from a cut."""
         mine, observed, theirs = pickle.loads(self.saved())
         self.stepper.close()
@@ -164,6 +163,24 @@ class Unkept(Taped):
     metadata: ClassVar[dict[str, Any]] = {"resets_only": True}
 
 
+class Half(Kept):
+    """The same, which cannot be restored if its seed was odd."""
+
+    odd = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.odd = self.odd if seed is None else seed % 2 == 1
+        return super().reset(seed=seed, options=options)
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"odd": self.odd}
+
+    def load_state_dict(self, state: dict[str, Any]) -> bool:
+        super().load_state_dict(state)
+        self.odd = state["odd"]
+        return not self.odd
+
+
 RECIPE = pickling.pack(Kept, {})
 
 
@@ -174,7 +191,7 @@ def nets(monkeypatch: pytest.MonkeyPatch):
 
 
 def steady(name: str, actors: int, length: int) -> list[int]:
-    course = Course(Sync, name, actors, length, Simulated(0, STEADY))
+    course = Course(SyncSource, name, actors, length, Simulated(0, STEADY))
     course.go(STEPS)
     course.stepper.close()
     return course.tape
@@ -189,9 +206,9 @@ def sync_course(seed: int, references: dict[Any, list[int]]) -> Counter[str]:
     transports = [Simulated(seed, OFTEN), Simulated(seed + 10**6, OFTEN)]
     course = None
     try:
-        course = Course(Sync, *how, transports[0])
+        course = Course(SyncSource, *how, transports[0])
         course.go(int(random.integers(STEPS)))
-        course.move(Sync, how[1], how[2], transports[1])
+        course.move(SyncSource, how[1], how[2], transports[1])
         course.go(STEPS - len(course.tape))
         assert course.tape == reference
         if how[0] != "ppo":
@@ -222,20 +239,20 @@ def async_course(seed: int) -> Counter[str]:
     transports = [Simulated(seed, OFTEN), Simulated(seed + 10**6, OFTEN)]
     course = None
     try:
-        course = Course(Async, name, int(random.integers(1, 5)), length, transports[0])
+        course = Course(AsyncSource, name, int(random.integers(1, 5)), length, transports[0])
         for turn in range(2):
             for _ in range(STEPS):
                 course.go(1)
                 source: Any = course.source
                 ahead = sum(len(ready.experience.env) for ready in source._ready)
-                ahead += sum(sum(block.counts) for layer in source._held for block in layer.values())
-                ahead += sum(order.steps * len(source._shares[index]) for index, order in source._orders.items())
+                ahead += sum(sum(accepted.block.counts) for held in source._held for accepted in held)
+                ahead += sum(length * len(source._shares[index]) for index in source._asked)
                 assert ahead <= source.ahead
                 owed = max(0, course.step - 10) // 4 * 2
                 assert course.learner.updates == owed
             if turn == 0:
-                happened["held in a cut"] += bool(source._held)
-                course.move(Async, int(random.integers(1, 5)), length, transports[1])
+                happened["held in a cut"] += any(source._held)
+                course.move(AsyncSource, int(random.integers(1, 5)), length, transports[1])
         course.check_rows()
     except (EnvironmentFault, EnvironmentFailedError) as error:
         happened["stopped"] += told(error)
@@ -266,7 +283,7 @@ def test_whatever_happens(play, schedules: int):
 
 
 def test_statistics_are_those_of_all_actors():
-    course = Course(Sync, "ppo", 3, 5, Simulated(0, OFTEN))
+    course = Course(SyncSource, "ppo", 3, 5, Simulated(0, OFTEN))
     course.go(15)
     samples = course.algorithm.normalization_prior + 15 * NUM_ENVS
     rewards = course.source._rewards
@@ -276,14 +293,14 @@ def test_statistics_are_those_of_all_actors():
 
 
 def test_actors_explore_each_by_itself():
-    course = Course(Sync, "dqn", 4, 4, Simulated(0, STEADY))
+    course = Course(SyncSource, "dqn", 4, 4, Simulated(0, STEADY))
     course.go(2)  # at random
     actions = np.stack([rows.action for rows in course.rows])
     assert len({tuple(column) for column in actions.T}) > 1
     course.stepper.close()
 
 
-@pytest.mark.parametrize("mode", [Sync, Async])
+@pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
 @pytest.mark.parametrize("seed", range(15))
 def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Unkept, {}))
@@ -304,109 +321,159 @@ def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed:
     assert any("begin new episodes" in notice for notice in course.notices) or not lost
 
 
+@pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
+def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSource], monkeypatch: pytest.MonkeyPatch):
+    """Environments 0 and 2, after a death and at a resume; rows of the others follow from each other."""
+    monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Half, {}))
+    course, aborted = Course(mode, "dqn", 2, 4, Simulated(0, STEADY)), list[list[int]]()
+
+    def collect(steps: int) -> None:
+        for _ in range(steps):
+            course.rows.append(course.source.collect(course.step, TOTAL)[0])
+            course.step += len(course.rows[-1].env)
+            if course.stepper.aborted is not None:
+                aborted.append(np.flatnonzero(course.stepper.aborted).tolist())
+
+    collect(6)
+    course.transport.kill(course.source._pool.actors[0].worker)
+    collect(8)
+    assert aborted == [[0]]
+    [notice] = course.notices
+    assert "but 1 of its environments (0) could not be restored and begin new episodes, because its load" in notice
+    parts = pickle.loads(course.saved())
+    course.stepper.close()
+    course.place(mode, 2, 4, Simulated(0, STEADY))
+    for part, state in zip((course.source, course.normalizer, course.stepper), parts, strict=True):
+        part.load_state_dict(state)
+    assert course.stepper.restored[[1, 2, 3]].tolist() == [True, False, True]
+    collect(20)
+    assert all(2 in envs and not {1, 3} & set(envs) for envs in aborted[1:])
+    assert len(aborted) == 1 + (parts[0]["ready"] is not None)  # without steps to hand out, the trainer knows at once
+    follow(course.rows, (1, 3))
+    course.stepper.close()
+
+
+def follow(rows: list[Any], envs: Iterable[int]) -> None:
+    """Assert that each step of these environments begins where the one before it ended."""
+    for env in envs:
+        of = [
+            (step.obs[i], step.next_obs[i], step.terminated[i] | step.truncated[i])
+            for step in rows
+            for i in np.flatnonzero(step.env == env)
+        ]
+        assert len(of) > 5
+        assert all(done or np.array_equal(then, obs) for (_, then, done), (obs, _, _) in itertools.pairwise(of))
+
+
 def made_again(patch: pytest.MonkeyPatch) -> None:
-    """The host does again what comes twice."""
-    patch.setattr(
-        Host, "do", lambda self, number, requests, past=None, *more: again(self, number, requests, past, more)
-    )
+    """The server does again what comes twice."""
+    patch.setattr(ActorServer, "do", again)
 
 
-def again(host: Host, number: int, requests: list[Request], past: Any, more: Any) -> Any:
-    last = requests[-1:] and Request(requests[-1].method, (*requests[-1].arguments, *more))
-    return host._answer(number, [*requests[:-1], last] if last else [], past if number else None)
+def again(self: ActorServer, number: int, requests: list[Any], state: dict[str, Any], *values: Any) -> Reply:
+    return self._answer(number, requests, state, values) if number else Reply(number)
 
 
 def any_number(patch: pytest.MonkeyPatch) -> None:
-    """The crew takes an old answer for the one that it waits for."""
+    """The pool takes an old answer for the one that it waits for."""
     alike = type("Alike", (int,), {"__ne__": lambda *_: False, "__reduce__": lambda self: (int, (int(self),))})
-    ask = Crew._ask
+    post = ActorPool.post
 
-    def blind(self: Crew, actor: Actor, requests: list[Request], lost: bool = False) -> None:
-        ask(self, actor, requests, lost)
-        actor.number = alike(actor.number)
+    def blind(self: ActorPool, index: int, *requests: Any, **how: Any) -> None:
+        post(self, index, *requests, **how)
+        self.actors[index].number = alike(self.actors[index].number)
 
-    patch.setattr(Crew, "_ask", blind)
+    patch.setattr(ActorPool, "post", blind)
 
 
 def asked_anew(patch: pytest.MonkeyPatch) -> None:
     """Where an answer is lost, the block is asked for as if it were another one."""
-    repeat = Crew._repeat
+    send = ActorPool._send
 
-    def drop(self: Crew, actor: Actor) -> None:
-        if actor.failures:
-            actor.number += 1
-            actor.message = (actor.number, *actor.message[1:])
-        repeat(self, actor)
+    def renumber(self: ActorPool, actor: Actor) -> None:
+        actor.number += bool(actor.failures)
+        send(self, actor)
 
-    patch.setattr(Crew, "_repeat", drop)
+    patch.setattr(ActorPool, "_send", renumber)
 
 
 def accepted_twice(patch: pytest.MonkeyPatch) -> None:
     """A block is handed out again."""
-    opened = Blocks._opened
-    patch.setattr(Blocks, "_opened", lambda *given: opened(*given) * 2)
+    opened(patch, lambda ready: ready * 2)
 
 
 def dropped(patch: pytest.MonkeyPatch) -> None:
-    """A block is accepted, and not handed out."""
-    opened = Blocks._opened
+    """Of a block that was accepted, only the first vector step is handed out."""
+    opened(patch, lambda ready: ready[:1])
 
-    def first_steps(self: Blocks, blocks: dict[int, Any]) -> list[Any]:
-        made = opened(self, blocks)
-        return made[:1] if any(block.number == 1 for block in blocks.values()) else made
 
-    patch.setattr(Blocks, "_opened", first_steps)
+def opened(patch: pytest.MonkeyPatch, change: Callable[[list[ReadyStep]], list[ReadyStep]]) -> None:
+    """Change what becomes ready with the second blocks."""
+    open_blocks = BlockSource._open
+
+    def changed(self: BlockSource) -> None:
+        second = any(held and held[0].block.number == 1 for held in self._held)
+        before = len(self._ready)
+        open_blocks(self)
+        ready = [self._ready.pop() for _ in range(len(self._ready) - before)][::-1]
+        self._ready.extend(change(ready) if second else ready)
+
+    patch.setattr(BlockSource, "_open", changed)
 
 
 def without_credit(patch: pytest.MonkeyPatch) -> None:
     """Who is idle is asked."""
-    patch.setattr(Async, "_size", lambda *_: 0)
+    patch.setattr(AsyncSource, "_size", lambda *_: 0)
 
 
 def forgotten(patch: pytest.MonkeyPatch) -> None:
     """What follows an actor that died begins where the run began."""
-    noted = Crew._noted
+    send, first = ActorPool._send, dict[Any, Any]()
 
-    def forget(self: Crew, actor: Any, request: Request, value: Any) -> Any:
-        past = actor.past
-        value = noted(self, actor, request, value)
-        actor.past = past if request.method == "block" else actor.past
-        return value
+    def forget(self: ActorPool, actor: Actor) -> None:
+        newest = actor.state
+        if newest:
+            actor.state = first.setdefault((self, actor.index), newest)
+        send(self, actor)
+        actor.state = newest
 
-    patch.setattr(Crew, "_noted", forget)
+    patch.setattr(ActorPool, "_send", forget)
 
 
 def other_weights(patch: pytest.MonkeyPatch) -> None:
     """After a cut, actors go on with what is newest."""
-    load = Sync.load_state_dict
-    patch.setattr(Sync, "load_state_dict", lambda self, state: load(self, state | {"weights": None}))
+    load = SyncSource.load_state_dict
+    patch.setattr(SyncSource, "load_state_dict", lambda self, state: load(self, state | {"weights": None}))
 
 
 def nothing_kept(patch: pytest.MonkeyPatch) -> None:
     """What was accepted and not handed out is not in a cut."""
-    state_dict = Blocks.state_dict
-
-    def cut(self: Blocks) -> dict[str, Any]:
-        state = state_dict(self)
-        return state | {"blocks": state["blocks"] | {"ready": None}}
-
-    patch.setattr(Blocks, "state_dict", cut)
+    state_dict = BlockSource.state_dict
+    patch.setattr(BlockSource, "state_dict", lambda self: state_dict(self) | {"ready": None})
 
 
 def not_held_in_order(patch: pytest.MonkeyPatch) -> None:
     """The newest block of an actor is handed out first."""
-    hold = Async._hold
+    hold = BlockSource._hold
 
-    def in_front(self: Async, index: int, block: Any) -> None:
-        hold(self, index, block)
-        self._held.rotate()
+    def in_front(self: BlockSource, index: int, accepted: Any) -> None:
+        hold(self, index, accepted)
+        self._held[index].rotate()
 
-    patch.setattr(Async, "_hold", in_front)
+    patch.setattr(BlockSource, "_hold", in_front)
 
 
 def held_not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
     """What was accepted, and is not opened."""
-    patch.setattr(Async, "_fetched", Blocks._fetched)
+    state_dict = BlockSource.state_dict
+
+    def cut(self: BlockSource) -> dict[str, Any]:
+        held, self._held = self._held, []
+        state = state_dict(self)
+        self._held = held
+        return state
+
+    patch.setattr(BlockSource, "state_dict", cut)
 
 
 def no_news(patch: pytest.MonkeyPatch) -> None:
@@ -425,5 +492,5 @@ BOTH = [made_again, any_number, asked_anew, accepted_twice, dropped, forgotten, 
 )
 def test_without_any_one_rule_it_shows(broken, play, monkeypatch: pytest.MonkeyPatch):
     broken(monkeypatch)
-    with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError)):
+    with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError, AttributeError)):
         play(40)

@@ -110,7 +110,7 @@ def test_what_a_process_raised_is_said_in_a_line():
     """Ray's own text is a traceback, which begins with colours."""
     from duetto.cluster.ray import _first_line
 
-    trace = "\x1b[36mray::Keeper.do()\x1b[39m (pid=7)\n  File ...\nModuleNotFoundError: No module named 'own'"
+    trace = "\x1b[36mray::ShardServer.do()\x1b[39m (pid=7)\n  File ...\nModuleNotFoundError: No module named 'own'"
     error = ray.exceptions.RayTaskError("do", trace, ModuleNotFoundError("No module named 'own'"), "ray", 7, "::1")
     for one in (error, error.as_instanceof_cause()):
         assert _first_line(one) == "ModuleNotFoundError: No module named 'own'"
@@ -229,12 +229,12 @@ def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algo
     cluster = duetto.Cluster(actors=2)
     undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
     assert undisturbed.config.cluster == {"mode": "sync", "actors": 2, "block": 16}
-    strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
+    strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
     struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
     assert_same(undisturbed, struck)
     assert struck.metrics()[-1]["time/actor_restarts"] == 1
     assert [notice for notice in strike.said if "died" in notice and "no number has changed" in notice]
-    wait_until(lambda: not processes(nodes.folder, "ray::Host"))
+    wait_until(lambda: not processes(nodes.folder, "ray::ActorServer"))
 
 
 def test_kill_9_of_the_evaluator_and_all_actors_changes_no_number(nodes: Nodes, tmp_path: Path):
@@ -242,14 +242,14 @@ def test_kill_9_of_the_evaluator_and_all_actors_changes_no_number(nodes: Nodes, 
     undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
 
     def kill_all() -> None:
-        for pid in processes(nodes.folder, "ray::Host"):
+        for pid in processes(nodes.folder, "ray::ActorServer"):
             os.kill(pid, signal.SIGKILL)
 
     strike = Strike(70, kill_all)
     struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
     assert_same(undisturbed, struck)
     assert [notice for notice in strike.said if notice.startswith("The actor that evaluates died")]
-    wait_until(lambda: not processes(nodes.folder, "ray::Host"))
+    wait_until(lambda: not processes(nodes.folder, "ray::ActorServer"))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -263,17 +263,17 @@ def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes,
     how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
     paced: dict[str, Any] = {"actors": 2, "mode": "sync", "block": 5}
     here = train(tmp_path, name="here", cluster=duetto.Cluster(**paced), **how)
-    actor = Strike(60, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
-    shard = Strike(130, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
+    actor = Strike(60, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
+    shard = Strike(130, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
     cluster = duetto.Cluster(replay_shards=2, **paced)
     handed = train(tmp_path, name="handed", cluster=cluster, callbacks=[actor, shard], **how)
     assert_same(here, handed)
     assert [said for said in shard.said if "of the replay memory" in said and "from its checkpoint of step" in said]
-    wait_until(lambda: not processes(nodes.folder, "ray::Keeper"))
+    wait_until(lambda: not processes(nodes.folder, "ray::ShardServer"))
 
 
 def test_kill_9_of_an_actor_in_async_leaves_every_count_right(nodes: Nodes, tmp_path: Path):
-    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::Host")[0], signal.SIGKILL))
+    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
     cluster = duetto.Cluster(actors=2, mode="async", block=4)
     run = train(tmp_path, num_envs=4, cluster=cluster, callbacks=[strike], evaluate_every=0)
     found = outcome(run)
@@ -285,16 +285,16 @@ def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes
     """In the middle of its learning, of which the environments are in two shards; the second half begins again."""
     how: dict[str, Any] = {"num_envs": 3, "evaluate_every": 0}
     undisturbed = train(tmp_path, name="undisturbed", cluster=duetto.Cluster(actors=1, block=5), **how)
-    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
+    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
     cluster = duetto.Cluster(actors=1, block=5, replay_shards=2)
     struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
     assert_same(undisturbed, struck)
     assert [said for said in strike.said if "of the replay memory" in said and "from its checkpoint of step 8" in said]
-    wait_until(lambda: not processes(nodes.folder, "ray::Keeper"))
+    wait_until(lambda: not processes(nodes.folder, "ray::ShardServer"))
 
 
 def test_kill_9_of_a_replay_shard_in_async_counts_the_lost_steps(nodes: Nodes, tmp_path: Path):
-    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::Keeper")[0], signal.SIGKILL))
+    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
     cluster = duetto.Cluster(actors=1, mode="async", block=5, replay_shards=2)
     run = train(tmp_path, num_envs=3, evaluate_every=0, cluster=cluster, callbacks=[strike])
     assert [
@@ -465,7 +465,7 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
     whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]
     process = subprocess.Popen(whole, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: list(tmp_path.glob("whole/metrics.jsonl")) and Run(tmp_path / "whole").metrics(), seconds=120)
-    for pid in processes(temporary, "ray::Host"):
+    for pid in processes(temporary, "ray::ActorServer"):
         os.kill(pid, signal.SIGKILL)
     out, err = process.communicate()
     assert process.returncode == 0, err

@@ -15,7 +15,7 @@ from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome
 
 import duetto
 from duetto.cluster import config as options
-from duetto.cluster.shard_server import Keeper
+from duetto.cluster.shard_server import ShardServer
 from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run, start
 from duetto.storage.config import RunOptions
@@ -34,7 +34,7 @@ class Struck(Simulated):
         self.method, self.after, self.times, self.too_late = method, after, times, too_late
 
     def _fate(self, process: Any, message: tuple[Any, ...]) -> Any:
-        asked = [request.method for request in message[1]] if isinstance(process.object, Keeper) else []
+        asked = [request.method for request in message[1]] if isinstance(process.object, ShardServer) else []
         self.after -= self.method in asked
         if self.method not in asked or self.after >= 0 or self.times == 0 or not process.alive:
             return super()._fate(process, message)
@@ -253,14 +253,14 @@ def test_more_shards_than_environments_is_said(tmp_path: Path):
     said = Said()
     cluster = Simulation(replay_shards=3)
     train(tmp_path, num_envs=2, steps=40, cluster=cluster, callbacks=[said], evaluate_every=0)
-    assert sum(isinstance(process.object, Keeper) for process in cluster.transports[0]._processes) == 2
+    assert sum(isinstance(process.object, ShardServer) for process in cluster.transports[0]._processes) == 2
     assert "The replay memory of 2 environments is in 2 of the 3 shards: the others would have none." in said.all[0]
 
 
 def test_a_shard_that_finds_no_place_or_no_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fate = Simulated._fate
     monkeypatch.setattr(
-        Simulated, "_fate", lambda self, *call: DIED if isinstance(call[0].object, Keeper) else fate(self, *call)
+        Simulated, "_fate", lambda self, *call: DIED if isinstance(call[0].object, ShardServer) else fate(self, *call)
     )
     with pytest.raises(UsageError, match=r"^Shard 0 of the replay memory \(environments 0 to 1\) has found no place"):
         train(tmp_path, cluster=Simulation(replay_shards=2), **HOW)

@@ -1,20 +1,29 @@
-"""What runs in an actor's process: its share of the environments, its player or evaluator, and its last answer."""
+"""The object in each process that a run starts on a cluster: it executes every numbered message once.
+
+    pool      message 4 ............. | message 5 ............... | no answer: message 5 again
+    server    executes it, answers 4  | executes it, answer lost  | the same answer again
+
+A role says what the process does: `ActorRole`, `EvaluatorRole` or `ShardRole`. With each answer comes what was added
+to the state of the served object. A new process starts from the state that the lost one answered last.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import cloudpickle
 
-from duetto.environments import VecEnv, pickling
+from duetto.cluster.actor import Block
 from duetto.environments.errors import EnvironmentFault, raised, summary
+from duetto.environments.sharding import tails
 from duetto.errors import DuettoError, UsageError
 
-GREETING = 0  # the number of a message that only asks whether somebody is there
+GREETING = 0  # the number of a message that only asks whether the process runs
+TAKE_VALUES = ("block", "evaluate", "hold")  # methods whose last arguments are a message's values
 
 
 class Request(NamedTuple):
-    """A call of a method of the actor's player or evaluator."""
+    """A call of a method of the served object."""
 
     method: str
     arguments: tuple[Any, ...] = ()
@@ -24,104 +33,72 @@ class Reply(NamedTuple):
     """The answer to a message."""
 
     number: int  # the message's
-    values: list[Any]  # of each request
-    error: Exception | None = None  # an EnvironmentFault or DuettoError: the environment's or user's doing
-    exact: bool = True  # False where the past did not come back: then nothing was requested
-    left: Any = None  # what stands for what was left there, once it has come
+    values: list[Any] = []  # of each request  # noqa: RUF012 - never changed
+    error: Exception | None = None
+    lost: list[str] = []  # why each environment began a new episode before the requests, "" if it did not  # noqa: RUF012
+    state: Any = None  # after the requests, as `tails` of the state before
+    left: Any = None  # a reference to the steps that stay with the process
 
 
-class Host:
-    """The object in an actor's process: executes each numbered message once; if it comes again, repeats the answer."""
+class ActorServer:
+    """The server of an actor or evaluator."""
 
-    def __init__(self, recipe: bytes, share: range, role: bytes) -> None:
-        """`role`, pickled, is what it does: see `player.Role` and `evaluator.Judging`."""
-        self._recipe, self._share, self._role = recipe, share, role
-        self._stepper: VecEnv | None = None
-        self._player: Any = None
+    restorable: ClassVar[bool] = True  # whether a new process can take the place of a lost one
+    errors: ClassVar[tuple[type[Exception], ...]] = (DuettoError, EnvironmentFault)  # sent as they are
+
+    def __init__(self, role: bytes, share: range) -> None:
+        """`role`, pickled, has a method `make(share)`, whose result is served."""
+        self._role, self._share = role, share
+        self._served: Any = None
+        self._state: Any = {}
         self._reply: Reply | None = None
 
-    def do(self, number: int, requests: list[Request], past: list[Request] | None = None, *more: Any) -> Reply:
-        """Execute the requests. A new actor first executes the `past` of the one it replaces, and is then in its state.
-
-        `more` are further arguments of the last request: what was `put`.
-        """
+    def do(self, number: int, requests: list[Request], state: dict[str, Any], *values: Any) -> Reply:
+        """Execute the requests, or repeat the last answer. A new process starts from `state`, if that is not empty."""
         if number == GREETING:
-            return Reply(number, [])
-        if self._reply is not None and number <= self._reply.number:
-            return self._reply  # that of a newer message tells whoever asks that this one is out of date
-        if (past is None) != (self._stepper is not None):
-            raise RuntimeError(f"message {number} is not for this actor, which answered {self._reply} last")
-        if more:
-            requests = [*requests[:-1], Request(requests[-1].method, (*requests[-1].arguments, *more))]
-        self._reply = self._answer(number, requests, past)
+            return Reply(number)
+        if self._reply is None or number > self._reply.number:  # an older one gets this answer, and is out of date
+            self._reply = None  # first: two batches may not fit into memory
+            self._reply = self._answer(number, requests, state, values)
         return self._reply
 
     def leave(self, *message: Any) -> tuple[Reply, Any]:
-        """Like `do`, but a block's steps stay here: returns the reply without them, and the steps or None."""
+        """Do as `do`, but keep a block's steps here: return the reply without them, and the steps or None."""
         reply = self.do(*message)
-        if not reply.values or not hasattr(reply.values[-1], "parted"):
+        if not reply.values or not isinstance(reply.values[-1], Block):
             return reply, None
-        block, steps = reply.values[-1].parted()
-        return reply._replace(values=[*reply.values[:-1], block]), steps
+        header, steps = reply.values[-1].without_steps()
+        return reply._replace(values=[header]), steps
 
-    def _answer(self, number: int, requests: list[Request], past: list[Request] | None) -> Reply:
+    def _answer(self, number: int, requests: list[Request], state: dict[str, Any], values: tuple[Any, ...]) -> Reply:
+        lost: list[str] = []
         try:
-            if past is not None:
-                self._make()
-                if not self._relive(past):
-                    return Reply(number, [], exact=False)
-            values = [self._do(request) for request in requests]
-        except (DuettoError, EnvironmentFault) as error:
-            return Reply(number, [], error)
+            if self._served is None:
+                self._served = self._make()
+                lost = self._served.restore(state) if state else []
+                self._state = state
+            found = [self._call(*request, values) for request in requests]
+            return Reply(number, found, lost=lost, state=self._added())
+        except self.errors as error:
+            return Reply(number, error=error)
         except (Exception, SystemExit) as error:
-            return Reply(number, [], raised("its actor", error, None))
-        return Reply(number, values)
+            return Reply(number, error=raised("its process", error, None))
 
-    def _relive(self, past: list[Request]) -> bool:
-        """Execute the past; False if it failed, although it went well the first time, or was not restored exactly."""
+    def _make(self) -> Any:
         try:
-            return not any(self._do(request) is False for request in past)
-        except Exception:
-            return False
-
-    def _make(self) -> None:
-        try:
-            self._stepper = pickling.make(self._recipe, num_envs=len(self._share))
-            self._player = cloudpickle.loads(self._role).take(self._stepper, self._share)
+            return cloudpickle.loads(self._role).make(self._share)
         except ImportError as error:
             raise UsageError(
-                f"An actor cannot make the environment ({summary(error)}). Install on every machine of the cluster "
+                f"A process on the cluster cannot make the environment ({summary(error)}). Install on every machine "
                 "what is installed here."
             ) from error
 
-    def _do(self, request: Request) -> Any:
-        assert self._stepper is not None
-        if request.method == "describe":
-            return describe(self._stepper)
-        return getattr(self._player, request.method)(*request.arguments)
+    def _call(self, method: str, arguments: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        return getattr(self._served, method)(*arguments, *(values if method in TAKE_VALUES else ()))
 
-
-class Description(NamedTuple):
-    """What the coordinator must know of an engine."""
-
-    name: str
-    label: str
-    layout: Any
-    action_space: Any
-    metadata: dict[str, Any]
-    stacked: int
-
-
-def describe(stepper: VecEnv) -> Description:
-    """The description of an actor's environments."""
-    engine = stepper.engine
-    metadata = {name: value for name, value in engine.metadata.items() if _can_travel(value)}
-    return Description(stepper.name, engine.label, engine.layout, engine.single_action_space, metadata, engine.stacked)
-
-
-def _can_travel(value: Any) -> bool:
-    try:
-        cloudpickle.dumps(value)
-    except Exception:  # whatever a user's objects raise
-        return False
-    return True
+    def _added(self) -> Any:
+        """Return what was added to the state of the served object since the last answer."""
+        if not self.restorable:
+            return {}
+        before, self._state = self._state, self._served.state()
+        return tails(self._state, before)

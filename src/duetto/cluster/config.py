@@ -29,7 +29,6 @@ Mode = Literal["sync", "async"]
 
 KEPT = ("mode", "actors", "block")  # what may decide numbers
 BLOCK_BYTES = 8 * 2**20
-BLOCK = 16  # vector steps, where nothing else is better
 
 
 @dataclass(frozen=True)
@@ -116,57 +115,42 @@ class Cluster:
 
     # ------------------------------------------------------------------------------------------- see Execution
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> VecEnv:
-        """A stepper of environments in actors; closing it ends the actors, and the cluster if it was started here."""
-        from duetto.cluster.launch import place
+        """Make the environments, in actors; closing them ends the actors, and the cluster if it was started here."""
+        from duetto.cluster import launch
 
-        self._check_shards(config.algorithm)  # of a run that goes on
-        num_envs, wanted = options["num_envs"], self.actors or 2
-        actors = min(wanted, num_envs)
-        if actors < wanted:
-            notices.append(
-                f"{num_envs} environment{'s' * (num_envs > 1)} on {actors} of the {wanted} actors: the others "
-                "would have none. Give more --num-envs."
-            )
-        if num_envs < self.replay_shards:
-            notices.append(
-                f"The replay memory of {num_envs} environment{'s' * (num_envs > 1)} is in {num_envs} of the "
-                f"{self.replay_shards} shards: the others would have none. Give more --num-envs."
-            )
-        beside = bool(config.run.evaluate_every) + min(self.replay_shards, num_envs)
-        processes = actors + beside
-        return place(environment, options, lambda: self.connect(processes), actors, notices, config)
+        self._check_shards(config.algorithm)  # of a run that is resumed
+        return launch.make_stepper(self, config, environment, notices, options)
 
     def make_source(self, config: Config, stepper: VecEnv, learner: Policy, normalizer: Normalizer) -> Source:
-        """The source of experience: the actors."""
-        from duetto.cluster import modes
+        """Make the source of experience: the actors."""
+        from duetto.cluster import launch
 
-        return modes.source(self, config, stepper, learner, normalizer)
+        return launch.make_source(self, config, stepper, learner, normalizer)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: VecEnv) -> Evaluator | None:
-        """An evaluator in an actor of its own; None if the run does not evaluate."""
-        from duetto.cluster.launch import place_evaluator
+        """Make an evaluator in a process of its own; None if the run does not evaluate."""
+        from duetto.cluster import launch
 
-        return place_evaluator(config, environment, stepper)
+        return launch.make_evaluator(config, environment, stepper)
 
     def make_shards(self, config: Config, stepper: VecEnv) -> Shards | None:
-        """Memory shards in processes beside the actors, or None."""
-        from duetto.cluster.launch import place_shards
+        """Make replay shards in processes of their own; None if the whole memory is in the run's process."""
+        from duetto.cluster import launch
 
-        count = min(self.replay_shards, stepper.num_envs)
-        return place_shards(config, stepper, count) if count else None
+        return launch.make_shards(self, stepper)
 
     def decided(self, stepper: VecEnv) -> dict[str, Any]:
-        """See Execution."""
-        from duetto.cluster import modes
+        """Return the options that decide numbers."""
+        from duetto.cluster import launch
 
-        return modes.decided(stepper)
+        return launch.decided(stepper)
 
-    def connect(self, actors: int) -> Transport:
-        """Connect to the cluster; `actors` is the number of all processes. UsageError if it has no room for them."""
+    def connect(self, processes: int) -> Transport:
+        """Connect to the cluster. UsageError if it has no room for so many processes."""
         show_token(self.address)
         from duetto.cluster.ray import RayTransport
 
-        return RayTransport(self.address, actors, batches=self.replay_shards > 0)
+        return RayTransport(self.address, processes, batches=self.replay_shards > 0)
 
 
 def show_token(address: str | None) -> None:

@@ -1,10 +1,10 @@
-"""Evaluations in an actor of their own, so that they do not delay the run.
+"""Evaluations in a process of their own, so that they do not delay the run.
 
     run         learns | step s: sends the parameters | learns ............... | writes the row of step s
     evaluator          |                              | its episodes, a second at a time |
 
-The actor uses the run's own framework, so that its actions are bit by bit those that the run would choose. It answers
-once a second, so that one that hangs is noticed; its replacement begins the evaluation again.
+The evaluator uses the run's framework, so its actions are those that the run would choose, bit by bit. It answers once
+a second, so that one that hangs is noticed. A new process begins the evaluation again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from duetto import learners
 from duetto.algorithms.base import Algorithm
-from duetto.cluster.actor_pool import INFINITY, Crew
+from duetto.cluster.actor_pool import INFINITY, ActorPool
 from duetto.cluster.actor_server import Request
-from duetto.environments import VecEnv
+from duetto.environments import VecEnv, pickling
 from duetto.environments.errors import EnvironmentFault
 from duetto.learners.parameters import Parameters
 from duetto.training.evaluation import Evaluation, evaluating
@@ -27,9 +27,10 @@ from duetto.training.policy import EvaluationPolicy
 PIECE = 1.0  # seconds of an evaluation between two answers
 
 
-class Judging(NamedTuple):
-    """What an actor must know to evaluate."""
+class EvaluatorRole(NamedTuple):
+    """The role of a process that evaluates."""
 
+    recipe: bytes
     algorithm: Algorithm
     backend: Any
     precision: Any
@@ -37,15 +38,15 @@ class Judging(NamedTuple):
     episodes: int
     seed: int
 
-    def take(self, stepper: VecEnv, share: range) -> Judge:
-        """The judge that evaluates in an actor's environments."""
-        return Judge(stepper, self)
+    def make(self, share: range) -> EvaluatorActor:
+        """Make the evaluator."""
+        return EvaluatorActor(pickling.make(self.recipe, num_envs=len(share)), self)
 
 
-class Judge:
-    """An evaluator at work inside an actor, in the actor's environments."""
+class EvaluatorActor:
+    """An evaluator in its process."""
 
-    def __init__(self, stepper: VecEnv, role: Judging) -> None:
+    def __init__(self, stepper: VecEnv, role: EvaluatorRole) -> None:
         self._stepper, self._role = stepper, role
         stepper.name += " (evaluation)"
         self._spaces = (stepper.observation_space, stepper.action_space)
@@ -54,7 +55,7 @@ class Judge:
         self._steps: Generator[str, None, Evaluation] | None = None
 
     def evaluate(self, parameters: Parameters, scaling: dict[str, Any]) -> Evaluation | bool:
-        """Begin an evaluation with these parameters and the normalizer's state; returns as `go_on` does."""
+        """Begin an evaluation with these parameters and the normalizer's state; return as `go_on` does."""
         observation, action = self._spaces
         self._learner.load_parameters(parameters)
         normalizer = Normalizer(observation, *self._role.algorithm.observation_scaling())
@@ -77,16 +78,20 @@ class Judge:
             return ended.value
         return True
 
+    def state(self) -> dict[str, Any]:
+        """Return {}: a new process begins the evaluation again."""
+        return {}
+
     def close(self) -> None:
         """Release the environments."""
         self._stepper.close()
 
 
-class Beside:
+class RemoteEvaluator:
     """See `Evaluator`."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, pool: ActorPool) -> None:
+        self._pool = pool
         self._sent: Any = None
 
     def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
@@ -95,26 +100,24 @@ class Beside:
         self._evaluate()
 
     def _evaluate(self) -> None:
-        self._crew.post(0, [Request("evaluate")], *map(self._crew.put, self._sent))
+        self._pool.post(0, [Request("evaluate")], *map(self._pool.transport.put, self._sent))
 
     def look(self, wait: bool) -> Evaluation | None:
         """See Evaluator."""
         try:
-            while True:
-                replies = self._crew.wait([0], patience=INFINITY if wait else 0.0)
-                if not replies:
-                    return None
-                match replies[0]:
-                    case [Evaluation() as result]:
-                        self._sent = None
-                        return result
-                    case [True]:
-                        self._crew.post(0, [Request("go_on")])
-                    case _:  # another actor, which knows of none
-                        self._evaluate()
+            while replies := self._pool.wait([0], patience=INFINITY if wait else 0.0):
+                [result] = replies[0].values
+                if isinstance(result, Evaluation):
+                    self._sent = None
+                    return result
+                if result:
+                    self._pool.post(0, [Request("go_on")])
+                else:  # a new process, which knows of none
+                    self._evaluate()
         except EnvironmentFault as fault:
             raise fault.told("The evaluation", 0) from fault.__cause__
+        return None
 
     def close(self) -> None:
         """See Evaluator."""
-        self._crew.close()
+        self._pool.close()

@@ -1,77 +1,145 @@
-"""Makers of a stepper, an evaluator and memory shards that live in processes of a cluster."""
+"""Make the parts of a run on a cluster: environments, a source of experience, an evaluator and replay shards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
-from duetto.cluster.actor import Role
-from duetto.cluster.actor_pool import Crew
-from duetto.cluster.block_source import Distant
-from duetto.cluster.evaluator import Beside, Judging
-from duetto.cluster.shard_server import Keepers
-from duetto.cluster.spread import Spread
-from duetto.cluster.transport import Transport
+from duetto.algorithms.base import RolloutSpec
+from duetto.buffers.storage_fields import transition_fields
+from duetto.cluster.actor import ActorRole
+from duetto.cluster.actor_pool import ActorPool
+from duetto.cluster.asynchronous import AsyncSource
+from duetto.cluster.block_source import BlockSource
+from duetto.cluster.config import BLOCK_BYTES, Cluster
+from duetto.cluster.evaluator import EvaluatorRole, RemoteEvaluator
+from duetto.cluster.remote_engine import RemoteEngine
+from duetto.cluster.shard_server import RemoteShards
+from duetto.cluster.sync import SyncSource
 from duetto.environments import VecEnv, is_instance, pickling
 from duetto.environments.errors import EnvironmentFault, summary
 from duetto.environments.sharding import shares
 from duetto.errors import UsageError
+from duetto.learners import Learner, Policy
 from duetto.storage.config import Config
 from duetto.training.evaluation import PARALLEL
+from duetto.training.normalizer import Normalizer
+
+BLOCK = 16  # vector steps of a block, unless the config or a rollout decides
 
 
-def place(
-    environment: Any,
-    options: dict[str, Any],
-    connect: Callable[[], Transport],
-    actors: int,
-    notices: list[str],
-    config: Config,
-) -> Distant:
-    """See `Cluster.make_stepper`. Actors choose actions as the config says.
+def make_stepper(
+    cluster: Cluster, config: Config, environment: Any, notices: list[str], options: dict[str, Any]
+) -> VecEnv:
+    """Start actors, and return their environments; see `Execution.make_stepper`.
 
     Raises:
-        UsageError: The environment is an instance, cannot be sent to another process, or does not fit.
+        UsageError: The environment is an instance, cannot be sent to another process, or does not fit; or the cluster
+            has no room.
     """
     if is_instance(environment):
         raise UsageError(
             "An environment that is made already lives in this process. For a cluster, pass its id, or a factory that "
             "makes a new one at each call."
         )
+    num_envs, wanted, run = options["num_envs"], cluster.actors or 2, config.run
+    actors, shards = min(wanted, num_envs), min(cluster.replay_shards, num_envs)
+    these = f"{num_envs} environment{'s' * (num_envs > 1)}"
+    if actors < wanted:
+        notices.append(f"{these} on {actors} of the {wanted} actors: the others would have none. Give more --num-envs.")
+    if shards < cluster.replay_shards:
+        notices.append(
+            f"The replay memory of {these} is in {shards} of the {cluster.replay_shards} shards: the others would have "
+            "none. Give more --num-envs."
+        )
     recipe = _packed(environment, {name: value for name, value in options.items() if name != "num_envs"})
-    num_envs, run = options["num_envs"], config.run
-    role = cloudpickle.dumps(Role(config.algorithm, run.backend, run.precision, run.threads, num_envs))
-    crew = Crew(connect(), recipe, shares(num_envs, actors), options["worker_timeout"], notices, role)
+    role = cloudpickle.dumps(ActorRole(recipe, config.algorithm, run.backend, run.precision, run.threads, num_envs))
+    transport = cluster.connect(actors + shards + bool(run.evaluate_every))
+    pool = ActorPool(transport, role, shares(num_envs, actors), options["worker_timeout"], notices)
     try:
-        engine = Spread(crew)
+        engine = RemoteEngine(pool)
     except BaseException as error:
-        crew.close()
+        pool.close()
         if isinstance(error, EnvironmentFault):
             raise error.told("The environments", 0) from error
         raise
-    return Distant(engine, engine.name)
+    stepper = VecEnv(engine, engine.name)
+    stepper.older = True
+    return stepper
 
 
-def place_evaluator(config: Config, environment: Any, stepper: VecEnv) -> Beside | None:
-    """An evaluator in one more actor beside those of `stepper`; None if the run does not evaluate."""
+def make_evaluator(config: Config, environment: Any, stepper: VecEnv) -> RemoteEvaluator | None:
+    """Start one more process beside the actors of `stepper`; None if the run does not evaluate."""
     run = config.run
     if not run.evaluate_every:
         return None
-    engine = stepper.engine
-    assert isinstance(engine, Spread)
     recipe = _packed(environment, {"to_learn": False, "kwargs": config.environment_options})
     how = (run.backend, run.precision, run.threads, run.evaluation_episodes, run.seed)
+    role = cloudpickle.dumps(EvaluatorRole(recipe, config.algorithm, *how))
     share = range(min(run.evaluation_episodes, PARALLEL))
-    return Beside(engine.crew.another(recipe, share, cloudpickle.dumps(Judging(config.algorithm, *how))))
+    return RemoteEvaluator(_engine(stepper).pool.another(role, [share], "the actor that evaluates"))
 
 
-def place_shards(config: Config, stepper: VecEnv, count: int) -> Keepers:
-    """Replay memory shards in processes beside the actors of `stepper`."""
-    engine = stepper.engine
-    assert isinstance(engine, Spread)
-    return Keepers(engine.crew, shares(stepper.num_envs, count))
+def make_shards(cluster: Cluster, stepper: VecEnv) -> RemoteShards | None:
+    """Return replay shards in processes beside the actors of `stepper`; None if the cluster has none."""
+    count = min(cluster.replay_shards, stepper.num_envs)
+    return RemoteShards(_engine(stepper).pool, shares(stepper.num_envs, count)) if count else None
+
+
+def make_source(
+    cluster: Cluster, config: Config, stepper: VecEnv, learner: Policy, normalizer: Normalizer
+) -> BlockSource:
+    """Return the actors as a source of experience.
+
+    Raises:
+        UsageError: A block would be too large, or `ahead` is less than one block.
+    """
+    engine = _engine(stepper)
+    envs = max(len(actor.share) for actor in engine.pool.actors)
+    length = _block_length(cluster.block, config, stepper, learner, envs)
+    kind = SyncSource if cluster.mode == "sync" else AsyncSource
+    parts = (config.algorithm, stepper, cast(Learner, learner), normalizer)
+    source: BlockSource = kind(*parts, length, cluster.replay_shards > 0)
+    if normalizer.mode == "rollouts" and normalizer.moments:
+        engine.pool.notices.append(
+            "On a cluster the observation statistics that actors use are older than those that a rollout is learned "
+            "with. Set observation_statistics=steps (--observation-statistics steps) to learn with those of the actors."
+        )
+    if isinstance(source, AsyncSource) and cluster.ahead:
+        source.ahead = cluster.ahead
+        if source.ahead < length * envs:
+            raise UsageError(
+                f"ahead is {source.ahead}, less than the {length * envs} steps of a block, so no actor could begin "
+                "one. Raise ahead, or lower block."
+            )
+    engine.decided = {"mode": cluster.mode, "block": length}
+    if cluster.mode == "sync":
+        engine.decided["actors"] = len(engine.pool.actors)
+    return source
+
+
+def decided(stepper: VecEnv) -> dict[str, Any]:
+    """Return the options that decide numbers; see `Execution.decided`."""
+    return _engine(stepper).decided
+
+
+def _engine(stepper: VecEnv) -> RemoteEngine:
+    assert isinstance(stepper.engine, RemoteEngine)
+    return stepper.engine
+
+
+def _block_length(wanted: int, config: Config, stepper: VecEnv, learner: Policy, envs: int) -> int:
+    """Return vector steps of a block with so many environments. UsageError if `wanted` makes it larger than 8 MB."""
+    fields = transition_fields(stepper.observation_space, stepper.action_space).values()
+    carry = sum(4 * layers * size for layers, size in learner.carry_shapes().values())
+    most = max(1, BLOCK_BYTES // (envs * (sum(field.nbytes for field in fields) + 2 * carry)))
+    if wanted > most:
+        raise UsageError(f"A block of {wanted} vector steps is larger than 8 MB. Use a block of {most} at most.")
+    memory = config.algorithm.memory()
+    if wanted or not isinstance(memory, RolloutSpec):
+        return wanted or min(most, BLOCK)
+    return max(length for length in range(1, min(most, memory.steps) + 1) if memory.steps % length == 0)
 
 
 def _packed(environment: Any, options: dict[str, Any]) -> bytes:

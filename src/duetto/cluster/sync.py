@@ -14,65 +14,42 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from duetto.cluster.actor import Weights
-from duetto.cluster.block_source import Blocks
+from duetto.cluster.block_source import BlockSource
 from duetto.functional import state_schema
-from duetto.functional.running_stats import Moments
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
 
+MOMENTS = {"mean": ARRAY, "variance": ARRAY, "count": float}
+WEIGHTS = {"version": int, "updates": int, "parameters": DictOf(DictOf(ARRAY)), "observed": DictOf(MOMENTS)}
 
-class Sync(Blocks):
+
+class SyncSource(BlockSource):
     """See above."""
-
-    mode = "sync"
 
     def _fill(self, step: int, total_steps: int) -> None:
         if self._ready:
             return
-        if not self._orders:  # a run's beginning, or of what goes on from a cut
+        if not self._asked:  # at the start of a run or of a process that resumes it
             if self._weights is None:
                 self._publish()
-            self._ask(step, total_steps)
-        blocks = self._arrived(len(self._orders))
-        self._ready.extend(self._opened(blocks))
+            self._order_all(step, total_steps)
+        self._receive(len(self._asked))
+        self._open()
         self._publish()
-        self._ask(step + sum(len(ready.experience.env) for ready in self._ready), total_steps)
+        self._order_all(step + self._rows, total_steps)
 
-    def _ask(self, step: int, total_steps: int) -> None:
+    def _order_all(self, step: int, total_steps: int) -> None:
         for index in range(len(self._shares)):
             self._order(index, step, self._stepper.num_envs, total_steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """See Blocks; with the weights that blocks in flight are made with."""
-        return super().state_dict() | {"weights": None if self._weights is None else _packed(self._weights)}
+        """See BlockSource; with the weights that blocks in flight are made with."""
+        return super().state_dict() | {"weights": self._weights and self._weights._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
-        moments = {"mean": ARRAY, "variance": ARRAY, "count": float}
-        weights = {"version": int, "updates": int, "parameters": DictOf(DictOf(ARRAY)), "observed": DictOf(moments)}
-        state_schema.check(state, {"weights": OptionalOf(weights | {"rewarded": OptionalOf(moments)})}, "collector")
+        form = {"weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS)})}
+        state_schema.check(state, form, "collector")
         super().load_state_dict(state)
         if state["weights"] is not None:
-            self._send(_unpacked(state["weights"]))
-
-
-def _packed(weights: Weights) -> dict[str, Any]:
-    """The weights as part of a saved state."""
-    observed = {name: _plain(moments) for name, moments in weights.observed.items()}
-    return weights._asdict() | {"observed": observed, "rewarded": weights.rewarded and _plain(weights.rewarded)}
-
-
-def _unpacked(packed: dict[str, Any]) -> Weights:
-    """Undo `_packed`."""
-    observed = {name: Moments(**moments) for name, moments in packed["observed"].items()}
-    return Weights(**packed | {"observed": observed, "rewarded": packed["rewarded"] and Moments(**packed["rewarded"])})
-
-
-def _plain(moments: Moments) -> dict[str, Any]:
-    return {
-        "mean": np.asarray(moments.mean),
-        "variance": np.asarray(moments.variance),
-        "count": float(moments.count),
-    }
+            self._send(Weights(**{name: state["weights"][name] for name in Weights._fields}))

@@ -9,8 +9,8 @@ with another call, whose process gets the value from there. So it never passes t
 It is gone with the machine that it lies on.
 
 A call is made at most once by Ray, but may have been *made* although its answer was lost; and a transport may as well
-make it twice, or hand out an answer again. So the caller numbers its messages (`crew.py`), and a repeated number gets
-the same answer again (`host.py`).
+make it twice, or hand out an answer again. So the caller numbers its messages (`actor_pool`), and a repeated number
+gets the same answer again (`actor_server`).
 """
 
 from __future__ import annotations

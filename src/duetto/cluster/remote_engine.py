@@ -1,0 +1,94 @@
+"""The trainer's view of environments in actors: actors step them; the trainer only resets, saves and restores them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from duetto.buffers.experience import concatenated
+from duetto.cluster.actor import Description
+from duetto.cluster.actor_pool import ActorPool
+from duetto.environments import Tree
+from duetto.environments.action_masks import ActionMasks
+from duetto.environments.engines import Engine, StepResult
+from duetto.environments.sharding import join_saved, take_saved
+from duetto.environments.spaces import Layout
+from duetto.errors import UsageError
+
+
+class RemoteEngine(Engine):
+    """See Engine. Closing it ends the actors.
+
+    Attributes:
+        pool: The actors.
+        name: Of the environments, for messages.
+        waited: Seconds that the trainer has waited for actors.
+        acting: Each actor's part of a checkpoint that is not of its environments, for `load`.
+        decided: The options of the cluster that decide numbers.
+        source_numbers: Returns the numbers of the source of experience, for the log.
+    """
+
+    name: str
+    label: str
+    layout: Layout
+    stacked: int
+    single_action_space: Any
+    metadata: dict[str, Any]
+
+    def __init__(self, pool: ActorPool) -> None:
+        """Raise UsageError if the actors' environments differ."""
+        self.pool: ActorPool = pool
+        self.num_envs: int = sum(len(actor.share) for actor in pool.actors)
+        described: list[Description] = pool.call_each("describe")
+        first = described[0]
+        for other in described:
+            if (other.layout.space, other.single_action_space) != (first.layout.space, first.single_action_space):
+                raise UsageError(f"{first.label}: the environments have different spaces. Make them all alike.")
+        for attribute, value in first._asdict().items():
+            setattr(self, attribute, value)
+        self.action_masks, self.envs = ActionMasks(first.single_action_space), []
+        self.pending = np.zeros(self.num_envs, bool)
+        self.waited: float = 0.0
+        self.acting: list[dict[str, Any]] = []
+        self.decided: dict[str, Any] = {}
+        self.source_numbers: Callable[[], dict[str, float]] = dict
+
+    def reset(self, seed: int | None) -> Tree:
+        """See Engine."""
+        first = 0 if seed is None else seed
+        return concatenated(self.pool.call_each("reset", [first + actor.share.start for actor in self.pool.actors]))
+
+    def step(self, actions: np.ndarray) -> StepResult:
+        """Refuse: actors step."""
+        raise NotImplementedError
+
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """Refuse: actors reset their environments."""
+        raise NotImplementedError
+
+    def render(self) -> None:
+        """Return None: environments that are shown are made in the process that shows them."""
+
+    def save(self) -> dict[str, Any] | None:
+        """See Engine: the states that came with the actors' last answers."""
+        return join_saved([actor.state["environments"] for actor in self.pool.actors])
+
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
+        """See Engine. The observations are those given: the actors have theirs."""
+        actors = zip(self.pool.actors, self.acting, strict=True)
+        states = [acting | {"environments": take_saved(saved, actor.share)} for actor, acting in actors]
+        return obs, [why for reasons in self.pool.call_each("restore", states) for why in reasons]
+
+    def numbers(self) -> dict[str, float]:
+        """See Engine; counted in this process, not in those that the run was resumed from."""
+        return {
+            "time/actors": len(self.pool.actors),
+            "time/actor_restarts": self.pool.restarts,
+            "time/waiting_for_actors": round(self.waited, 3),
+        } | self.source_numbers()
+
+    def close(self) -> None:
+        """See Engine."""
+        self.pool.close()
