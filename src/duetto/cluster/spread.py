@@ -12,6 +12,7 @@ from duetto.cluster.actor_server import Description, Request
 from duetto.environments import Tree
 from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
+from duetto.environments.replay import EpisodeRecorder
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 from duetto.functional.pytree import tree_map_many
@@ -37,8 +38,9 @@ class Spread(Engine):
                 raise UsageError(f"{first.label}: the environments have different spaces. Make them all alike.")
         self.name, self.label, self.layout, self.stacked = first.name, first.label, first.layout, first.stacked
         self.single_action_space, self.metadata = first.action_space, first.metadata
-        self.action_masks, self.envs = ActionMasks(first.action_space), []
-        self.pending = np.zeros(self.num_envs, bool)
+        self.action_masks: ActionMasks = ActionMasks(first.action_space)
+        self.envs: list[EpisodeRecorder] = []
+        self.pending: np.ndarray = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0  # seconds, for actors
         self.more: Callable[[], dict[str, float]] = dict  # numbers
 
