@@ -36,6 +36,8 @@ class NativeAtari(Engine):
     Where a game is over within a step, ale-py and Gymnasium alike show the frame before that step once more.
     """
 
+    stacked: int
+
     def __init__(self, game: AtariGame, options: AtariOptions, num_envs: int) -> None:
         ale: Any = env_registry.import_family(env_registry.ATARI, "ale_py", game.id)
         self._vector = ale.AtariVectorEnv(

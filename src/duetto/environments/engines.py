@@ -148,6 +148,8 @@ class Engine(ABC):
 class SyncEngine(Engine):
     """Environments stepped one after the other in this process, without Gymnasium's vector machinery (10 µs a step)."""
 
+    envs: list[EpisodeRecorder]
+
     def __init__(self, envs: list[gymnasium.Env]) -> None:
         first, label = envs[0], label_of(envs[0])
         validation.check_spaces(first, label)
@@ -218,6 +220,8 @@ class GymVectorEngine(Engine):
 
     vector: VectorEnv
     mode: AutoresetMode
+    envs: list[EpisodeRecorder]
+    pending: np.ndarray
 
     def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
         validation.check_spaces(vector, label, "single_")

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
+from duetto.environments.replay import EpisodeRecorder
+from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 
 FIRED = (0, 1, 2)  # no-op, FIRE and the next action, a step each after a lost life, as in OpenAI Baselines
@@ -41,6 +44,16 @@ class LearnerView(Engine):
                 terminated        .    .    x                   .        with `episodic_life`
                 starts            .    .    .    .    .    x    .
     """
+
+    num_envs: int
+    label: str
+    layout: Layout
+    single_action_space: Any
+    metadata: dict[str, Any]
+    action_masks: ActionMasks
+    envs: list[EpisodeRecorder]
+    pending: np.ndarray
+    stacked: int
 
     def __init__(
         self,

@@ -59,6 +59,9 @@ class SubprocEngine(Engine):
         processes: The workers.
     """
 
+    num_envs: int
+    label: str
+    action_masks: ActionMasks
     processes: list[Any]
 
     def __init__(self, singles: Sequence[Callable[[], gymnasium.Env]], label: str, timeout: float) -> None:
