@@ -91,7 +91,8 @@ class ActorPool:
             server: The class of the object in each process.
             closes: Whether closing the pool closes the transport.
         """
-        self.transport, self.notices = transport, notices
+        self.transport: Transport = transport
+        self.notices: list[str] = notices
         self._role, self._timeout, self._server, self._closes = role, timeout, server, closes
         self.actors: list[Actor] = [Actor(i, share, _name(name, i, share)) for i, share in enumerate(shares)]
         self.restarts: int = 0

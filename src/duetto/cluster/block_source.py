@@ -40,7 +40,7 @@ from duetto.learners import Learner
 from duetto.training.normalizer import Normalizer, RewardScaler
 
 RECENT = 1000  # vector steps whose lags are logged
-FORM = {"rows": dict.fromkeys(ROWS, ANY), "random": DictOf(ANY), "steps": ListOf(int), "seed": int}
+FORM: dict[str, Any] = {"rows": dict.fromkeys(ROWS, ANY), "random": DictOf(ANY), "steps": ListOf(int), "seed": int}
 FORM |= {"rewards": ANY, "accepted": ListOf(int), "version": INTEGER, "ready": ANY}
 
 

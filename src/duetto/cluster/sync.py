@@ -19,8 +19,13 @@ from duetto.cluster.block_source import BlockSource
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
 
-MOMENTS = {"mean": ARRAY, "variance": ARRAY, "count": float}
-WEIGHTS = {"version": int, "updates": int, "parameters": DictOf(DictOf(ARRAY)), "observed": DictOf(MOMENTS)}
+MOMENTS: dict[str, Any] = {"mean": ARRAY, "variance": ARRAY, "count": float}
+WEIGHTS: dict[str, Any] = {
+    "version": int,
+    "updates": int,
+    "parameters": DictOf(DictOf(ARRAY)),
+    "observed": DictOf(MOMENTS),
+}
 
 
 class SyncSource(BlockSource):
