@@ -13,6 +13,7 @@ from duetto.cluster.actor_pool import ActorPool
 from duetto.environments import Tree
 from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
+from duetto.environments.replay import EpisodeRecorder
 from duetto.environments.sharding import join_saved, take_saved
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
@@ -36,6 +37,9 @@ class RemoteEngine(Engine):
     stacked: int
     single_action_space: Any
     metadata: dict[str, Any]
+    action_masks: ActionMasks
+    envs: list[EpisodeRecorder]
+    pending: np.ndarray
 
     def __init__(self, pool: ActorPool) -> None:
         """Raise UsageError if the actors' environments differ."""
@@ -48,7 +52,8 @@ class RemoteEngine(Engine):
                 raise UsageError(f"{first.label}: the environments have different spaces. Make them all alike.")
         for attribute, value in first._asdict().items():
             setattr(self, attribute, value)
-        self.action_masks, self.envs = ActionMasks(first.single_action_space), []
+        self.action_masks = ActionMasks(first.single_action_space)
+        self.envs = []
         self.pending = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0
         self.acting: list[dict[str, Any]] = []
