@@ -389,7 +389,7 @@ def test_what_is_damaged_is_not_shown(duetto: Command, episode: None):
     path.write_bytes(data)
     code, out, err = duetto("demos", "inspect", "demos")
     assert (code, out) == (2, "")
-    assert f"demos are damaged ({path} is damaged: its checksum is wrong)" in err
+    assert f"demos are damaged ({path} is damaged: its size or its checksum is wrong)" in err
 
 
 def test_nothing_to_inspect(duetto: Command):

@@ -146,7 +146,7 @@ DEATHS = [
     ("resolve", 30, True),
     ("prioritize", 20, False),
     ("state_dict", 3, False),
-    ("segment", 3, True),
+    ("all_rows", 3, True),
     ("load_segment", 1, False),
 ]
 

@@ -17,7 +17,7 @@ import cloudpickle
 
 from duetto import buffers
 from duetto.cluster.actor_pool import ActorPool
-from duetto.cluster.actor_server import ActorServer, Request
+from duetto.cluster.actor_server import TAKE_VALUES, ActorServer, Request
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import UsageError
 
@@ -37,6 +37,11 @@ class ShardServer(ActorServer):
 
     restorable: ClassVar[bool] = False
     errors: ClassVar[tuple[type[Exception], ...]] = (Exception,)
+
+    def _call(self, method: str, arguments: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        if method == "status":
+            return self._served.status()
+        return self._served.execute(method, *arguments, *(values if method in TAKE_VALUES else ()))
 
 
 class RemoteShards:

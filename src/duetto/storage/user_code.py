@@ -97,6 +97,7 @@ def named(text: str) -> tuple[type[Algorithm], Origin]:
 def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
     """Run the file and return its class of that name, with the origin. UsageError if it has none."""
     kind, checksum = load(path, name, "algorithm", Algorithm)
+    path = path.resolve()
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         raise UsageError(f"{path} has no algorithm (a subclass of duetto.algorithms.Algorithm) {name!r}.")
     try:
@@ -108,7 +109,7 @@ def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         raise UsageError(f"{name} in {path} cannot be made without arguments: {said}") from error
-    return kind, Origin(name, str(path.resolve()), checksum)
+    return kind, Origin(name, str(path), checksum)
 
 
 def load(path: Path, name: str, role: str, base: type = object) -> tuple[Any, str]:
