@@ -18,9 +18,8 @@ from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
 from duetto.errors import CheckpointError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
-from duetto.training.learning import Learning
 from duetto.training.normalizer import Normalizer
-from duetto.training.trainer import Trainer
+from duetto.training.trainer import Learning, Trainer
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
 IMAGE = Box((3, 4, 4), "uint8", (0.0,) * 48, (255.0,) * 48)

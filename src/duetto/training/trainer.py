@@ -15,11 +15,14 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from duetto import environments, learners
+from duetto import buffers, environments, learners
+from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
+from duetto.learners.base import on_host
 from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
@@ -34,9 +37,8 @@ from duetto.training.evaluation import Evaluation
 from duetto.training.evaluator import FIELDS, EvaluationInterruptedError, Evaluations, LocalEvaluator, Snapshot
 from duetto.training.execution import Execution, LocalExecution
 from duetto.training.folder_guard import check_folder
-from duetto.training.learning import Learning
 from duetto.training.metrics import MetricLog
-from duetto.training.normalizer import Normalizer
+from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
 from duetto.training.policy import EvaluationPolicy
 from duetto.training.signals import interruptible
@@ -177,7 +179,10 @@ class Trainer:
         while self.step < options.steps and not self._stop:
             before = self.step
             self._collect()
-            self._learn()
+            self._learns = True
+            for _ in self._learning.due(self.step):
+                self._call("on_update")
+            self._learns = False
             if crossed(before, self.step, options.log_every):
                 self._write_metrics()
             if self._evaluations.under_way is not None:
@@ -224,15 +229,6 @@ class Trainer:
             self._call(FUNCTIONS)
             if self._stop:
                 return
-
-    def _learn(self) -> None:
-        """Make the updates that are due."""
-        self._learns = True
-        try:
-            for _ in self._learning.due(self.step):
-                self._call("on_update")
-        finally:
-            self._learns = False
 
     def _write_metrics(self) -> None:
         rates = self.learner.learning_rates(self._learning.progress(self.step))
@@ -498,3 +494,65 @@ class Trainer:
         """Continue from a checkpoint; see `Checkpoints.load`."""
         self.step, self.seconds = self.checkpoints.load(loaded, self.folder, without_memory, accept_changes)
         self.notices += self.checkpoints.resumed.notices
+
+
+class Learning:
+    """Makes a run's updates. Each method yields after every update, with its metrics in the log."""
+
+    def __init__(self, config: Config, components: Components, log: MetricLog, tell: Callable[[str], None]) -> None:
+        """`tell` is told of the first update, which may take long."""
+        self._algorithm, self._horizon = config.algorithm, config.run.horizon
+        self._components, self._log, self._tell = components, log, tell
+
+    def due(self, step: int) -> Iterator[None]:
+        """Make all updates that are due at this step.
+
+        The learner gets `learner.at_once` batches at a time, where none depends on what was learned from another.
+        """
+        memory, normalizer = self._components.memory, self._components.normalizer
+        due, samples = memory.due(), []
+        alone = memory.needs_priorities or memory.needs_divergence or memory.needs_values
+        at_once = 1 if alone else self._components.learner.at_once
+        while drawn := list(islice(due, at_once)):
+            samples = drawn
+            yield from self._learn(samples, step)
+        if samples:
+            normalizer.after_learning(samples[-1].batch)
+
+    def pretraining(self) -> Iterator[None]:
+        """Learn from demonstrations before the first step."""
+        for sample in self._components.memory.pretraining():
+            yield from self._learn([sample], 0)
+
+    def progress(self, step: int) -> float:
+        """How far the schedules are at this step, in [0, 1]."""
+        return min(1.0, step / self._horizon)
+
+    def _learn(self, samples: list[buffers.Sample], step: int) -> Iterator[None]:
+        learner = self._components.learner
+        if not learner.updates:
+            self._tell("compiling the first update" if learner.backend == "jax" else "first update")
+        batches: list[AnyBatch] = []
+        for number, sample in enumerate(samples):
+            again = number > 0 and sample.batch is samples[number - 1].batch  # another epoch of a rollout
+            batches.append(batches[-1] if again else self._prepared(sample.batch))
+        progress = [self.progress(step - sample.age) for sample in samples]
+        made = learner.update_each(batches, progress)
+        for sample, metrics in zip(samples, made, strict=True):
+            self._report_back(sample, metrics)
+            self._log.add(step, metrics, sample.info)
+            yield
+
+    def _prepared(self, batch: AnyBatch) -> AnyBatch:
+        """The batch as networks see it: with scaled observations, and previous rewards as the algorithm sees them."""
+        if isinstance(batch, SequenceBatch):
+            seen = self._algorithm.seen_reward(batch.obs.previous_reward)
+            batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
+        return self._components.normalizer.batch(batch)
+
+    def _report_back(self, sample: buffers.Sample, metrics: learners.Metrics) -> None:
+        memory = self._components.memory
+        if memory.needs_priorities:
+            memory.feedback(sample, on_host(metrics.priority))
+        if memory.needs_divergence:
+            memory.note_divergence(metrics.value(DIVERGENCE))
