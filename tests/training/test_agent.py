@@ -264,8 +264,7 @@ def test_the_source_never_unpickles():
         ],
         "environments/pickling.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
         "runs/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get()))"],
-        "cluster/shard_server.py": ["pickle.loads(factory), share)"],
-        "cluster/actor_server.py": ["pickle.loads(self._role).take(self._stepper, self._share)"],
+        "cluster/actor_server.py": ["pickle.loads(self._role).make(self._share)"],
     }
     source = Path(duetto.__file__).parent
     for path in source.rglob("*.py"):
