@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from duetto.algorithms.base import Prioritization
-from duetto.buffers.sampling import MassItems, Sampler
+from duetto.buffers.sampling import MassItems, ReplaySampler
 
 DATA = Path(__file__).parent / "data" / "cliffwalk.csv"
 FIELDS = ("length", "transitions", "draws", "seed", "updates")
@@ -47,7 +47,7 @@ def updates(length: int, kind: str, seed: int) -> int:
     random, steps, wanted = np.random.default_rng(seed), transitions(length), truth(length)
     q, gamma = np.zeros((length + 1, 2)), discount(length)
     priorities = Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5)
-    sampler, items = Sampler(None if kind == "uniform" else priorities), MassItems(len(steps))
+    sampler, items = ReplaySampler(None if kind == "uniform" else priorities), MassItems(len(steps))
     items.add(np.arange(len(steps)), sampler.mass(np.ones(len(steps))))
     made = 0
     while ((q[:length] - wanted) ** 2).mean() > CLOSE:

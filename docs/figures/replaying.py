@@ -11,7 +11,7 @@ import numpy as np
 from drawing import Drawing, Plot
 
 from duetto.algorithms.base import Prioritization
-from duetto.buffers.sampling import MassItems, Sampler
+from duetto.buffers.sampling import MassItems, ReplaySampler
 from duetto.functional.priorities import importance_weights, mass
 
 # ---------------------------------------------------------------------------------------------------- why a memory
@@ -124,7 +124,7 @@ def strata() -> str:
 
 def counted(draws: int = 20_000, alpha: float = 0.6) -> np.ndarray:
     """How often each of the five comes out of the memory's own draws, in batches of four."""
-    sampler, items = Sampler(Prioritization(alpha, 0.4, 0, 0.0)), MassItems(len(PRIORITIES))
+    sampler, items = ReplaySampler(Prioritization(alpha, 0.4, 0, 0.0)), MassItems(len(PRIORITIES))
     items.add(np.arange(len(PRIORITIES)), sampler.mass(np.array(PRIORITIES)))
     random = np.random.default_rng(0)
     found = np.concatenate([items.find(sampler.draw(items.line, 4, random)) for _ in range(draws // 4)])
@@ -187,7 +187,7 @@ def believed(alpha: float, beta: float) -> float:
 @cache
 def lucky(alpha: float, beta: float, updates: int = 12_000, rate: float = 0.003) -> tuple[float, ...]:
     """The same, learned from the memory's own draws: the value after each update."""
-    sampler, items = Sampler(Prioritization(alpha, beta, 0, 0.0)), MassItems(10)
+    sampler, items = ReplaySampler(Prioritization(alpha, beta, 0, 0.0)), MassItems(10)
     items.add(np.arange(10), np.ones(10))
     reward, value, random, found = np.arange(10) == 0, 0.5, np.random.default_rng(0), []
     for _ in range(updates):

@@ -6,7 +6,7 @@ from memory_cases import ACTION, PROPORTIONAL, VECTOR, build, fill, masses, rows
 from shard_cases import sharded
 
 from duetto.algorithms.base import Prioritization
-from duetto.buffers.sampling import MassItems, Sampler
+from duetto.buffers.sampling import MassItems, ReplaySampler
 from duetto.errors import NonFiniteError, UsageError
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
@@ -190,8 +190,8 @@ def test_an_epsilon_of_zero_is_refused():
 def test_with_another_exponent_the_same_priorities_have_other_masses(before: float, after: float):
     """Their errors stay what they were; where the exponent was 0 they are not known, and all items have the largest."""
 
-    def draws(exponent: float) -> tuple[Sampler, MassItems]:
-        return Sampler(Prioritization(exponent, 0.4, 0, 1e-3)), MassItems(6)
+    def draws(exponent: float) -> tuple[ReplaySampler, MassItems]:
+        return ReplaySampler(Prioritization(exponent, 0.4, 0, 1e-3)), MassItems(6)
 
     items, errors = np.arange(4), np.array([1e-3, 0.5, 2.0, 3.0])
     one, other, fresh = draws(before), draws(after), draws(after)

@@ -12,7 +12,7 @@ from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
 from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
 from duetto.buffers.experience import turns
 from duetto.buffers.her import HindsightGoals, Relabeling
-from duetto.buffers.sampling import MassItems, PriorityLine, Sampler, StepItems, checked_priorities
+from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, StepItems, checked_priorities
 from duetto.buffers.storage import EpisodeStorage, Segment
 from duetto.buffers.stored_episodes import LeftOut, StoredEpisode, whole_episodes
 from duetto.buffers.update_schedule import Schedule
@@ -37,7 +37,9 @@ class ReplayMemory(Memory):
         self._random = random
         self.rows: int = rows
         self.schedule: Schedule = Schedule.of(spec)
-        self.sampler: Sampler = Sampler(spec.prioritization, isinstance(spec, SequenceSpec) or spec.replacement)
+        self.sampler: ReplaySampler = ReplaySampler(
+            spec.prioritization, isinstance(spec, SequenceSpec) or spec.replacement
+        )
         self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # the same in a state to be loaded
         if isinstance(spec, SequenceSpec):
             self._sizes |= {"steps of a sequence": spec.burn_in + spec.unroll, "overlap": spec.overlap}

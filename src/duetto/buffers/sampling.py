@@ -1,6 +1,6 @@
 """Sampling: all items are equally likely, or in proportion to their priorities.
 
-A draw has two parts: a `Sampler` draws points on the line of all items, laid end to end; then `StepItems` or
+A draw has two parts: a `ReplaySampler` draws points on the line of all items, laid end to end; then `StepItems` or
 `MassItems` find the items there, in this process or in the shards of a buffer.
 
     uniform         |0|1|2|3|4|5|              a point is an item's number
@@ -46,7 +46,7 @@ def strata(length: float, size: int, random: np.random.Generator) -> np.ndarray:
     return (np.arange(size) + random.random(size)) * (length / size)
 
 
-class Sampler:
+class ReplaySampler:
     """Draws points on the line of all items, uniformly or by proportional priorities.
 
     Proportional priorities (Schaul et al., 2016, arXiv:1511.05952):
