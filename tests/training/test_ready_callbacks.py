@@ -26,10 +26,10 @@ def returns(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Evaluations at steps 0, 20, 40 ... have these mean returns, in every process."""
 
     def given(values: Sequence[float]) -> None:
-        def begin(self: evaluator_module.Evaluations, whole: bool = False) -> None:
-            scores = Evaluation(np.array([values[self._trainer.step // 20]]), np.array([10]))
+        def begin(self: evaluator_module.Evaluations, snapshot: evaluator_module.Snapshot) -> None:
+            scores = Evaluation(np.array([values[snapshot.step // 20]]), np.array([10]))
             monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: scores)
-            real(self, whole)
+            real(self, snapshot)
 
         real = evaluator_module.Evaluations.begin
         monkeypatch.setattr(evaluator_module.Evaluations, "begin", begin)
