@@ -150,7 +150,7 @@ def test_a_full_disk_ends_tensorboard_and_not_the_run(
 
 
 def test_what_tensorboard_is_told(log: MetricLog, tmp_path: Path):
-    log.load_state_dict(log.state_dict(), step=5)
+    log.purge_after(5)
     log.to_board(7, {"step": 7, "a": 1.5, "b/c": -2, "d": None})
     log.to_board(9, {"a": float("nan")})
     log.close()

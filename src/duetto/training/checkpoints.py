@@ -129,6 +129,7 @@ class Checkpoints:
         self._callbacks.expect(state["callbacks"])
         plan.notices += self._log.load_state_dict(state["log"], step)
         plan.notices += self._evaluations.load_state_dict(state["evaluations"], step)
+        self._log.purge_after(self._evaluations.written())
         self.last = (step, components.learner.updates)
         if state["evaluations"]["under_way"]:
             self._evaluations.begin(Snapshot(*self.last, seconds, self.acting_state()))

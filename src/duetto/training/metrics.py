@@ -177,10 +177,7 @@ class MetricLog:
         }
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
-        """Undo `state_dict`, which is of `step`, and drop later lines. Returns a sentence if lines are damaged.
-
-        TensorBoard will drop what it has of later steps.
-        """
+        """Undo `state_dict`, which is of `step`, and drop later lines. Returns a sentence if lines are damaged."""
         window = {name: entry for name, entry in state["window"].items() if entry["count"]}
         self._sums = {name: entry["sum"] for name, entry in window.items()}
         self._counts = {name: entry["count"] for name, entry in window.items()}
@@ -188,9 +185,12 @@ class MetricLog:
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
         self.episodes, self.last = state["episodes"], tuple(state["last"])
-        self._purge = step + 1
         notice = self.lines.return_to(state["position"], step)
         return [notice] if notice else []
+
+    def purge_after(self, evaluated: int) -> None:
+        """Have TensorBoard drop the points after both the last line and `evaluated`, the step of the last evaluation."""
+        self._purge = max(self.last[0], evaluated) + 1
 
     def close(self) -> None:
         """Close the files."""
