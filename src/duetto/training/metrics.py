@@ -189,7 +189,7 @@ class MetricLog:
         return [notice] if notice else []
 
     def purge_after(self, evaluated: int) -> None:
-        """Have TensorBoard drop the points after both the last line and `evaluated`, the step of the last evaluation."""
+        """Have TensorBoard drop the points after the last line and after `evaluated`, the last evaluation's step."""
         self._purge = max(self.last[0], evaluated) + 1
 
     def close(self) -> None:
