@@ -31,8 +31,8 @@ class Rollout(Memory):
     A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
 
     Attributes:
-        recompute_values: Compute all values when the rollout is complete, with the parameters of that moment. Needed where
-            steps come from older parameters: values at the rollout's ends are always computed then, with newer ones.
+        recompute_values: Compute all values when the rollout is complete, with the parameters of that moment. Needed
+            where steps come from older parameters: values at the rollout's ends are always computed then.
     """
 
     recompute_values = False

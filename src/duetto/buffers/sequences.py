@@ -1,4 +1,4 @@
-"""Replay of sequences, spans of successive steps of one episode, for recurrent networks (Kapturowski et al., 2019, R2D2).
+"""Replay of sequences, spans of an episode, for recurrent networks (Kapturowski et al., 2019, R2D2).
 
 `sequence_bounds` says which spans of an episode are sequences.
 
