@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from duetto.algorithms import ALGORITHMS, TD3
+from duetto.algorithms import ALGORITHMS, TD3, Algorithm
 from duetto.algorithms.option_bounds import Fraction
 from duetto.errors import UsageError
 
@@ -58,3 +58,43 @@ def test_what_declares_its_options():
     assert Plain().tau == TD3().tau
     for kind in ALGORITHMS.values():
         kind()
+
+
+@dataclass(frozen=True)
+class Extended(TD3):
+    """A third party's algorithm that declares no groups."""
+
+    members: int = 3
+
+
+@pytest.mark.parametrize("kind", [*ALGORITHMS.values(), Extended])
+def test_every_option_is_in_one_group(kind: type[Algorithm]):
+    groups = kind.option_groups()
+    titles = [kind.__name__, "exploration", "networks", "optimizer", "replay", "recurrence", "demonstrations"]
+    assert list(groups) == [title for title in titles if title in groups]
+    assert all(groups.values())
+    assert sorted(name for names in groups.values() for name in names) == sorted(kind.options())
+
+
+def test_undeclared_options_are_in_the_algorithms_own_group():
+    assert "members" in Extended.option_groups()["Extended"]
+    assert "policy_delay" in Extended.option_groups()["Extended"]
+
+
+def test_options_without_effect_by_default_are_rare():
+    assert {"priority_exponent", "burn_in", "ou_theta", "twin_critic"} <= TD3.rare_options()
+    assert not {"prioritized", "recurrent", "exploration", "tau", "members"} & Extended.rare_options()
+    assert not {"priority_exponent", "burn_in"} & ALGORITHMS["r2d2"].rare_options()
+    assert "exploration_steps" in ALGORITHMS["r2d2"].rare_options()
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values())
+def test_what_an_option_needs_is_an_option(kind: type[Algorithm]):
+    needed = {entry.needs.partition("=")[0] for entry in kind.declared_options().values() if entry.needs}
+    assert needed <= set(kind.options())
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values())
+def test_help_shows_at_most_40_options(kind: type[Algorithm]):
+    shown = [name for name in kind.options() if not name.endswith("_network") and name not in kind.rare_options()]
+    assert len(shown) <= 40

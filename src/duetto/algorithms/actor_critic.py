@@ -27,7 +27,7 @@ from duetto.algorithms.base import (
 )
 from duetto.algorithms.exploration import PolicySampling
 from duetto.algorithms.her import HindsightReplay
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.array_ops import stop_gradient
 from duetto.functional.schedules import Decay
@@ -90,10 +90,19 @@ class ActorCritic(HindsightReplay):
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Box"
-    tuned: ClassVar[Searches] = {
-        **dict.fromkeys(("learning_rate_decay", "learning_rate_final", "decoupled_weight_decay", "random_steps")),
-        **dict.fromkeys(("normalize_batch_reward", "normalize_observations", "activation", "network")),
-        **dict.fromkeys(("initializer", "initializer_gain", "initializer_final_bound", "critic_hidden")),
+    option_table: ClassVar[OptionTable] = {
+        **in_group("exploration", "random_steps"),
+        **in_group("networks", "hidden", search="auto"),
+        **in_group("networks", "activation", "network", "critic_hidden"),
+        **in_group("networks", "initializer", "initializer_gain", "initializer_final_bound", rare=True),
+        **in_group("networks", "critic_action_layer", "actor_network", "critic_network", rare=True, search="auto"),
+        **in_group("optimizer", "actor_learning_rate", "critic_learning_rate", "max_grad_norm", search="auto"),
+        **in_group("optimizer", "learning_rate_decay"),
+        **in_group("optimizer", "learning_rate_final", needs="learning_rate_decay"),
+        **in_group("optimizer", "actor_weight_decay", "critic_weight_decay", rare=True, search="auto"),
+        **in_group("optimizer", "decoupled_weight_decay", rare=True),
+        **in_group("", "normalize_observations"),
+        **in_group("", "normalize_batch_reward", rare=True),
     }
 
     def __post_init__(self) -> None:
@@ -217,7 +226,12 @@ class SoftActorCritic(ActorCritic):
     stochastic_evaluation: bool = False
     """Sample actions also in evaluations, instead of using the mode."""
 
-    tuned: ClassVar[Searches] = dict.fromkeys(("learn_temperature", "temperature", "stochastic_evaluation"))
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "learn_temperature", "temperature"),
+        "target_entropy_scale": Option(needs="learn_temperature"),
+        "temperature_learning_rate": Option("optimizer", needs="learn_temperature"),
+        **in_group("exploration", "stochastic_evaluation", rare=True),
+    }
 
     def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
         """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""

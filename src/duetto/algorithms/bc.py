@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, Fraction, SequenceBatch, Updater
 from duetto.algorithms.off_policy import LearnsFromDemonstrations
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.value_based import SequenceValueBased
 from duetto.functional.imitation import cross_entropy
 
@@ -27,7 +27,7 @@ class BC(SequenceValueBased, LearnsFromDemonstrations):
     learning_starts: CountOrZero = 0
     """Steps before the first update; they do not affect learning."""
 
-    tuned: ClassVar[Searches] = {"demonstration_share": None}
+    option_table: ClassVar[OptionTable] = in_group("demonstrations", "demonstration_share")
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """Cross-entropy of the expert's actions."""

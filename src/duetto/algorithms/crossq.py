@@ -25,6 +25,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
+from duetto.algorithms.options import Option, OptionTable
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.targets import bootstrap
 from duetto.networks.layers import AllBlocks
@@ -46,6 +47,8 @@ class CrossQ(SoftActorCritic):
     """Critic updates per update of actor and temperature."""
     network: AllBlocks = "batch_renorm"  # pyright: ignore[reportIncompatibleVariableOverride]  # two more
     """Hidden layers: with batch normalization, or batch renormalization; without either it is SAC without targets."""
+
+    option_table: ClassVar[OptionTable] = {"adam_beta1": Option("optimizer", rare=True)}
 
     # With ReLU some biases have a gradient of rounding errors only, which Adam scales to whole steps.
     small: ClassVar[dict[str, Any]] = {"activation": "tanh"}

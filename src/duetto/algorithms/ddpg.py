@@ -22,7 +22,7 @@ from array_api_compat import array_namespace
 from duetto.algorithms.actor_critic import TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap
 
@@ -50,9 +50,11 @@ class DDPG(TargetedActorCritic):
     ou_reset: bool = True
     """Restart Ornstein-Uhlenbeck noise from 0 in each episode."""
 
-    tuned: ClassVar[Searches] = {
-        **dict.fromkeys(("exploration", "exploration_scale", "exploration_final_scale", "exploration_scale_steps")),
-        **dict.fromkeys(("exploration_stops", "ou_theta", "ou_dt", "ou_reset")),
+    option_table: ClassVar[OptionTable] = {
+        "exploration_noise": Option("exploration"),
+        **in_group("exploration", "exploration", "exploration_final_scale"),
+        **in_group("exploration", "exploration_scale", "exploration_scale_steps", "exploration_stops", rare=True),
+        **in_group("exploration", "ou_theta", "ou_dt", "ou_reset", needs="exploration=ou"),
     }
 
     # ------------------------------------------------------------------------------------------------ the equations

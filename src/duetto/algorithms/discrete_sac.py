@@ -22,7 +22,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import SoftActorCritic, TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Updater
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.q_values import value_of_action
@@ -41,7 +41,9 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
 
     actions: ClassVar[str] = "Discrete"
     alternatives: ClassVar[dict[str, Any]] = {"critic_action_layer": None}
-    tuned: ClassVar[Searches] = {"target_entropy_scale": {"low": 0.1, "high": 1.0}}
+    option_table: ClassVar[OptionTable] = {
+        "target_entropy_scale": Option(needs="learn_temperature", search={"low": 0.1, "high": 1.0}),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

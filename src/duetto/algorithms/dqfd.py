@@ -23,7 +23,7 @@ from array_api_compat import array_namespace
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
 from duetto.algorithms.dqn import DQN
 from duetto.algorithms.off_policy import LearnsFromDemonstrations
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.functional.imitation import large_margin
 from duetto.functional.q_values import huber, value_of_action
 
@@ -51,7 +51,7 @@ class DQfD(LearnsFromDemonstrations, DQN):
     decoupled_weight_decay: bool = True
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
 
-    tuned: ClassVar[Searches] = {"margin_in_priority": None}
+    option_table: ClassVar[OptionTable] = in_group("", "margin_in_priority", rare=True)
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimizer's weight decay)."""

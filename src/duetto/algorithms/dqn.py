@@ -32,7 +32,7 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.off_policy import OffPolicy
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.value_based import ValueBased
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.q_values import huber, value_of_action
@@ -57,7 +57,10 @@ class DQN(ValueBased, OffPolicy):
     rescale_epsilon: Positive = 1e-3
     """ε of h."""
 
-    tuned: ClassVar[Searches] = dict.fromkeys(("huber_delta", "rescale_values", "rescale_epsilon"))
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "huber_delta", "rescale_values"),
+        **in_group("", "rescale_epsilon", needs="rescale_values", rare=True),
+    }
 
     # ------------------------------------------------------------------------------------------------ the equations
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 
 from duetto.algorithms.base import Fraction, HindsightSpec, ReplaySpec, SequenceSpec
 from duetto.algorithms.off_policy import OffPolicy
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Space
 
@@ -36,7 +36,10 @@ class HindsightReplay(OffPolicy):
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
-    tuned: ClassVar[Searches] = {"hindsight": None, "hindsight_share": None}
+    option_table: ClassVar[OptionTable] = {
+        **in_group("replay", "hindsight"),
+        **in_group("replay", "hindsight_share", needs="hindsight"),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

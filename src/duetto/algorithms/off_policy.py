@@ -26,7 +26,7 @@ from duetto.algorithms.base import (
     ReplaySpec,
     SequenceSpec,
 )
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.networks.layers import RecurrentSpec
@@ -91,14 +91,16 @@ class ReplayAlgorithm(Algorithm):
     previous_reward: SeenReward = "tanh"
     """How recurrent layers see the previous reward."""
 
-    tuned: ClassVar[Searches] = {
-        "batch_size": {"factor": 4, "step": "doubling"},
-        # Options that `tune` does not search: they change cost or the buffer, or need another option.
-        **dict.fromkeys(("replay_capacity", "replacement", "learning_starts", "train_every")),
-        **dict.fromkeys(("gradient_steps", "train_at_episode_end", "prioritized", "priority_exponent")),
-        **dict.fromkeys(("priority_epsilon", "importance_exponent", "importance_anneal_samples", "priority_mix")),
-        **dict.fromkeys(("recurrent", "recurrent_size", "recurrent_layers", "burn_in", "unroll", "overlap")),
-        **dict.fromkeys(("stored_carry", "learn_from_start", "previous_reward")),
+    option_table: ClassVar[OptionTable] = {
+        "batch_size": Option("replay", search={"factor": 4, "step": "doubling"}),
+        **in_group("replay", "replay_capacity", "learning_starts", "train_every", "gradient_steps", "prioritized"),
+        **in_group("replay", "replacement", "train_at_episode_end", rare=True),
+        **in_group("replay", "priority_exponent", "importance_exponent", needs="prioritized"),
+        **in_group("replay", "priority_epsilon", "importance_anneal_samples", needs="prioritized", rare=True),
+        **in_group("recurrence", "recurrent"),
+        **in_group("recurrence", "recurrent_size", "burn_in", "unroll", "overlap", needs="recurrent"),
+        **in_group("recurrence", "recurrent_layers", "stored_carry", "learn_from_start", needs="recurrent", rare=True),
+        **in_group("recurrence", "priority_mix", "previous_reward", needs="recurrent", rare=True),
     }
 
     def __post_init__(self) -> None:
@@ -166,7 +168,10 @@ class OffPolicy(ReplayAlgorithm):
     ignore_termination: bool = False
     """Bootstrap as if no episode terminated (DI-engine's ignore_done)."""
 
-    tuned: ClassVar[Searches] = {"ignore_termination": None}
+    option_table: ClassVar[OptionTable] = {
+        "n_step": Option("replay"),
+        "ignore_termination": Option("replay", rare=True, search=None),
+    }
 
     def returns(self) -> ReturnSpec:
         """Return sums of `n_step` discounted rewards."""
@@ -189,9 +194,11 @@ class LearnsFromDemonstrations(ReplayAlgorithm):
     """Updates from demonstrations before the first step."""
 
     alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
-    tuned: ClassVar[Searches] = {
-        "demonstration_share": {"factor": 4},
-        **dict.fromkeys(("share_by_priority", "demonstration_priority_epsilon")),
+    option_table: ClassVar[OptionTable] = {
+        "demonstrations": Option("demonstrations"),
+        "demonstration_share": Option("demonstrations", search={"factor": 4}),
+        "pretraining_updates": Option("demonstrations"),
+        **in_group("demonstrations", "share_by_priority", "demonstration_priority_epsilon", rare=True),
     }
 
     def memory(self) -> ReplaySpec | SequenceSpec:

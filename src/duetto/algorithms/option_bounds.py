@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
@@ -49,10 +48,6 @@ Positive = Annotated[float, Bounds(0.0, above=True)]
 NonNegative = Annotated[float, Bounds(0.0)]
 Count = Annotated[int, Bounds(1)]
 CountOrZero = Annotated[int, Bounds(0)]
-
-Searches = Mapping[str, Mapping[str, Any] | None]
-"""How `duetto tune` searches options, by name, as in a search file (`tools.tune.space`); None: only on request."""
-
 
 _REQUIREMENTS = {
     bool: "true or false",

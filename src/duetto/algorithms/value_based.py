@@ -20,7 +20,7 @@ from duetto.algorithms.base import (
 )
 from duetto.algorithms.exploration import EpsilonGreedy
 from duetto.algorithms.off_policy import ReplayAlgorithm
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.schedules import Decay
 from duetto.networks.heads import ActionValueHead
@@ -81,10 +81,22 @@ class ValueBased(ReplayAlgorithm):
     acting_networks: ClassVar[tuple[str, ...]] = ("q",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Discrete"
-    tuned: ClassVar[Searches] = {
-        **dict.fromkeys(("learning_rate_decay", "learning_rate_final", "adam_epsilon", "decoupled_weight_decay")),
-        **dict.fromkeys(("max_grad_norm", "random_steps", "exploration", "exploration_start", "ladder_exponent")),
-        **dict.fromkeys(("evaluation_epsilon", "activation", "image_features", "network")),
+    option_table: ClassVar[OptionTable] = {
+        **in_group("exploration", "random_steps", "exploration", "exploration_start"),
+        **in_group("exploration", "evaluation_epsilon", rare=True),
+        **in_group(
+            "exploration", "exploration_end", "exploration_steps", needs="exploration=linear,exponential", search="auto"
+        ),
+        **in_group("exploration", "ladder_exponent", needs="exploration=ladder", rare=True),
+        **in_group("networks", "hidden", "head_hidden", "dueling", search="auto"),
+        **in_group("networks", "activation", "network", "image_features"),
+        "q_network": Option("networks", rare=True),
+        "learning_rate": Option("optimizer"),
+        **in_group("optimizer", "learning_rate_decay", "max_grad_norm"),
+        **in_group("optimizer", "learning_rate_final", needs="learning_rate_decay"),
+        "weight_decay": Option("optimizer"),
+        **in_group("optimizer", "decoupled_weight_decay", needs="weight_decay", rare=True),
+        **in_group("optimizer", "adam_epsilon", rare=True),
     }
 
     # ------------------------------------------------------------------------------------------------ acting
@@ -173,5 +185,3 @@ class SequenceValueBased(ValueBased):
     """Steps of a sequence in the loss."""
     overlap: CountOrZero = 40
     """Steps that a sequence shares with the next."""
-
-    tuned: ClassVar[Searches] = {"exploration_end": None, "exploration_steps": None}  # not of a ladder
