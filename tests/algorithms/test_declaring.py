@@ -24,6 +24,10 @@ class Below(Untyped):
     pass
 
 
+class FromNothing(Algorithm):
+    tau: Fraction = 0.5
+
+
 @dataclass(frozen=True)
 class Right(TD3):
     tau: Fraction = 0.5
@@ -46,11 +50,27 @@ class Plain(TD3):
         (Untyped, r"Untyped sets tau without a type, so it changes no option: write `tau: Fraction = 0\.05`\."),
         (Undecorated, r"Undecorated has fields \(tau, beta\) but is no dataclass: put @dataclass\(frozen=True\)"),
         (Below, r"Untyped sets tau without a type"),
+        (FromNothing, r"FromNothing is no dataclass: put @dataclass\(frozen=True\) above it\."),
     ],
 )
-def test_it_is_refused(kind: type[TD3], sentence: str):
+def test_it_is_refused(kind: type[Algorithm], sentence: str):
     with pytest.raises(UsageError, match=sentence):
         kind()
+
+
+@dataclass(frozen=True)
+class Fixed(TD3):
+    """A class variable takes an inherited option away."""
+
+    policy_delay: ClassVar[int] = 3  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+def test_a_class_variable_is_no_option():
+    assert "policy_delay" not in Fixed.options()
+    assert Fixed().phase(2) == 1
+    assert Fixed().phase(3) == 0
+    with pytest.raises(UsageError, match="fixed has no hyper-parameter 'policy_delay'"):
+        Fixed(policy_delay=2)  # pyright: ignore[reportCallIssue]
 
 
 def test_what_declares_its_options():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from duetto.algorithms import ALGORITHMS, PPO, SAC, TD3, Algorithm
-from duetto.algorithms.actor_critic import TargetedActorCritic
+from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive
 from duetto.algorithms.options import Option, OptionTable
 from duetto.errors import UsageError
@@ -17,7 +17,7 @@ from duetto.tools.tune.space import applied, first_params, space
 
 
 @dataclass(frozen=True)
-class Own(TargetedActorCritic):
+class Own(ActorCritic):
     """A user's own, which says nothing of how it is searched but of one option."""
 
     members: Count = 4

@@ -1,7 +1,7 @@
 """The maths: one file per algorithm, without frameworks or environments.
 
     base                                    Algorithm, batches, specs of buffers and optimizers
-    off_policy, value_based, actor_critic   options and methods that several algorithms share
+    off_policy, actor_critic                options and methods that several algorithms share
     her, exploration                        hindsight goals; noise, ε-greedy and sampling
     options, option_bounds, suggestions     groups and searches of options; their checks; "did you mean"
 

@@ -146,9 +146,9 @@ class DemonstrationSpec:
     """How demonstrations are mixed into the batches of a replay buffer."""
 
     share: float  # ρ: each item of a batch is one with this probability, independently of the others
-    by_priority: bool  # instead: in proportion to the priorities of both (DQfD)
-    priority_epsilon: float  # added to their |δ| instead of the buffer's epsilon; 0 for the same
-    pretraining: int  # batches of demonstrations only before the first step
+    by_priority: bool = False  # instead: in proportion to the priorities of both (DQfD)
+    priority_epsilon: float = 0.0  # added to their |δ| instead of the buffer's epsilon; 0 for the same
+    pretraining: int = 0  # batches of demonstrations only before the first step
 
 
 @dataclass(frozen=True)

@@ -63,13 +63,13 @@ def check_fields(options: Any) -> None:
 
     NumPy's numbers become Python's, and a whole float such as 1e5 becomes an int if the option is one.
     """
-    for name, hint in _hints(type(options)).items():
-        if name in options.__dataclass_fields__:
-            value = getattr(options, name)
-            plain = _plain(value, hint)
-            check_field(name, plain, hint)
-            if plain is not value:
-                object.__setattr__(options, name, plain)
+    hints = _hints(type(options))
+    for name in (field.name for field in dataclasses.fields(options)):
+        value = getattr(options, name)
+        plain = _plain(value, hints[name])
+        check_field(name, plain, hints[name])
+        if plain is not value:
+            object.__setattr__(options, name, plain)
 
 
 @cache
@@ -116,6 +116,8 @@ def _violated(value: Any, hint: Any) -> str:
 @cache
 def check_declared_options(kind: type[Algorithm]) -> None:
     """Raise UsageError if a class sets an option without declaring it, or declares one and is not a dataclass."""
+    if not dataclasses.is_dataclass(kind):
+        raise UsageError(f"{kind.__qualname__} is no dataclass: put @dataclass(frozen=True) above it.")
     types = {field.name: field.type for field in dataclasses.fields(kind)}
     for base in (base for base in kind.__mro__ if hasattr(base, "__dataclass_fields__")):
         annotations = get_annotations(base)
