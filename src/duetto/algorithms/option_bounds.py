@@ -9,16 +9,12 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cache
-from inspect import get_annotations
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
 
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
-
-if TYPE_CHECKING:
-    from duetto.algorithms.base import Algorithm
 
 
 @dataclass(frozen=True)
@@ -111,25 +107,3 @@ def _violated(value: Any, hint: Any) -> str:
             if not all(map(bounds.holds, numbers)):
                 return "finite" if bounds.high == math.inf and math.inf in numbers else str(bounds)
     return ""
-
-
-@cache
-def check_declared_options(kind: type[Algorithm]) -> None:
-    """Raise UsageError if a class sets an option without declaring it, or declares one and is not a dataclass."""
-    if not dataclasses.is_dataclass(kind):
-        raise UsageError(f"{kind.__qualname__} is no dataclass: put @dataclass(frozen=True) above it.")
-    types = {field.name: field.type for field in dataclasses.fields(kind)}
-    for base in (base for base in kind.__mro__ if hasattr(base, "__dataclass_fields__")):
-        annotations = get_annotations(base)
-        options = [name for name, annotation in annotations.items() if "ClassVar" not in str(annotation)]
-        if options and "__dataclass_params__" not in vars(base):
-            raise UsageError(
-                f"{base.__qualname__} has fields ({', '.join(options)}) but is no dataclass: put "
-                "@dataclass(frozen=True) above it."
-            )
-        if undeclared := [name for name in vars(base) if name in types and name not in annotations]:
-            name = undeclared[0]
-            raise UsageError(
-                f"{base.__qualname__} sets {name} without a type, so it changes no option: write "
-                f"`{name}: {types[name]} = {vars(base)[name]!r}`."
-            )

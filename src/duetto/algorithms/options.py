@@ -1,4 +1,4 @@
-"""How an algorithm's options are shown by `duetto train --help` and searched by `duetto tune`.
+"""The options of algorithms: their checks, their groups in `--help`, and how `duetto tune` searches them.
 
 Each class that declares options says so once, beside its fields, in its class variable `option_table`:
 
@@ -15,9 +15,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from inspect import get_annotations
 from typing import Any, ClassVar, Literal, Self, get_args
 
-from duetto.algorithms.option_bounds import check_declared_options, check_fields
+from duetto.algorithms.option_bounds import check_fields
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
@@ -140,3 +142,25 @@ class Options:
         """Return the custom networks by field name."""
         fields = {name: getattr(self, name) for name in self.options()}
         return {name: value for name, value in fields.items() if isinstance(value, CustomNetwork)}
+
+
+@cache
+def check_declared_options(kind: type[Options]) -> None:
+    """Raise UsageError if a class sets an option without declaring it, or declares one and is not a dataclass."""
+    if not dataclasses.is_dataclass(kind):
+        raise UsageError(f"{kind.__qualname__} is no dataclass: put @dataclass(frozen=True) above it.")
+    types = {field.name: field.type for field in dataclasses.fields(kind)}
+    for base in (base for base in kind.__mro__ if hasattr(base, "__dataclass_fields__")):
+        annotations = get_annotations(base)
+        options = [name for name, annotation in annotations.items() if "ClassVar" not in str(annotation)]
+        if options and "__dataclass_params__" not in vars(base):
+            raise UsageError(
+                f"{base.__qualname__} has fields ({', '.join(options)}) but is no dataclass: put "
+                "@dataclass(frozen=True) above it."
+            )
+        if undeclared := [name for name in vars(base) if name in types and name not in annotations]:
+            name = undeclared[0]
+            raise UsageError(
+                f"{base.__qualname__} sets {name} without a type, so it changes no option: write "
+                f"`{name}: {types[name]} = {vars(base)[name]!r}`."
+            )
