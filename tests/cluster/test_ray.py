@@ -26,6 +26,7 @@ from test_sync_reference import CASES, assert_same_record, expected, recorded_ru
 import duetto
 from duetto.errors import UsageError
 from duetto.runs.run import Run
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.tools.sweep import pool
 from duetto.tools.sweep.experiments import Experiment
@@ -405,14 +406,16 @@ def test_every_task_has_a_process_of_its_own(nodes: Nodes):
 def test_a_task_shares_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
     monkeypatch.setattr(pool, "outcome", lambda *_: ("ended", False, [os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]]))
-    (planned,) = runs([Experiment("small", small(), "Pendulum-v1", RunOptions(**OPTIONS), (0,))], tmp_path)
+    (planned,) = runs(
+        [Experiment(RunSpec(small(), "Pendulum-v1", RunOptions(**OPTIONS), name="small"), (0,))], tmp_path
+    )
     monkeypatch.setattr(os, "environ", dict(os.environ))
     assert pool._in_a_task(planned.job, tmp_path / ".stop") == ("ended", False, ["false"])
 
 
 def test_a_task_that_is_asked_to_stop_ends_with_a_checkpoint(nodes: Nodes, tmp_path: Path):
     options = RunOptions(**OPTIONS | {"steps": 1_000_000, "checkpoint_every": 0})
-    (planned,) = runs([Experiment("small", small(), "Pendulum-v1", options, (0,))], tmp_path)
+    (planned,) = runs([Experiment(RunSpec(small(), "Pendulum-v1", options, name="small"), (0,))], tmp_path)
     tasks = Tasks(None, None, tmp_path)
     tasks.begin(planned.job)
     wait_until(lambda: last_logged_step(planned.folder) > 0)

@@ -11,6 +11,7 @@ import pytest
 from duetto.algorithms import TD3
 from duetto.errors import UsageError
 from duetto.runs.job import FAILED, HINDERED, IN_USE, Job
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import Config, RunOptions
 from duetto.tools.sweep import sweep as loop
 from duetto.tools.sweep.experiments import Experiment
@@ -62,7 +63,7 @@ class Stub:
 
 @pytest.fixture
 def planned(tmp_path: Path) -> list[PlannedRun]:
-    experiments = [Experiment(name, TD3(), "Pendulum-v1", RUN, (0, 1, 2)) for name in ("a", "b")]
+    experiments = [Experiment(RunSpec(TD3(), "Pendulum-v1", RUN, name=name), (0, 1, 2)) for name in ("a", "b")]
     return runs(experiments, tmp_path)
 
 
@@ -177,7 +178,7 @@ def test_what_another_process_is_at_when_it_is_stopped_waits(planned: list[Plann
 def test_names_that_no_run_can_have_are_refused_before_any_begins(tmp_path: Path):
     for name in (".hidden", "+plus", "a" * 251):
         with pytest.raises(UsageError, match="cannot be a run's name: "):
-            runs([Experiment(name, TD3(), "Pendulum-v1", RUN, (0,))], tmp_path)
+            runs([Experiment(RunSpec(TD3(), "Pendulum-v1", RUN, name=name), (0,))], tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -88,8 +88,8 @@ def test_an_object_is_taken_as_it_is(tmp_path: Path):
         ("td3", {"cluster": 4}, "cluster is 4; it must be a cluster, such as duetto.Cluster(actors=4)."),
         (
             "td3",
-            {"seeds": 3},
-            "seeds is 3, which may be one seed or 3 of them: write seed=3, or seeds=range(3). duetto.sw",
+            {"seeds": 0},
+            "seeds is 0; it must be how many, 5, or which: 0-4, or 0,3,9, each once.",
         ),
         ("td3", {"tau": 9.0}, "tau is 9.0; it must be at least 0 and at most 1."),
     ],

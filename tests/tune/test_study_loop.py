@@ -12,6 +12,7 @@ import pytest
 from duetto.algorithms import TD3
 from duetto.errors import DuettoError
 from duetto.runs.job import HINDERED, IN_USE, Job
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.tools.tune import study
 from duetto.tools.tune.api import planned_study
@@ -70,7 +71,7 @@ class Stub:
 def plan() -> Plan:
     run = RunOptions(steps=STEPS, evaluate_every=EVERY, backend="torch", device="cpu", seed=3)
     centre = TD3(random_steps=10, learning_starts=10)
-    return planned_study(centre, "Pendulum-v1", run, "default", {}, None, {"tau": "auto"}, True, frozenset(), 2, True)
+    return planned_study(RunSpec(centre, "Pendulum-v1", run), [3, 4], {"tau": "auto"}, search_only=True)
 
 
 def worked(

@@ -60,12 +60,12 @@ def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, t
 
 @pytest.mark.parametrize("options", [{}, {"seed": 7, "num_envs": 16}, {"evaluation_episodes": 1}])
 def test_the_seed_to_judge_the_best_by_has_other_starts(options: dict[str, Any]):
-    """Of environments, which have seeds from the run's on, and of evaluations, which have them from 100 later on."""
+    """Environments have seeds from the run's on, and evaluations from 100 later on."""
     run = RunOptions(**options)
     config: Any = SimpleNamespace(run=run)
-    plan = Plan(config, "Pendulum-v1", {}, 3, True)
+    plan = Plan(config, "Pendulum-v1", {}, (1, 4, 2), True)
     for each in (run.num_envs, run.evaluation_episodes):
-        used = {run.seed + seed + one for seed in range(3) for one in range(each)}
+        used = {seed + one for seed in (1, 4, 2) for one in range(each)}
         assert not used & {plan.fresh_seed + one for one in range(each)}
 
 
@@ -114,7 +114,7 @@ def at_work(trials: list[FinishedTrial], name: str = "Pendulum-v1") -> Any:
     config = SimpleNamespace(
         environment=name, preset="default", run=SimpleNamespace(steps=1000, backend="torch", device="cpu")
     )
-    plan = SimpleNamespace(center=TD3(), config=config, seeds=2, space=space(TD3()))
+    plan = SimpleNamespace(center=TD3(), config=config, seeds=(0, 1), space=space(TD3()))
     runs = [SimpleNamespace(evaluations={500: -3.0}), SimpleNamespace(evaluations={})]
     running = SimpleNamespace(number=len(trials), runs=runs)
     sampler = SimpleNamespace(trials=lambda: trials)

@@ -83,16 +83,12 @@ def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Con
         ) from error
 
 
-def unknown(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> UsageError:
-    """The error for an option that is neither one of `own`, the call's, nor of `run`, nor a hyper-parameter.
-
-    For an algorithm that is an object (`is_object`) it says that hyper-parameters belong there.
-    """
-    return UsageError(f"train has no option {option!r}.{hint(option, made, own, run, is_object)}")
-
-
 def hint(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> str:
-    """The sentence, after a blank, on what was meant by an option that is unknown; see `unknown`."""
+    """Return the sentence, after a blank, on the option that an unknown one may mean.
+
+    `own` are the call's arguments, `run` the run's options. For an algorithm that is an object (`is_object`) it says
+    that hyper-parameters are given to its class.
+    """
     written = WRITTEN.get(option, "")
     argument = written.partition("=")[0]
     if argument in own or written.startswith("duetto."):

@@ -82,6 +82,7 @@ class Job:
         """
         from duetto import trackers
         from duetto.runs.run import GoingOn, Run, start
+        from duetto.runs.spec import RunSpec
 
         environments.register(self.registration)
         algorithm, origin = self._made()
@@ -105,18 +106,17 @@ class Job:
                     raise HinderedError(
                         f"{self.folder} is no run: it has no config.yaml. Put that back, or move it away."
                     )
-                start(
+                spec = RunSpec(
                     algorithm,
                     self.environment,
                     self.run,
+                    self.preset,
+                    self.environment_options,
+                    origin,
                     runs_dir=self.parent,
                     name=self.name,
-                    preset=self.preset,
-                    environment_options=self.environment_options,
-                    callbacks=callbacks,
-                    on_start=begun,
-                    origin=origin,
                 )
+                start(spec, callbacks, begun)
                 return
         check_alike(self.folder, self.record)
         in_file = origin is not None and origin.file  # which is read again, to see whether it was edited

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 
@@ -23,15 +23,14 @@ from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
 from duetto.runs.argument_checks import check_kinds, check_videos, whole
-from duetto.runs.finetune import WarmStart
-from duetto.runs.run_config import changed, new_folder, own_statistics, planned, run_name
+from duetto.runs.run_config import changed, new_folder, own_statistics
+from duetto.runs.spec import RunSpec
 from duetto.runs.trainer_setup import begun, reopened, take_up
 from duetto.storage.checkpoint import CheckpointStore
-from duetto.storage.config import Config, RunOptions
+from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
 from duetto.storage.lock import FolderLock
 from duetto.storage.logs import Csv, JsonLines
-from duetto.storage.user_code import Origin
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training import signals
@@ -100,6 +99,13 @@ class Run:
         self.config: Config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
         self.notices: list[str] = []
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
+
+    @classmethod
+    def started(cls, spec: RunSpec, path: Path, config: Config, trust: bool = False) -> Self:
+        """Return the run that was started in `path` from a spec, whose config is `config`."""
+        environment = None if config.remakeable else spec.environment
+        algorithm = type(spec.algorithm) if config.origin else None
+        return cls(path, environment, spec.algorithm.custom_networks(), trust, algorithm)
 
     def __fspath__(self) -> str:
         """The run's folder, so that a run can be given for a path: `duetto.load(run)`, `duetto.plot(runs)`."""
@@ -386,41 +392,35 @@ class Run:
 
 
 def start(
-    algorithm: Algorithm,
-    environment: Any,
-    options: RunOptions,
-    *,
-    runs_dir: str | Path = "runs",
-    name: str | None = None,
-    preset: str = "default",
-    environment_options: dict[str, Any] | None = None,
+    spec: RunSpec,
     callbacks: Sequence[AnyCallback] = (),
     on_start: Callable[[Trainer], None] | None = None,
-    origin: Origin | None = None,
-    beginning: WarmStart | None = None,
-    cluster: Cluster | None = None,
 ) -> Run:
-    """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
+    """Make a run's folder and train to the end. A mistake in the spec that shows before the first step leaves nothing.
+
+    Args:
+        spec: The run.
+        callbacks: As in `duetto.train`.
+        on_start: Gets the trainer before its first step.
+    """
     given.check(callbacks)
-    parent = Path(runs_dir).absolute()  # now: an environment may change the working directory as it is made
-    config = planned(algorithm, environment, options, preset, environment_options, origin)
-    check_videos(callbacks, environment, config)
-    place = cluster and cluster.beginning(algorithm)
-    label = config.environment
-    path = new_folder(parent, run_name(algorithm, label, options.seed) if name is None else name)
-    given_environment, own = (None if config.remakeable else environment), (type(algorithm) if config.origin else None)
+    parent = Path(spec.runs_dir).absolute()  # now: an environment may change the working directory as it is made
+    config = spec.config()
+    check_videos(callbacks, spec.environment, config)
+    placed = spec.cluster and spec.cluster.beginning(spec.algorithm)
+    path = new_folder(parent, spec.folder_name)
     before = given.states(callbacks)
     try:
-        with begun(config, path, environment, beginning, place) as trainer:
+        with begun(spec, config, path, placed) as trainer:
             _work(trainer, callbacks, on_start)
     except PartLostError as lost:
         if not path.exists():  # it had not begun
             raise
         # without a key it is not signed, and begun by this process all the same
-        run = Run(path, given_environment, algorithm.custom_networks(), config.lacks_signature, algorithm=own)
-        run.go_back(lost, GoingOn(callbacks=callbacks, on_start=on_start, cluster=cluster), before)
+        run = Run.started(spec, path, config, trust=config.lacks_signature)
+        run.go_back(lost, GoingOn(callbacks=callbacks, on_start=on_start, cluster=spec.cluster), before)
         return run
-    return Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
+    return Run.started(spec, path, config)
 
 
 def _work(trainer: Trainer, callbacks: Sequence[AnyCallback], on_start: Callable[[Trainer], None] | None) -> None:

@@ -1,4 +1,4 @@
-"""Plans of a new run before anything is written: its config, and its folder's name."""
+"""Checks of a run's options against its environment, and the names of its folder."""
 
 from __future__ import annotations
 
@@ -15,42 +15,11 @@ from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 from duetto.learners.runtime import jax_threads, torch_threads
 from duetto.storage import user_code
-from duetto.storage.config import Config, RunOptions, circumstances, command_line
+from duetto.storage.config import Config, RunOptions
 from duetto.storage.run_folder import free_folder
-from duetto.storage.user_code import Origin
 from duetto.training.evaluator import check_same_spaces
 
 LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
-
-
-def planned(
-    algorithm: Algorithm,
-    environment: Any,
-    options: RunOptions,
-    preset: str = "default",
-    environment_options: dict[str, Any] | None = None,
-    origin: Origin | None = None,
-) -> Config:
-    """The config of a new run; nothing is written.
-
-    Raises UsageError if the parts do not fit together.
-    """
-    environments.leave_if_begun_again()
-    label = label_of(environment)
-    config = Config(
-        algorithm=algorithm,
-        environment=label,
-        run=_resolved(algorithm, environment, label, options, environment_options or {}),
-        remakeable=isinstance(environment, str),
-        environment_options=environment_options or {},
-        checksum=user_code.checksum(label) if isinstance(environment, str) else "",
-        preset=preset,
-        command=command_line(),
-        versions=circumstances(),
-        origin=origin or Origin.of(type(algorithm)),
-    ).signed()
-    config.to_yaml()  # what it cannot hold shows now
-    return config
 
 
 def changed(config: Config, options: Mapping[str, Any]) -> Config:
@@ -70,7 +39,7 @@ def changed(config: Config, options: Mapping[str, Any]) -> Config:
     return dataclasses.replace(config, algorithm=algorithm, run=ours)
 
 
-def _resolved(
+def resolved(
     algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
 ) -> RunOptions:
     """Check everything that needs an environment, and return the options without "auto", with a number of threads."""

@@ -11,6 +11,7 @@ from typing import Any
 from duetto import learners
 from duetto.errors import UsageError
 from duetto.runs.finetune import WarmStart
+from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
@@ -22,21 +23,23 @@ from duetto.training.trainer import Trainer
 
 @contextmanager
 def begun(
+    spec: RunSpec,
     config: Config,
     path: Path,
-    environment: Any,
-    beginning: WarmStart | None = None,
     place: Execution | None = None,
     build_learner: Callable[..., learners.Learner] = learners.build,
 ) -> Iterator[Trainer]:
-    """The trainer of a new run in its new folder, which is removed again if the trainer cannot be made."""
+    """The trainer of a new run in its new folder, which is removed again if the trainer cannot be made.
+
+    `config` is the spec's.
+    """
     with ExitStack() as afterwards, FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            trainer = Trainer(config, path, environment, lock, place, build_learner)
+            trainer = Trainer(config, path, spec.environment, lock, place, build_learner)
             try:
-                if beginning is not None:
-                    began = beginning.begin(trainer).to_dict()
+                if spec.warm_start is not None:
+                    began = spec.warm_start.begin(trainer).to_dict()
                     trainer.config = replace(trainer.config, began_from=began).signed()
                 if trainer.config != config:
                     config = trainer.config

@@ -15,7 +15,7 @@ from duetto import trackers
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.job import Job
-from duetto.runs.run_config import check_name, planned
+from duetto.runs.run_config import check_name
 from duetto.runs.same_run import check_alike
 from duetto.runs.workers import packed
 from duetto.storage import safe_open
@@ -110,22 +110,15 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
     """
     by_place: list[tuple[int, PlannedRun]] = []
     for experiment in experiments:
-        if is_instance(experiment.environment):
+        if is_instance(experiment.spec.environment):
             raise UsageError("A sweep cannot share one environment object. Give an id, or a function that makes it.")
         trackers.callbacks(experiment.track)  # raises for a tracker that is unknown or not installed
-        config = planned(
-            experiment.algorithm,
-            experiment.environment,
-            experiment.run,
-            experiment.preset,
-            experiment.environment_options,
-            experiment.origin,
-        )
+        config = experiment.spec.config()
         for place, seed in enumerate(experiment.seeds):
             seeded = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed))
-            name = f"{experiment.name}-s{seed}"
+            name = f"{experiment.spec.name}-s{seed}"
             check_name(name)
-            job = Job.of(seeded, experiment.environment, folder, name, contested=True, track=experiment.track)
+            job = Job.of(seeded, experiment.spec.environment, folder, name, contested=True, track=experiment.track)
             if not place:
                 packed(job)  # raises if it cannot be sent to a process
             by_place.append((place, PlannedRun(job, seeded)))

@@ -26,10 +26,10 @@ _ENVIRONMENT = ("id", "options", "sha256")
 class Plan:
     """The plan of a study."""
 
-    config: Config  # of the center, with the first seed
+    config: Config  # of the center; its seed is that of the search
     environment: Any
     space: Space
-    seeds: int
+    seeds: tuple[int, ...]
     prune: bool
     cwd: Path = Path()  # before environments were made, which may change it
 
@@ -56,8 +56,8 @@ class Plan:
     @property
     def fresh_seed(self) -> int:
         """The first seed that gives evaluations and environments other initial states than the study's."""
-        run = self.config.run  # the seeds of its episodes and environments are counted from its own
-        return run.seed + self.seeds + max(run.evaluation_episodes, run.num_envs) - 1
+        run = self.config.run  # the seeds of a run's episodes and environments are counted from its own
+        return max(self.seeds) + max(run.evaluation_episodes, run.num_envs)
 
     def start(self) -> dict[str, Any]:
         """Return the center's values of the options that are searched."""
@@ -92,7 +92,7 @@ class Plan:
         config = self.config.to_dict()
         return {
             "search": {name: dimension.to_dict() for name, dimension in self.space.items()},
-            "seeds": self.seeds,
+            "seeds": list(self.seeds),
             "prune": self.prune,
             "algorithm": config["algorithm"] | {"from": algorithm_source(config["algorithm"])},
             "environment": {key: value for key, value in config["environment"].items() if key in _ENVIRONMENT},

@@ -108,8 +108,8 @@ def results_of(study: Study) -> TuneResult:
 
 def runs_of(plan: Plan, runs: Path, trial: FinishedTrial) -> tuple[Path, ...]:
     """Return the existing folders of a trial's runs in `runs`, in the order of their seeds."""
-    parent, first = runs / f"{trial.number:04}", plan.config.run.seed
-    names = [run_name(plan.center, plan.config.environment, first + number) for number in range(plan.seeds)]
+    parent = runs / f"{trial.number:04}"
+    names = [run_name(plan.center, plan.config.environment, seed) for seed in plan.seeds]
     return tuple(parent / name for name in names if (parent / name / "config.yaml").is_file())
 
 
@@ -129,7 +129,7 @@ def write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[Fin
         for entry in fields(RunOptions)
         if entry.name not in _NOT_IN_PRESETS and getattr(run, entry.name) != getattr(RunOptions(), entry.name)
     }
-    seeds = f"{plan.seeds} seed{'s' * (plan.seeds > 1)}"
+    seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     about = (
         f"Trial {best.number} of {len(trials)} by duetto tune, each with {seeds} and {run.steps:,} steps on "
         f"{plan.config.environment}: {best.value:.6g}, the best score."
@@ -169,7 +169,7 @@ def fresh_score(plan: Plan, runs: tuple[Path, ...]) -> float | None:
         run = Run(path, environment, plan.center.custom_networks(), algorithm=algorithm)
         seed = run.config.run.seed + FRESH
         means.append(run.evaluate(plan.config.run.evaluation_episodes, seed=seed).mean_return)
-    return interquartile_mean(means) if len(means) == plan.seeds else None
+    return interquartile_mean(means) if len(means) == len(plan.seeds) else None
 
 
 # ---------------------------------------------------------------------------------------------------- plots

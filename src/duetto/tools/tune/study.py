@@ -169,12 +169,12 @@ class Study:
         except UsageError as error:
             self._record(trial, FAILED, reason=str(error))
             return
-        runs = [SeedRun(self._job(algorithm, f"{trial.number:04}", number)) for number in range(self.plan.seeds)]
+        runs = [SeedRun(self._job(algorithm, f"{trial.number:04}", seed)) for seed in self.plan.seeds]
         self.running.append(RunningTrial(trial, runs, is_resumed))
 
-    def _job(self, algorithm: Algorithm, folder: str, number: int) -> Job:
+    def _job(self, algorithm: Algorithm, folder: str, seed: int) -> Job:
         config = self.plan.config
-        run = dataclasses.replace(config.run, seed=config.run.seed + number)
+        run = dataclasses.replace(config.run, seed=seed)
         config = dataclasses.replace(config, algorithm=algorithm, run=run)
         name = run_name(algorithm, config.environment, run.seed)
         return Job.of(config, self.plan.environment, self.runs / folder, name, waits=True)
