@@ -63,7 +63,7 @@ TRAINING = """
 import duetto, queue, sys
 from pathlib import Path
 from duetto.runs.spec import RunSpec
-from duetto.runs.workers import WorkerProcess
+from duetto.runs.pool import WorkerProcess
 from duetto.storage.config import RunOptions
 from duetto.tools.sweep.experiments import Experiment
 from duetto.tools.sweep.plan import runs

@@ -124,9 +124,9 @@ def test_help_says_the_options_of_the_sweep(command: Any):
 
 # ---------------------------------------------------------------------------------------------------- the display
 def planned(name: str, state: Any, step: int, mean_return: float | None = None) -> PlannedRun:
-    job: Any = SimpleNamespace(name=name, folder=Path("sweeps/x") / name)
     config: Any = SimpleNamespace(run=SimpleNamespace(steps=1_000_000))
-    run = PlannedRun(job, config, state, step, mean_return)
+    job: Any = SimpleNamespace(name=name, folder=Path("sweeps/x") / name, config=config)
+    run = PlannedRun(job, state, step, mean_return)
     run.started = time.monotonic() - 60
     run.update = lambda: None  # type: ignore[method-assign] # it reads the run's folder, and there is none
     return run

@@ -23,7 +23,8 @@ from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, UsageError
-from duetto.runs import job as jobs
+from duetto.runs import worker as jobs
+from duetto.runs.pool import ProcessPool
 from duetto.runs.run import Run
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
@@ -40,7 +41,6 @@ from duetto.tools.sweep.experiments import (
     from_file,
 )
 from duetto.tools.sweep.plan import runs
-from duetto.tools.sweep.pool import Processes
 from duetto.tools.sweep.results import SweepResult, results_of
 
 
@@ -100,15 +100,15 @@ def test_a_file_that_is_edited_while_runs_wait_for_their_turn_ends_in_a_sentence
     file = {"algorithm": tmp_path / "own.py", "environment": tmp_path / "there.py"}
     file["algorithm"].write_text(f"import duetto\n{OWN}")
     file["environment"].write_text(OWN_ENVIRONMENT)
-    begin, begun = Processes.begin, list[Any]()
+    start, begun = ProcessPool.start, list[Any]()
 
-    def editing(self: Processes, job: Any) -> None:
+    def editing(self: ProcessPool, job: Any) -> None:
         if begun:
             file[which].write_text(f"# edited\n{file[which].read_text()}")
         begun.append(job)
-        begin(self, job)
+        start(self, job)
 
-    monkeypatch.setattr(Processes, "begin", editing)
+    monkeypatch.setattr(ProcessPool, "start", editing)
     own = {"own": {"algorithm": f"{tmp_path}/own.py:TD3", **SMALL}}
     found = duetto.sweep(own, f"{tmp_path}/there.py:Mine", seeds=2, jobs=1, output=tmp_path / "sweep", **RUN)
     assert [run.state for run in found.runs] == ["complete", "failed"]

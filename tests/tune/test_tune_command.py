@@ -14,6 +14,7 @@ from commands import SMALL, called
 from rich.console import Console
 
 from duetto.algorithms import ALGORITHMS, TD3
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.tools.cli.tune import given
 from duetto.tools.tune.display import StudyDisplay
@@ -63,7 +64,7 @@ def test_the_seed_to_judge_the_best_by_has_other_starts(options: dict[str, Any])
     """Environments have seeds from the run's on, and evaluations from 100 later on."""
     run = RunOptions(**options)
     config: Any = SimpleNamespace(run=run)
-    plan = Plan(config, "Pendulum-v1", {}, (1, 4, 2), True)
+    plan = Plan(RunSpec(TD3(), "Pendulum-v1"), config, {}, (1, 4, 2), True)
     for each in (run.num_envs, run.evaluation_episodes):
         used = {seed + one for seed in (1, 4, 2) for one in range(each)}
         assert not used & {plan.fresh_seed + one for one in range(each)}

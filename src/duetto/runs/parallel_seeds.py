@@ -11,7 +11,7 @@ from duetto import environments, learners
 from duetto.errors import DuettoError, UsageError, to_resume
 from duetto.learners.multi_seed import SeedGroup
 from duetto.runs.argument_checks import check_videos
-from duetto.runs.run import Run
+from duetto.runs.run import Run, run_of
 from duetto.runs.run_config import new_folder
 from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec
@@ -80,7 +80,7 @@ def start_many(
             for path in paths:
                 clear(path)
     _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, trainers)
-    return [Run.started(spec, path, config) for path, config in zip(paths, configs, strict=True)]
+    return [run_of(spec, path, config) for path, config in zip(paths, configs, strict=True)]
 
 
 def _raise(failed: dict[int, BaseException], trainers: list[Trainer]) -> None:

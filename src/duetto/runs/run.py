@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 
@@ -99,13 +99,6 @@ class Run:
         self.config: Config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
         self.notices: list[str] = []
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
-
-    @classmethod
-    def started(cls, spec: RunSpec, path: Path, config: Config, trust: bool = False) -> Self:
-        """Return the run that was started in `path` from a spec, whose config is `config`."""
-        environment = None if config.remakeable else spec.environment
-        algorithm = type(spec.algorithm) if config.origin else None
-        return cls(path, environment, spec.algorithm.custom_networks(), trust, algorithm)
 
     def __fspath__(self) -> str:
         """The run's folder, so that a run can be given for a path: `duetto.load(run)`, `duetto.plot(runs)`."""
@@ -417,10 +410,17 @@ def start(
         if not path.exists():  # it had not begun
             raise
         # without a key it is not signed, and begun by this process all the same
-        run = Run.started(spec, path, config, trust=config.lacks_signature)
+        run = run_of(spec, path, config, trust=config.lacks_signature)
         run.go_back(lost, GoingOn(callbacks=callbacks, on_start=on_start, cluster=spec.cluster), before)
         return run
-    return Run.started(spec, path, config)
+    return run_of(spec, path, config)
+
+
+def run_of(spec: RunSpec, path: Path, config: Config, trust: bool = False) -> Run:
+    """Return the run in `path` that was started from a spec, whose config is `config`."""
+    environment = None if config.remakeable else spec.environment
+    algorithm = type(spec.algorithm) if config.origin else None
+    return Run(path, environment, spec.algorithm.custom_networks(), trust, algorithm)
 
 
 def _work(trainer: Trainer, callbacks: Sequence[AnyCallback], on_start: Callable[[Trainer], None] | None) -> None:

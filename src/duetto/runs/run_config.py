@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from duetto import buffers, environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.suggestions import did_you_mean
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, UsageError
 from duetto.learners.runtime import jax_threads, torch_threads
 from duetto.storage import user_code
-from duetto.storage.config import Config, RunOptions
+from duetto.storage.config import Config, RunOptions, networks_source
+from duetto.storage.dict_diff import dict_diff, flat, sentence
 from duetto.storage.run_folder import free_folder
+from duetto.storage.safe_yaml import read_yaml
+from duetto.storage.user_code import algorithm_source
 from duetto.training.evaluator import check_same_spaces
 
 LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
@@ -152,6 +157,35 @@ def _check_copies(environment: Any, probe: environments.VecEnv) -> None:
             copied.close()
     except UsageError as error:
         raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
+
+
+class HinderedError(UsageError):
+    """What a run needs is not as it was: its folder has another run, or a file that it is made of was edited."""
+
+
+def check_same_run(folder: Path, config: Config) -> None:
+    """Raise HinderedError if the run in a folder was started with other options than `config` has.
+
+    Raises CheckpointError if its config cannot be read.
+    """
+    path = folder / "config.yaml"
+    try:
+        before = _flat(read_yaml(path))
+    except (OSError, KeyError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
+    if changed := dict_diff(before, _flat(config.to_dict()), ignore=("run.threads",)):
+        raise HinderedError(
+            f"{folder} was begun otherwise: {sentence(changed)}. Give the same options to go on, and put back what "
+            "was edited; or choose another --output."
+        )
+
+
+def _flat(values: dict[str, Any]) -> dict[str, str]:
+    """Return what a `config.yaml` says of the run and its code, as a flat dict of texts."""
+    algorithm = values["algorithm"] | {"from": algorithm_source(values["algorithm"])}
+    environment = {key: values["environment"].get(key) for key in ("id", "options", "sha256")}
+    parts = {"algorithm": algorithm, "environment": environment, "run": values["run"]}
+    return flat(parts | {"from": networks_source(values)})
 
 
 def new_folder(parent: Path, name: str) -> Path:

@@ -118,7 +118,7 @@ def planned_study(
     if not spec.options.evaluate_every:
         raise UsageError("evaluate_every is 0, but a study compares evaluations. Give the steps between them.")
     searched, cwd = space(spec.algorithm, search, search_only, fixed), Path.cwd()
-    return Plan(spec.config(), spec.environment, searched, numbers, prune, cwd)
+    return Plan(spec, spec.config(), searched, numbers, prune, cwd)
 
 
 def conduct(

@@ -10,6 +10,7 @@ import yaml
 
 from duetto.algorithms import Algorithm
 from duetto.errors import CheckpointError, UsageError
+from duetto.runs.spec import RunSpec
 from duetto.storage import atomic_io
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import dict_diff, flat, sentence
@@ -26,8 +27,8 @@ _ENVIRONMENT = ("id", "options", "sha256")
 class Plan:
     """The plan of a study."""
 
-    config: Config  # of the center; its seed is that of the search
-    environment: Any
+    spec: RunSpec  # of the center; its seed is that of the search
+    config: Config  # of the spec
     space: Space
     seeds: tuple[int, ...]
     prune: bool

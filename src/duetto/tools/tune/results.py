@@ -12,7 +12,7 @@ from typing import Any
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.run import Run
+from duetto.runs.run import run_of
 from duetto.runs.run_config import run_name
 from duetto.storage import atomic_io
 from duetto.storage.config import RunOptions
@@ -161,12 +161,9 @@ def fresh_score(plan: Plan, runs: tuple[Path, ...]) -> float | None:
     The evaluations that selected the trial do not bias it, but the selection of its seeds does. None if a run was
     deleted.
     """
-    origin = plan.config.origin
-    algorithm = type(plan.center) if origin and not origin.file else None
-    environment = None if isinstance(plan.environment, str) else plan.environment
     means: list[float] = []
     for path in runs:
-        run = Run(path, environment, plan.center.custom_networks(), algorithm=algorithm)
+        run = run_of(plan.spec, path, plan.config)
         seed = run.config.run.seed + FRESH
         means.append(run.evaluate(plan.config.run.evaluation_episodes, seed=seed).mean_return)
     return interquartile_mean(means) if len(means) == len(plan.seeds) else None
