@@ -388,7 +388,7 @@ def test_hyper_parameters_beside_an_object_belong_into_it():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"trials": 0}, "trials is 0; it must be a whole number of at least 1"),
+        ({"trials": 0}, "trials is 0; it must be at least 1"),
         ({"jobs": 0}, "jobs is 0"),
         ({"seeds": 0}, "seeds is 0"),
         ({"evaluate_every": 0}, "a study compares evaluations"),

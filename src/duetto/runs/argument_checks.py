@@ -48,23 +48,13 @@ def check_kinds(**given: Any) -> None:
             raise UsageError(f"{name} is {value!r}; it must be {wanted}.")
 
 
-def whole(name: str, value: Any, least: int, about: str = "") -> int:
-    """The argument `name` as a Python int. UsageError, which ends in `about`, unless it is a whole number from `least`
-    on.
-    """
+def whole(name: str, value: Any, least: int = 1, about: str = "") -> int:
+    """Return the argument `name` as an int. UsageError, which ends in `about`, unless it is an integer >= `least`."""
     value = as_int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is {value!r}; it must be a whole number.")
     if value < least:
         raise UsageError(f"{name} is {value}; it must be at least {least}{about}.")
-    return value
-
-
-def count(name: str, value: Any) -> int:
-    """The argument `name`, a number of things, as a Python int. UsageError unless it is a whole number from 1 on."""
-    value = as_int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} is {value!r}; it must be a whole number of at least 1.")
     return value
 
 

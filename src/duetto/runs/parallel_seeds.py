@@ -12,10 +12,9 @@ from duetto.errors import DuettoError, UsageError, to_resume
 from duetto.learners.multi_seed import SeedGroup
 from duetto.runs.argument_checks import check_videos
 from duetto.runs.run import Run, run_of
-from duetto.runs.run_config import new_folder
 from duetto.runs.seeds import parse_seeds
-from duetto.runs.spec import RunSpec
-from duetto.runs.trainer_setup import begun
+from duetto.runs.spec import RunSpec, new_folder
+from duetto.runs.trainer_setup import new_trainer
 from duetto.storage.config import Config
 from duetto.storage.run_folder import clear
 from duetto.training.callbacks import AnyCallback
@@ -67,7 +66,7 @@ def start_many(
                 seed = config.run.seed
                 path = new_folder(parent, f"{spec.name}-s{seed}" if spec.name else spec.with_seed(seed).folder_name)
                 build = group.learner if len(configs) > 1 else learners.build  # one alone is one alone
-                trainer = begun(spec, config, path, build_learner=build)
+                trainer = new_trainer(spec, config, path, build_learner=build)
                 paths.append(path)  # only now: a run that cannot begin has taken its folder away
                 trainers.append(opened.enter_context(trainer))
                 trainers[-1].diagnostics.before_run(trainers[-1].step)

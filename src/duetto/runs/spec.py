@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from duetto import environments
+from duetto import buffers, environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.cluster import Cluster
 from duetto.environments.make_env import Environment
 from duetto.errors import UsageError
+from duetto.learners.runtime import jax_threads, torch_threads
 from duetto.presets import Preset, beside, choose
 from duetto.runs.argument_checks import check_kinds, hint
 from duetto.runs.finetune import WarmStart
-from duetto.runs.run_config import label_of, resolved, run_name
 from duetto.storage import user_code
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
+from duetto.storage.run_folder import free_folder
 from duetto.storage.user_code import Origin
+from duetto.training.evaluator import check_same_spaces
+
+LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ class RunSpec:
         config = Config(
             algorithm=self.algorithm,
             environment=self.label,
-            run=resolved(self.algorithm, self.environment, self.label, self.options, options),
+            run=_resolved(self.algorithm, self.environment, self.label, self.options, options),
             remakeable=is_id,
             environment_options=options,
             checksum=user_code.checksum(self.label) if is_id else "",
@@ -164,3 +170,142 @@ def _with_preset(
     name, values = choose(algorithm.name(), environment if isinstance(environment, str) else "", preset, own)
     mine = {option: value for option, value in options.items() if option in algorithm.options()}
     return algorithm(**values.algorithm | mine), name, values
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+def _resolved(
+    algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
+) -> RunOptions:
+    """Check everything that needs an environment, and return the options without "auto", with a number of threads."""
+    given = environments.is_instance(environment)
+    how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
+    probe = environments.make(environment, engine=options.engine, kwargs=kwargs, **how)
+    if given:  # a vector environment has as many as it has
+        options = replace(options, num_envs=probe.num_envs)
+    try:
+        _check_spaces(algorithm, probe, label)
+        _check_masks(algorithm, probe, label, options.seed)
+        if wrapper := environments.running_statistics(environment, probe):
+            raise _own_statistics(label, wrapper, algorithm)
+        if options.engine == "envpool" and options.evaluate_every:
+            _check_evaluations(environment, label, kwargs)
+        elif given and options.evaluate_every:
+            _check_copies(environment, probe)
+        wanted = (options.backend, options.device, options.threads)
+        backend, device = learners.choose(probe.observation_space, *wanted, _possible(algorithm))
+        buffers.check(algorithm.memory(), options.num_envs)
+    finally:
+        if not given:
+            probe.close()
+    options = replace(options, backend=backend, device=device)
+    if options.threads or device != "cpu":
+        return options
+    threads = jax_threads() if backend == "jax" else torch_threads(probe.observation_space)
+    return replace(options, threads=threads)
+
+
+def _possible(algorithm: Algorithm) -> list[learners.Backend]:
+    """The frameworks that every network of the user's own has a class for. UsageError if there is none."""
+    own = algorithm.custom_networks()
+    found: list[learners.Backend] = [
+        backend for backend in learners.BACKENDS if all(getattr(one, backend) for one in own.values())
+    ]
+    if not found:
+        listed = ", ".join(f"{name} for {'torch' if one.torch else 'jax'}" for name, one in own.items())
+        raise UsageError(f"No framework has all of your own networks: {listed}. Give each a class for the same one.")
+    return found
+
+
+def _check_spaces(algorithm: Algorithm, stepper: environments.VecEnv, label: str) -> None:
+    def refusal(candidate: Algorithm) -> UsageError | None:
+        try:
+            candidate.check_spaces(stepper.observation_space, stepper.action_space, label)
+        except UsageError as error:
+            return error
+
+    if error := refusal(algorithm):
+        others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
+        listed = bool(others) and algorithm.name() not in others  # else an option is what does not fit
+        raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if listed else str(error)) from error
+
+
+def _check_masks(algorithm: Algorithm, stepper: environments.VecEnv, label: str, seed: int) -> None:
+    """Raise UsageError if masks do not fit the algorithm and the environment has them: only a reset shows that."""
+    try:
+        algorithm.check_masks(label)
+    except UsageError:
+        stepper.reset(seed)
+        if stepper.masked:
+            raise
+
+
+def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> UsageError:
+    """Return the error for a wrapper with running statistics."""
+    option = f"normalize_{'rewards' if 'Reward' in wrapper else 'observations'}"
+    default = getattr(algorithm, option, None)
+    value = "True" if isinstance(default, bool) else "'collected'"
+    instead = "" if default is None else f" and give {algorithm.name()} {option}={value}"
+    return UsageError(
+        f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and the trained "
+        f"agent would have others. Remove it{instead}, or put one with fixed statistics (update_running_mean False) "
+        "around each environment."
+    )
+
+
+def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
+    try:
+        environments.make_eval(environment, kwargs=kwargs).close()
+    except UsageError as error:
+        raise UsageError(
+            f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
+            "Or train in EnvPool's without them: --evaluate-every 0."
+        ) from error
+
+
+def _check_copies(environment: Any, probe: environments.VecEnv) -> None:
+    """Raise UsageError if no single environment for evaluations can be made from the one that was handed over."""
+    try:
+        copied = environments.make_eval(environment)
+        try:
+            check_same_spaces(copied, probe.observation_space, probe.action_space)
+        finally:
+            copied.close()
+    except UsageError as error:
+        raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
+
+
+# ---------------------------------------------------------------------------------------------------- names
+def new_folder(parent: Path, name: str) -> Path:
+    """Make a new run's folder; see `free_folder`. UsageError if the name cannot be a run's."""
+    check_name(name)
+    return free_folder(parent, name)
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError if a name cannot be that of a run's folder."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UsageError(
+            f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
+        )
+    if (size := len(os.fsencode(name))) > LONGEST:
+        raise UsageError(f"{name!r} cannot be a run's name: it has {size} bytes, and {LONGEST} is the most.")
+
+
+def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
+    """The default name of a run's folder."""
+    return f"{algorithm.name()}-{slug(label)}-s{seed}"
+
+
+def slug(label: str) -> str:
+    """A label made fit for a folder's name."""
+    return re.sub(r"[^\w.+-]+", "-", user_code.short(label)).strip("-")
+
+
+def label_of(environment: Any) -> str:
+    """The name of an environment: its id, with a file's absolute path, or the name of what makes it."""
+    if isinstance(environment, str):
+        return user_code.absolute(environment)
+    spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
+    if spec is not None:
+        return spec.id
+    return getattr(environment, "__name__", None) or type(getattr(environment, "unwrapped", environment)).__name__

@@ -30,8 +30,8 @@ import cloudpickle
 
 from duetto import environments, trackers
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError, UsageError
-from duetto.runs.run import GoingOn, run_of, start
-from duetto.runs.run_config import HinderedError, check_same_run
+from duetto.runs.config_changes import HinderedError, check_same_run
+from duetto.runs.run import ResumeOptions, run_of, start
 from duetto.runs.spec import RunSpec
 from duetto.storage import user_code
 from duetto.storage.config import Config
@@ -98,7 +98,7 @@ class Job:
                 return
         check_same_run(self.folder, self.config)
         run = run_of(spec, self.folder, self.config)
-        _patiently(lambda: run.go_on(GoingOn(callbacks=callbacks, on_start=on_start)))
+        _patiently(lambda: run.resume_with(ResumeOptions(callbacks=callbacks, on_start=on_start)))
 
     def _unedited_spec(self) -> RunSpec:
         """Return the spec with its algorithm made from its file again. HinderedError if a file was edited."""

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
-from duetto.runs.argument_checks import count
+from duetto.runs.argument_checks import whole
 from duetto.runs.pool import Pool, ProcessPool, RayPool
 from duetto.runs.worker import CLAIMS, Job
 from duetto.storage import safe_open
@@ -89,7 +89,7 @@ def conduct(
     display: SweepDisplay | None = None,
 ) -> SweepResult:
     """Train all runs of the experiments, and return the sweep's results."""
-    jobs = None if jobs is None else count("jobs", jobs)
+    jobs = None if jobs is None else whole("jobs", jobs)
     folder, planned = listed(chosen, name, output)
     try:
         folder.mkdir(parents=True, exist_ok=True)

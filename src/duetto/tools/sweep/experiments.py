@@ -10,9 +10,8 @@ from typing import Any
 import yaml
 
 from duetto.errors import UsageError
-from duetto.runs.run_config import label_of, slug
 from duetto.runs.seeds import parse_seeds
-from duetto.runs.spec import RunSpec
+from duetto.runs.spec import RunSpec, label_of, slug
 from duetto.storage import safe_yaml
 from duetto.storage.user_code import named, names_file
 

@@ -14,7 +14,8 @@ from typing import Literal
 from duetto import trackers
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
-from duetto.runs.run_config import check_name, check_same_run
+from duetto.runs.config_changes import check_same_run
+from duetto.runs.spec import check_name
 from duetto.runs.worker import Job, pack
 from duetto.storage import safe_open
 from duetto.storage.checkpoint import folders

@@ -13,10 +13,9 @@ from rich.console import Console
 from duetto.algorithms import Algorithm
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
-from duetto.runs.argument_checks import count
-from duetto.runs.run_config import slug
+from duetto.runs.argument_checks import whole
 from duetto.runs.seeds import parse_seeds
-from duetto.runs.spec import RunSpec
+from duetto.runs.spec import RunSpec, slug
 from duetto.storage import safe_yaml
 from duetto.storage.lock import FolderLock
 from duetto.tools.tune.display import StudyDisplay
@@ -125,7 +124,7 @@ def conduct(
     plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay | None = None
 ) -> TuneResult:
     """Work on a study until it has so many trials, and return its results. Raises as `tune` does."""
-    trials, jobs = count("trials", trials), count("jobs", jobs)
+    trials, jobs = whole("trials", trials), whole("jobs", jobs)
     imported_optuna()
     check_matplotlib()
     default = Path("studies") / f"{plan.center.name()}-{slug(plan.config.environment)}"

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from duetto.algorithms import Algorithm
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import UsageError
+from duetto.runs.config_changes import changed_since
 from duetto.runs.spec import RunSpec
 from duetto.storage import atomic_io
 from duetto.storage.config import Config
-from duetto.storage.dict_diff import dict_diff, flat, sentence
-from duetto.storage.safe_yaml import read_yaml, to_yaml
+from duetto.storage.dict_diff import flat
+from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.user_code import algorithm_source
 from duetto.tools.tune.space import Space
 
@@ -78,13 +77,9 @@ class Plan:
             folder.mkdir(parents=True, exist_ok=True)
             atomic_io.publish_file(path, to_yaml(self.to_dict()).encode())
             return
-        try:
-            before = flat(read_yaml(path))
-        except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error}): was it changed by hand?") from error
-        if changed := dict_diff(before, flat(self.to_dict()), ignore=("run.threads",)):
+        if changed := changed_since(path, self.to_dict(), flat):
             raise UsageError(
-                f"{folder} is of another study: {sentence(changed)}. Give the same options to continue it (only "
+                f"{folder} is of another study: {changed}. Give the same options to continue it (only "
                 "--trials and --jobs may change), and restore edited files; or start a new one with --output."
             )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass, field, fields
+import json
+from dataclasses import asdict, dataclass, field, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import run_of
-from duetto.runs.run_config import run_name
+from duetto.runs.spec import run_name
 from duetto.storage import atomic_io
 from duetto.storage.config import RunOptions
 from duetto.storage.safe_yaml import to_yaml
@@ -69,18 +70,7 @@ class TuneResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON values."""
-        return {
-            "study": str(self.folder),
-            "preset": self.preset and str(self.preset),
-            "best": self.best and self.best.to_dict(),
-            "trials": [trial.to_dict() for trial in self.trials],
-            "runs": [str(run) for run in self.runs],
-            "pictures": [str(path) for path in self.pictures],
-            "fresh": self.fresh,
-            "importances": self.importances,
-            "stopped": self.stopped,
-            "notices": list(self.notices),
-        }
+        return json.loads(json.dumps(asdict(self), default=str))
 
 
 def results_of(study: Study) -> TuneResult:

@@ -29,7 +29,7 @@ import numpy as np
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.pool import ProcessPool
-from duetto.runs.run_config import run_name
+from duetto.runs.spec import run_name
 from duetto.runs.worker import DIVERGED, FAILED, HINDERED, IN_USE, Job, pack
 from duetto.storage import safe_open
 from duetto.tools.plot import curves
