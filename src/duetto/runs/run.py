@@ -263,7 +263,7 @@ class Run:
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
     ) -> Agent:
-        """Load the agent of the "last" or "best" checkpoint, or of a step; by default in the run's precision."""
+        """Load the agent of the "last" or "best" checkpoint, or of a step. `precision` None: the run's."""
         agent = Agent.load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust, precision)
         self.notices += agent.notices
         return agent
@@ -278,14 +278,17 @@ class Run:
         environment_options: dict[str, Any] | None = None,
         stochastic: bool = False,
     ) -> Evaluation:
-        """Evaluate on whole episodes, from the same initial states and with actions as in the run's own evaluations.
+        """Evaluate on whole episodes, as the run's own evaluations do.
 
-        That is without exploration, unless the run's options say otherwise (presets for Atari). The "best" checkpoint
-        was chosen by those states: for a number without that luck give another `seed`.
-
-        `environment` is another one of the same spaces; `environment_options` are its own, or come on top of the run's.
-        With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
-        on the progress.
+        Args:
+            episodes: Their number.
+            checkpoint: "last", "best", or a step.
+            seed: Of the initial states; None: the run's own, by which the "best" checkpoint was selected. Another seed
+                gives an unbiased result.
+            tell: Gets short texts on the progress.
+            environment: Another environment with the same spaces.
+            environment_options: Options of `environment`, or without one on top of the run's.
+            stochastic: Explore as in training; PPO and SAC sample.
         """
         episodes, seed = whole("episodes", episodes), self._seed(seed)
         check_kinds(environment_options=environment_options)
@@ -306,9 +309,14 @@ class Run:
         frames: str | Path | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """Record an mp4 of one episode, by default in the run's folder `videos/`, and return its path.
+        """Record an mp4 of one episode, and return its path.
 
-        With `frames`, its pictures go there as PNG. `tell` gets a few words now and then on the progress.
+        Args:
+            output: The file; None: one in the run's folder `videos/`.
+            checkpoint: "last", "best", or a step.
+            seed: Of the initial state; None: the run's own.
+            frames: A folder for the episode's images as PNG.
+            tell: Gets short texts on the progress.
         """
         seed = self._seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
@@ -332,7 +340,7 @@ class Run:
         seed: int | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> list[Episode]:
-        """Show the agent live, in the environment's own window, for so many episodes; 0 for ever, until Ctrl-C."""
+        """Show the agent live in the environment's window for `episodes` episodes; 0: until Ctrl-C."""
         episodes = whole("episodes", episodes, least=0, about=", which is without an end")
         seed = self._seed(seed)
         agent = self.agent(checkpoint)
@@ -383,7 +391,7 @@ class Run:
         return self._separate(agent, environment, num_envs=num_envs, kwargs=options)
 
     def stepper(self, num_envs: int, render_mode: str | None = None, agent: Agent | None = None) -> environments.VecEnv:
-        """Make `num_envs` of the run's environments, side by side; close the stepper after use.
+        """Make `num_envs` of the run's environments as one vector environment; close it after use.
 
         Raises UsageError if their spaces are not those that the `agent` to act in them was trained with.
         """
