@@ -19,7 +19,6 @@ from rich.console import Console
 from duetto.algorithms import ALGORITHMS, TD3
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
-from duetto.tools.cli.tune import given
 from duetto.tools.sweep.display import SweepDisplay, table
 from duetto.tools.sweep.plan import PlannedRun
 from duetto.tools.sweep.results import ExperimentResult
@@ -173,9 +172,14 @@ def test_without_optuna_a_sentence_says_what_to_install(command: Any, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_given_is_known_however_it_is_written():
-    options = shlex.split("--tau 0.1 Pendulum-v1 --no-twin-critic --batch_size=8 --hidden 8 8 --steps 10 --search f")
-    assert given(options, TD3) == {"tau", "twin_critic", "batch_size", "hidden"}
+def test_a_study_keeps_options_that_are_given_however_they_are_written(command: Any):
+    code, out, _ = command(
+        "tune td3 Pendulum-v1 --tau 0.1 --no-twin-critic --batch_size=8 --trials 1 --seeds 1", *QUICK
+    )
+    assert code == 0
+    searched = out.partition("searched: ")[2].partition("\n")[0].split(", ")
+    assert "discount" in searched
+    assert not {"tau", "twin_critic", "batch_size", "hidden"} & {*searched}
 
 
 @pytest.mark.parametrize(
