@@ -373,7 +373,7 @@ def test_what_is_gone_with_its_machine_is_told_from_an_answer_that_is():
 def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nodes, tmp_path: Path):
     def strike() -> None:
         wait_until(lambda: (tmp_path / "sweep" / "small-Pendulum-v1-s0" / "config.yaml").exists())
-        os.kill(processes(nodes.folder, "ray::_in_a_task")[0], signal.SIGKILL)
+        os.kill(processes(nodes.folder, "ray::run_task")[0], signal.SIGKILL)
 
     def sweep() -> duetto.SweepResult:
         how: dict[str, Any] = {"output": tmp_path / "sweep", "cluster": duetto.Cluster()}
