@@ -263,7 +263,7 @@ def test_the_source_never_unpickles():
             "pickle.loads(self._packed)()])",
         ],
         "environments/pickling.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
-        "runs/worker.py": ["pickle.loads(base64.b64decode(self._jobs.get()))"],
+        "runs/worker.py": ["pickle.loads(packed)"],
         "cluster/actor_server.py": ["pickle.loads(self._role).make(self._share)"],
     }
     source = Path(duetto.__file__).parent

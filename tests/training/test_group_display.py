@@ -13,6 +13,7 @@ from rich.console import Console
 from small_runs import OPTIONS, small
 
 from duetto.runs.parallel_seeds import start_many
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.training import progress
 from duetto.training.seeds_progress import SeedsProgress
@@ -27,15 +28,9 @@ def shown(tmp_path: Path, terminal: bool, also: Any = (), **options: Any) -> str
 
 def trained(tmp_path: Path, display: SeedsProgress, also: Any, **options: Any) -> None:
     with display:
-        start_many(
-            small(),
-            Line,
-            RunOptions(**OPTIONS | {"checkpoint_every": 0} | options),
-            (0, 1, 4),
-            runs_dir=tmp_path,
-            callbacks=lambda: [display, *also],
-            on_start=display.announce_all,
-        )
+        run_options = RunOptions(**OPTIONS | {"checkpoint_every": 0} | options)
+        spec = RunSpec(small(), Line, run_options, runs_dir=tmp_path)
+        start_many(spec, (0, 1, 4), lambda: [display, *also], display.announce_all)
 
 
 def test_evaluations_are_told_of_all_at_once(tmp_path: Path):

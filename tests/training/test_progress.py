@@ -17,6 +17,7 @@ from small_runs import OPTIONS, StopAt, small, train
 
 from duetto.errors import PartLostError
 from duetto.runs.run import Run, start
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.training import progress
 from duetto.training.progress import ProgressDisplay
@@ -29,15 +30,8 @@ def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str
     """What a run prints."""
     console = Console(record=True, force_terminal=terminal, width=140, file=io.StringIO())
     with ProgressDisplay(console) as display:
-        start(
-            small(),
-            Line,
-            RunOptions(**OPTIONS | options),
-            runs_dir=tmp_path,
-            name=name,
-            callbacks=[display],
-            on_start=display.announce,
-        )
+        spec = RunSpec(small(), Line, RunOptions(**OPTIONS | options), runs_dir=tmp_path, name=name)
+        start(spec, [display], display.announce)
     return console.export_text()
 
 
@@ -119,9 +113,8 @@ def test_a_run_that_goes_back_says_so_after_other_notices_and_once(tmp_path: Pat
             raise PartLostError("A shard died.")
 
     with ProgressDisplay(console) as display:
-        options = RunOptions(**OPTIONS)
-        begin = {"runs_dir": tmp_path, "name": "shown", "on_start": display.announce}
-        start(small(), Line, options, callbacks=[display, lose], **begin)
+        spec = RunSpec(small(), Line, RunOptions(**OPTIONS), runs_dir=tmp_path, name="shown")
+        start(spec, [display, lose], display.announce)
     text = console.export_text()
     assert text.count("A shard died. The run goes on from its checkpoint of step") == 2
     assert text.count("Second.") == 1
@@ -232,7 +225,8 @@ def test_a_terminal_sees_something_at_once_and_nothing_of_it_stays(tmp_path: Pat
 def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
     console = Console(record=True, force_terminal=True, width=60, file=io.StringIO())
     with ProgressDisplay(console, quiet=True) as display:
-        start(small(), Line, RunOptions(**OPTIONS | {"steps": 20}), runs_dir=tmp_path, on_start=display.announce)
+        options = RunOptions(**OPTIONS | {"steps": 20})
+        start(RunSpec(small(), Line, options, runs_dir=tmp_path), on_start=display.announce)
         display.finish(tmp_path)
     [line] = console.export_text().splitlines()
     assert line.startswith("20 steps are too few")

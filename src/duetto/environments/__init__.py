@@ -5,7 +5,6 @@ Only this package imports Gymnasium.
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
-from duetto.environments.copying import wrappers_of as vector_wrappers
 from duetto.environments.env_registry import FAMILIES, Family
 from duetto.environments.goal_env import GoalEnv
 from duetto.environments.learner_view import learned_reward
@@ -46,5 +45,4 @@ __all__ = [
     "running_statistics",
     "structure",
     "to_gymnasium",
-    "vector_wrappers",
 ]
