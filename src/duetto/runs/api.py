@@ -30,7 +30,6 @@ from duetto.training import signals
 from duetto.training.callbacks import AnyCallback, Callback, check
 from duetto.training.progress import shown
 from duetto.training.progress_lines import is_watched
-from duetto.training.seeds_progress import SeedsProgress
 from duetto.training.trainer import Trainer
 
 
@@ -171,10 +170,10 @@ def _train_many(
             runs = start_many(algorithm, environment, options, seeds, callbacks=own, **how)
             signals.say(came, [run.path for run in runs])
             return runs
-        with shown(console, f"{algorithm.name()}: making environments and networks", kind=SeedsProgress) as display:
+        with shown(console, f"{algorithm.name()}: making environments and networks") as display:
             watched = {"callbacks": lambda: [display, *own()], "on_start": display.announce_all}
             runs = start_many(algorithm, environment, options, seeds, **watched, **how)
-            display.finish_all([run.path for run in runs])
+            display.finish(*[run.path for run in runs])
     return runs
 
 

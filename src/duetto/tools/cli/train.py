@@ -250,7 +250,6 @@ def train(
     `recorded` is the start of the run of --config; --from and its options change it.
     """
     from duetto.training.progress import shown
-    from duetto.training.seeds_progress import ProgressDisplay, SeedsProgress
 
     seeds = None if call.seeds is None else _seeds(call)
     environment = preset.environment | parse_options(call.environment_options)
@@ -265,9 +264,7 @@ def train(
     with expendable() as stream:
         console = Console(stderr=True) if call.json else Console(file=stream)
         doing = f"{call.hyperparameters.name()} on {call.environment}: making environments and networks"
-        with shown(
-            console, doing, call.quiet or call.json, ProgressDisplay if seeds is None else SeedsProgress
-        ) as display:
+        with shown(console, doing, call.quiet or call.json) as display:
             from duetto.runs import parallel_seeds, run  # slow to import: the display shows something already
 
             options: dict[str, Any] = {
@@ -279,22 +276,17 @@ def train(
                 "beginning": _beginning(call, recorded),
             }
             described = call.hyperparameters, call.environment, call.run
-            if isinstance(display, SeedsProgress):
+            if seeds is not None:
                 on_start = display.announce_all
-                runs = parallel_seeds.start_many(
-                    *described, seeds or [], callbacks=callbacks, on_start=on_start, **options
-                )
+                runs = parallel_seeds.start_many(*described, seeds, callbacks=callbacks, on_start=on_start, **options)
             else:
                 on_start = display.announce
                 runs = [run.start(*described, callbacks=callbacks(), on_start=on_start, cluster=placed, **options)]
         paths = [each.path for each in runs]
-        if isinstance(display, SeedsProgress):
-            display.finish_all(paths)
-        else:
-            display.finish(paths[0])
+        display.finish(*paths)
     if call.json:
-        is_several = isinstance(display, SeedsProgress)
-        print_json(display.summary_of_all(paths) if is_several else display.summary(paths[0]))
+        summaries = display.summaries(paths)
+        print_json(summaries[0] if seeds is None else {"runs": summaries})
 
 
 def _seeds(call: Any) -> list[int]:
