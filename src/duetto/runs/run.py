@@ -241,7 +241,9 @@ class Run:
                 if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
-                _work(trainer, how.callbacks, how.on_start)
+                if how.on_start is not None:
+                    how.on_start(trainer)
+                trainer.run(how.callbacks)
 
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
@@ -412,7 +414,9 @@ def start(
     before = given.states(callbacks)
     try:
         with begun(config, path, environment, beginning, place) as trainer:
-            _work(trainer, callbacks, on_start)
+            if on_start is not None:
+                on_start(trainer)
+            trainer.run(callbacks)
     except PartLostError as lost:
         if not path.exists():  # it had not begun
             raise
@@ -421,10 +425,3 @@ def start(
         run.go_back(lost, GoingOn(callbacks=callbacks, on_start=on_start, cluster=cluster), before)
         return run
     return Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
-
-
-def _work(trainer: Trainer, callbacks: Sequence[AnyCallback], on_start: Callable[[Trainer], None] | None) -> None:
-    trainer.diagnostics.before_run(trainer.step)
-    if on_start is not None:
-        on_start(trainer)
-    trainer.run(callbacks)

@@ -19,8 +19,7 @@ from duetto.errors import NonFiniteError
 from duetto.learners.parameters import Parameters
 from duetto.storage.config import Config, RunOptions
 from duetto.training.components import Components
-
-ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
+from duetto.training.metrics import ADVICE
 
 
 class Diagnostics:
