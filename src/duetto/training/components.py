@@ -275,7 +275,7 @@ class Components:
 
     # ------------------------------------------------------------------------------------------------ fine-tuning
     def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
-        """Begin with the networks, and with `optimizers` their optimisers, of another run's acting or whole state.
+        """Begin with the networks, and with `optimizers` their optimizers, of another run's acting or whole state.
 
         Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """

@@ -1,4 +1,4 @@
-"""Running normalisation of observations and scaling of rewards: part of the run's state, frozen in evaluation."""
+"""Running normalization of observations and scaling of rewards: part of the run's state, frozen in evaluation."""
 
 from __future__ import annotations
 

@@ -240,20 +240,9 @@ def _actors(numbers: Mapping[str, float]) -> str:
 
 
 def _can_be_recorded(trainer: Trainer) -> bool:
-    """Return whether the environment renders frames; for EnvPool, whether Gymnasium has its id."""
-    from duetto import environments
-
-    config = trainer.config
+    """Return whether the environment renders frames, as far as it says so."""
     modes = (trainer.stepper.engine.metadata or {}).get("render_modes")
-    if modes is not None and "rgb_array" not in modes:
-        return False
-    if config.run.engine != "envpool" or config.run.evaluate_every:
-        return True
-    try:
-        environments.make_eval(config.environment, render_mode="rgb_array", kwargs=config.environment_options).close()
-    except UsageError:
-        return False
-    return True
+    return modes is None or "rgb_array" in modes
 
 
 def _folders(trainers: Sequence[Trainer]) -> str:
