@@ -60,7 +60,7 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "critic_weight_decay": ([0.1], {}),
     "decoupled_weight_decay": ([True], {"actor_weight_decay": 0.1}),
     "normalize_batch_reward": ([True], {}),
-    "normalize_observations": (["collected", "sampled", "sampled_both"], {}),
+    "normalize_observations": (["collected", "sampled"], {}),
     "random_steps": ([25], {}),
     "exploration": (["ou", "none"], {}),
     "exploration_noise": ([0.3], {}),

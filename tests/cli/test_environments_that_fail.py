@@ -136,10 +136,9 @@ def test_videos_of_what_gymnasium_has_not_are_refused_before_anything_is_made(tr
         assert (code, err[: len(sentence)]) == (2, sentence)
         assert not list(Path("runs").glob("*"))
     code, out, err = train(*options, environment="Swing-v1")
-    assert (code, "60 steps" in out, "duetto video" in out) == (0, True, False), err
+    assert (code, "60 steps" in out) == (0, True), err
     code, _, err = duetto("resume", "runs/td3-Swing-v1-s0", "--steps", "90", "--video-every", "10")
     assert (code, err[: len(sentence)]) == (2, sentence)
-    assert "See it: duetto video runs/td3-Pendulum-v1-s0" in train(*options).out
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")

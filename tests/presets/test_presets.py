@@ -93,7 +93,7 @@ PUBLISHED = {
         "batch_size": 64, "discount": 0.99, "tau": 0.005, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3,
         "random_steps": 0, "learning_starts": 0, "gradient_steps": 1, "exploration": "ou", "ou_theta": 0.15,
         "exploration_noise": 0.1, "exploration_final_scale": 1e-3, "exploration_scale_steps": 0, "max_grad_norm": 0,
-        "normalize_observations": "sampled_both",
+        "normalize_observations": "sampled",
     },
     # skrl's torch_gymnasium_pendulumnovel_ddpg_lstm.py; noise in units of the action's range, [-2, 2] there
     ("ddpg", "skrl-lstm"): {

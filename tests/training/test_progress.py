@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from line_environment import Line
 from rich.console import Console
 from small_runs import OPTIONS, StopAt, small, train
 
+from duetto import TD3
 from duetto.errors import PartLostError
 from duetto.runs.run import Run, start
 from duetto.runs.spec import RunSpec
@@ -192,6 +194,39 @@ def test_the_cursor_comes_back_if_the_block_is_never_left():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert done.stdout.rindex("\x1b[?25h") > done.stdout.rindex("\x1b[?25l")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a process of Windows without a handler")
+def test_the_cursor_comes_back_before_sigterm_ends_the_process():
+    code = "import os, signal; from rich.console import Console; from duetto.training.progress_lines import LiveDisplay"
+    code += "\nwith LiveDisplay(Console(force_terminal=True)): os.kill(os.getpid(), signal.SIGTERM)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout.rindex("\x1b[?25h") > done.stdout.rindex("\x1b[?25l")
+
+
+def test_sigterm_is_as_it_was_after_the_display():
+    with LiveDisplay(Console(force_terminal=True, file=sys.__stdout__)):
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_the_last_lines_are_below_the_bar(tmp_path: Path):
+    written = io.StringIO()
+    with shown_on(Console(force_terminal=True, width=100, file=written, color_system=None), "begins") as display:
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        display.finish(run.path)
+    assert written.getvalue().rindex("━") < written.getvalue().index("60 steps and 30 updates in")
+
+
+def test_a_collapsed_policy_is_warned_of_again_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(TD3, "symptom", lambda *_: "The policy has collapsed.")
+    console = Console(record=True, width=140, file=io.StringIO())
+    with ProgressDisplay(console) as display:
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        display.finish(run.path)
+    warned = [line for line in console.export_text().splitlines() if line.startswith("Step ")]
+    assert warned == ["Step 25: The policy has collapsed."] * 2
 
 
 def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pytest.MonkeyPatch):

@@ -60,8 +60,8 @@ class ActorCritic(OffPolicy):
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
     normalize_batch_reward: bool = False
     """Standardize the rewards of each batch."""
-    normalize_observations: Literal["off", "collected", "sampled", "sampled_both"] = "off"
-    """Scale observations by their running mean and std, over collected steps or sampled batches (both: and next)."""
+    normalize_observations: Literal["off", "collected", "sampled"] = "off"
+    """Scale observations by their running mean and std, over collected steps or sampled batches."""
     random_steps: CountOrZero = 10_000
     """Steps of uniformly random actions at the start."""
 

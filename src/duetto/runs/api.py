@@ -28,7 +28,6 @@ from duetto.training import signals
 from duetto.training.callbacks import AnyCallback, Callback, check
 from duetto.training.progress import shown
 from duetto.training.progress_lines import is_watched
-from duetto.training.seeds_progress import SeedsProgress
 from duetto.training.trainer import Trainer
 
 
@@ -151,11 +150,9 @@ def _train_many(
             runs = start_many(spec, seeds, own)
             signals.say(came, [run.path for run in runs])
             return runs
-        with shown(
-            console, f"{spec.algorithm.name()}: making environments and networks", kind=SeedsProgress
-        ) as display:
+        with shown(console, f"{spec.algorithm.name()}: making environments and networks") as display:
             runs = start_many(spec, seeds, lambda: [display, *own()], display.announce_all)
-            display.finish_all([run.path for run in runs])
+            display.finish(*[run.path for run in runs])
     return runs
 
 

@@ -258,7 +258,9 @@ class Run:
                 if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
-                _work(trainer, how.callbacks, how.on_start)
+                if how.on_start is not None:
+                    how.on_start(trainer)
+                trainer.run(how.callbacks)
 
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
@@ -431,7 +433,9 @@ def start(
     before = given.states(callbacks)
     try:
         with new_trainer(spec, config, path, placed) as trainer:
-            _work(trainer, callbacks, on_start)
+            if on_start is not None:
+                on_start(trainer)
+            trainer.run(callbacks)
     except PartLostError as lost:
         if not path.exists():  # it had not begun
             raise
@@ -447,10 +451,3 @@ def run_of(spec: RunSpec, path: Path, config: Config, trust: bool = False) -> Ru
     environment = None if config.remakeable else spec.environment
     algorithm = type(spec.algorithm) if config.origin else None
     return Run(path, environment, spec.algorithm.custom_networks(), trust, algorithm)
-
-
-def _work(trainer: Trainer, callbacks: Sequence[AnyCallback], on_start: Callable[[Trainer], None] | None) -> None:
-    trainer.diagnostics.before_run(trainer.step)
-    if on_start is not None:
-        on_start(trainer)
-    trainer.run(callbacks)

@@ -95,4 +95,4 @@ def resume(
             resumed.resume_with(going)
         display.finish(resumed.path)
     if json:
-        print_json(display.summary(resumed.path))
+        print_json(display.summaries([resumed.path])[0])

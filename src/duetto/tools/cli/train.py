@@ -251,7 +251,6 @@ def train(
     `recorded` is the start of the run of --config; --from and its options change it.
     """
     from duetto.training.progress import shown
-    from duetto.training.seeds_progress import ProgressDisplay, SeedsProgress
 
     seeds = None if call.seeds is None else _seeds(call)
     environment = preset.environment | parse_options(call.environment_options)
@@ -266,25 +265,20 @@ def train(
     with expendable() as stream:
         console = Console(stderr=True) if call.json else Console(file=stream)
         doing = f"{call.hyperparameters.name()} on {call.environment}: making environments and networks"
-        with shown(
-            console, doing, call.quiet or call.json, ProgressDisplay if seeds is None else SeedsProgress
-        ) as display:
+        with shown(console, doing, call.quiet or call.json) as display:
             from duetto.runs.parallel_seeds import start_many  # slow to import: the display shows something already
             from duetto.runs.run import start
 
             spec = dataclasses.replace(_spec(call, name, environment, origin, recorded), cluster=placed)
-            if isinstance(display, SeedsProgress):
-                runs = start_many(spec, seeds or (), callbacks, display.announce_all)
+            if seeds is not None:
+                runs = start_many(spec, seeds, callbacks, display.announce_all)
             else:
                 runs = [start(spec, callbacks(), display.announce)]
         paths = [each.path for each in runs]
-        if isinstance(display, SeedsProgress):
-            display.finish_all(paths)
-        else:
-            display.finish(paths[0])
+        display.finish(*paths)
     if call.json:
-        is_several = isinstance(display, SeedsProgress)
-        print_json(display.summary_of_all(paths) if is_several else display.summary(paths[0]))
+        summaries = display.summaries(paths)
+        print_json(summaries[0] if seeds is None else {"runs": summaries})
 
 
 def _spec(
