@@ -28,7 +28,6 @@ from duetto.environments.obs_tree import Tree
 from duetto.environments.pickling import register, registration
 from duetto.environments.replay import draw_globally, obstacles
 from duetto.environments.spaces import Layout, from_gymnasium, to_gymnasium
-from duetto.environments.subproc import leave_if_begun_again
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 
 __all__ = [
@@ -49,7 +48,6 @@ __all__ = [
     "from_gymnasium",
     "is_instance",
     "learned_reward",
-    "leave_if_begun_again",
     "make",
     "make_eval",
     "obstacles",

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec, registry
 from gymnasium.vector import VectorEnv
 
 from duetto.environments import (
@@ -62,7 +63,7 @@ def make(
             the environment's class, or a callable that returns a new environment at each call.
         num_envs: Number of environments.
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
-            Processes are not forked (PyTorch and JAX have threads), so a script needs `if __name__ == "__main__":`.
+            A process is a new Python, which imports nothing of the script.
         worker_timeout: Seconds that such a process may take to answer before it is an error; 0: no limit.
         engine: "native" steps Atari games in ale-py's C++ threads; "envpool" steps ids of EnvPool in its threads;
             "auto" is "native" for Atari without rendering, and else "gymnasium".
@@ -160,7 +161,13 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
         return _wrap_instance(environment, how)
     if isinstance(environment, str):
         suggestions.check_known(environment)
-        return VecEnv(_several(partial(_make_registered, environment, how.render_mode, how.options), environment, how))
+        return VecEnv(
+            _several(
+                partial(_make_registered, environment, how.render_mode, how.options, registry.get(environment)),
+                environment,
+                how,
+            )
+        )
     if callable(environment):
         single = partial(_make_by_factory, environment, how.render_mode, how.options)
         return VecEnv(_several(single, _name(environment), how))
@@ -237,9 +244,13 @@ def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
     )
 
 
-def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+def _make_registered(
+    environment: str, render_mode: str | None, kwargs: dict[str, Any], spec: EnvSpec | None
+) -> gymnasium.Env:
     """Make one environment by id, also in a subprocess, where the id must be registered again."""
     env_registry.register(environment)
+    if spec is not None:
+        registry.setdefault(spec.id, spec)
     user_env.look_here(environment)
     own_model = suggestions.family_of(environment) is env_registry.MUJOCO
     hides, kwargs = kwargs.get(OPTION), {name: value for name, value in kwargs.items() if name != OPTION}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -38,25 +37,26 @@ def output() -> Iterator[None]:
 Warned = tuple[type[Warning], str, str, int]  # category, message, file, line
 
 _told: set[tuple[type[Warning], str]] = set()
-held: list[Warned] = []  # in a worker: its trainer tells them
 
 
 @contextlib.contextmanager
 def repeated_warnings() -> Iterator[None]:
     """Show each warning once, though a run makes its environment several times, for evaluations for example.
 
-    Workers show none, since the trainer made such an environment before. If the body raises, no warning is shown.
+    If the body raises, no warning is shown.
     """
     with warnings.catch_warnings(record=True) as caught:
         yield
-    tell([(warning.category, str(warning.message), warning.filename, warning.lineno) for warning in caught])
+    tell(as_data(caught))
+
+
+def as_data(caught: Iterable[warnings.WarningMessage]) -> list[Warned]:
+    """Return warnings in a form that can be sent to another process."""
+    return [(warning.category, str(warning.message), warning.filename, warning.lineno) for warning in caught]
 
 
 def tell(caught: list[Warned]) -> None:
-    """Show the warnings that were not shown before; in a worker, hold them."""
-    if multiprocessing.parent_process() is not None:
-        held.extend(caught)
-        return
+    """Show the warnings that were not shown before."""
     for category, message, file, line in caught:
         if (category, message) not in _told:
             _told.add((category, message))

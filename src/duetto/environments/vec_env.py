@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -188,6 +188,15 @@ class VecEnv:
         """The Gymnasium environments, where they live in this process one by one; otherwise none."""
         return list(self.engine.envs)
 
+    def call(self, function: Callable[[Any], Any]) -> Any:
+        """Return a function's value for the first Gymnasium environment, computed in the process where it lives.
+
+        Raises:
+            UsageError: The environments cannot be reached one by one.
+        """
+        with self._telling():
+            return self.engine.call(function)
+
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment; see `Trainer.set_attr`. Plain values are kept for a resume."""
         with self._telling():
@@ -212,6 +221,8 @@ class VecEnv:
         try:
             with self._quiet_at_first():
                 frame = self.engine.render()
+        except DuettoError:  # from another process, where the cause is known
+            raise
         except Exception as error:
             raise suggestions.not_shown(self.name, error) from error
         if frame is None:

@@ -35,7 +35,6 @@ def planned(
 
     Raises UsageError if the parts do not fit together.
     """
-    environments.leave_if_begun_again()
     label = label_of(environment)
     config = Config(
         algorithm=algorithm,
