@@ -75,22 +75,13 @@ def make(
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
     """
-    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, dict(kwargs or {}))
+    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, kwargs)
     return _make(environment, how, to_learn=True)
 
 
 @preserve()
-def make_eval(
-    environment: Environment,
-    *,
-    num_envs: int = 1,
-    vectorization: Vectorization = "sync",
-    worker_timeout: float = subproc.TIMEOUT,
-    engine: EngineName = "auto",
-    render_mode: str | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-) -> VecEnv:
-    """Make a new VecEnv that shares nothing with `environment`, for evaluation. Arguments are those of `make`.
+def make_eval(environment: Environment, **options: Any) -> VecEnv:
+    """Make a new VecEnv that shares nothing with `environment`, for evaluation. The options are those of `make`.
 
     Ids and factories are called again. An instance is copied with its attributes or, if that fails, made from its
     `spec` with a notice. A vector environment's first environment is copied `num_envs` times. Atari plays whole games:
@@ -101,11 +92,12 @@ def make_eval(
         UsageError: An instance can be neither copied nor remade, or has wrappers around a whole vector environment;
             pass a factory instead.
     """
-    another = copying.Another(environment) if isinstance(environment, VectorEnv | gymnasium.Env) else None
-    options = {} if another else dict(kwargs or {})
-    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, options)
-    stepper = _make(another or environment, how, to_learn=False)
-    if another is not None and another.note:
+    how = _How(**options)
+    if not isinstance(environment, VectorEnv | gymnasium.Env):
+        return _make(environment, how, to_learn=False)
+    another = copying.Another(environment)
+    stepper = _make(another, how._replace(kwargs=None), to_learn=False)
+    if another.note:
         stepper.notices.append(another.note)
     return stepper
 
@@ -134,12 +126,17 @@ def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, 
 class _How(NamedTuple):
     """The arguments of `make` besides the environment."""
 
-    num_envs: int
-    vectorization: str
-    worker_timeout: float
-    engine: str
-    render_mode: str | None
-    options: dict[str, Any]
+    num_envs: int = 1
+    vectorization: str = "sync"
+    worker_timeout: float = subproc.TIMEOUT
+    engine: str = "auto"
+    render_mode: str | None = None
+    kwargs: Mapping[str, Any] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the environment's constructor."""
+        return dict(self.kwargs or {})
 
 
 def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
@@ -364,7 +361,7 @@ def _make_envpool(environment: Environment, how: _How) -> VecEnv:
 
     def remake(seed: int) -> VectorEnv:
         # EnvPool takes a seed only here; environment i gets seed + i, as in Gymnasium.
-        with silence.repeated_warnings():
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*precision lowered by casting")  # EnvPool writes bounds as float64
             vector = envpool.make(environment, env_type="gymnasium", num_envs=how.num_envs, seed=seed, **how.options)
             _ = vector.single_observation_space, vector.single_action_space  # cached properties

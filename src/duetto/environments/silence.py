@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -34,33 +34,18 @@ def output() -> Iterator[None]:
             os.close(descriptor)
 
 
-Warned = tuple[type[Warning], str, str, int]  # category, message, file, line
-
-_told: set[tuple[type[Warning], str]] = set()
+_shown: set[tuple[type[Warning], str]] = set()
 
 
 @contextlib.contextmanager
 def repeated_warnings() -> Iterator[None]:
-    """Show each warning once, though a run makes its environment several times, for evaluations for example.
-
-    If the body raises, no warning is shown.
-    """
+    """Show each warning once, though a run makes its environment several times. If the body raises, show none."""
     with warnings.catch_warnings(record=True) as caught:
         yield
-    tell(as_data(caught))
-
-
-def as_data(caught: Iterable[warnings.WarningMessage]) -> list[Warned]:
-    """Return warnings in a form that can be sent to another process."""
-    return [(warning.category, str(warning.message), warning.filename, warning.lineno) for warning in caught]
-
-
-def tell(caught: list[Warned]) -> None:
-    """Show the warnings that were not shown before."""
-    for category, message, file, line in caught:
-        if (category, message) not in _told:
-            _told.add((category, message))
-            warnings.showwarning(category(message), category, file, line)
+    for warning in caught:
+        if (key := (warning.category, str(warning.message))) not in _shown:
+            _shown.add(key)
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @contextlib.contextmanager

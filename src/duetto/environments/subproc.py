@@ -30,7 +30,7 @@ import gymnasium
 import numpy as np
 
 from duetto import subprocess_python
-from duetto.environments import obs_tree, silence, suggestions
+from duetto.environments import obs_tree, suggestions
 from duetto.environments.action_masks import ALWAYS, KEY, ActionMasks
 from duetto.environments.engines import Engine, StepResult, SyncEngine
 from duetto.environments.errors import EnvironmentFault, raised, summary
@@ -102,8 +102,7 @@ class SubprocEngine(Engine):
             self._close(0.0)
             raise
         self._timeout = timeout
-        observation_space, action_space, metadata, warned = described[0]
-        silence.tell(warned)
+        observation_space, action_space, metadata = described[0]
         super().__init__(self.num_envs, label, observation_space, action_space, metadata)
 
     def _packed(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> list[bytes]:
@@ -332,13 +331,14 @@ class _Worker:
         except (Exception, SystemExit) as error:
             return False, raised(method if self._engine else "making it", error, None)
 
-    def make(self, packed: bytes) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], list[silence.Warned]]:
-        """Make the environment; return its spaces and metadata, and the warnings on the way."""
-        with warnings.catch_warnings(record=True) as caught:
+    def make(self, packed: bytes) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any]]:
+        """Make the environment; return its spaces and metadata."""
+        with warnings.catch_warnings():  # the trainer showed them: a run first makes an environment of its own
+            warnings.simplefilter("ignore")
             self._engine = SyncEngine([cloudpickle.loads(packed)()])
         [env] = self._engine.envs
         metadata = {name: env.metadata[name] for name in ("render_fps", "render_modes") if name in (env.metadata or {})}
-        return env.observation_space, env.action_space, metadata, silence.as_data(caught)
+        return env.observation_space, env.action_space, metadata
 
     def reset(self, seed: int | None) -> tuple[Tree, ActionMasks]:
         return self._engine.reset(seed), self._engine.action_masks

@@ -256,12 +256,12 @@ class VecEnv:
 
     @contextmanager
     def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
-        """Hide repeated warnings and, at the first window or a known family's first frame, what libraries print.
+        """Hide what libraries print at the first window or a known family's first frame.
 
         SDL prints that there is no display, though frames need none; GLFW warns before it fails.
         """
         silent = not self._rendered and (window or suggestions.family_of(self.name) is not None)
-        with silence.repeated_warnings(), silence.output() if silent else contextlib.nullcontext():
+        with silence.output() if silent else contextlib.nullcontext():
             yield
         self._rendered = True
 
