@@ -152,6 +152,7 @@ def test_two_ctrl_c_end_a_run_whose_environment_hangs(tmp_path: Path):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=variables, start_new_session=True, **pipes) as process:
         wait_for(lambda: bool(list(tmp_path.glob("hangs/checkpoints/step-*60"))), process)
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         time.sleep(1)  # 44 steps of two environments are over
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.5)
@@ -161,7 +162,8 @@ def test_two_ctrl_c_end_a_run_whose_environment_hangs(tmp_path: Path):
         _, errors = process.communicate(timeout=30)
     assert time.monotonic() - asked < 8
     assert (process.returncode, errors) == (128 + signal.SIGINT, "duetto: interrupted.\n")
-    assert processes_of(process.pid) == []
+    assert len(workers) == 2
+    assert not alive(workers)
     assert Run(tmp_path / "hangs").agent("last").step == 60
 
 
@@ -171,18 +173,11 @@ def wait_for(happened: Any, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
-def processes_of(session: int) -> list[str]:
-    """Commands of the processes that live in a session; multiprocessing's own helpers have time to end themselves."""
+def alive(pids: list[str]) -> bool:
+    """Whether a process is left after some seconds, in which orphans have time to end."""
     deadline = time.monotonic() + 5
-    while True:
-        alive = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == session and fields[0] != "Z":
-                    alive.append((folder / "cmdline").read_text())
-            except OSError:
-                continue
-        if not alive or time.monotonic() > deadline:
-            return alive
+    while any(Path("/proc", pid).exists() for pid in pids):
+        if time.monotonic() > deadline:
+            return True
         time.sleep(0.05)
+    return False

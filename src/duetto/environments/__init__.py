@@ -1,5 +1,17 @@
 """Environments: `make` turns an id, an instance or a factory into a `VecEnv`, which yields real transitions only.
 
+make_env, env_registry, user_env           what a user names: families of ids, classes in files, factories
+suggestions, errors, silence               messages: wrong names, faults of an environment, output of libraries
+vec_env                                    `VecEnv`, the door of this room: steps, episodes, states, frames
+engines, subproc                           what steps: our loop, a Gymnasium vector environment, processes
+spaces, actions, obs_tree, action_masks    observations and actions as plain arrays
+validation, success_info                   the values of each step: checked, and an episode's success
+replay, rng_state, plain_values            exact resume: the episode is repeated from its generators
+copying, pickling, sharding                environments for evaluations, other processes, several actors
+goal_env, hide_velocity, reset_fixes       hindsight's goals; wrappers for velocities and for resets
+normalizer_check, check                    wrappers that training refuses; `duetto check`
+atari*, learner_view, minigrid*            Atari and MiniGrid: options, engines, lives, missions
+
 Only this package imports Gymnasium.
 """
 
@@ -15,7 +27,6 @@ from duetto.environments.obs_tree import Tree
 from duetto.environments.pickling import register, registration
 from duetto.environments.replay import draw_globally, obstacles
 from duetto.environments.spaces import Layout, from_gymnasium, to_gymnasium
-from duetto.environments.subproc import leave_if_begun_again
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 
 __all__ = [
@@ -36,7 +47,6 @@ __all__ = [
     "from_gymnasium",
     "is_instance",
     "learned_reward",
-    "leave_if_begun_again",
     "make",
     "make_eval",
     "obstacles",

@@ -121,7 +121,6 @@ class RunSpec:
         Raises:
             UsageError: The parts do not fit together.
         """
-        environments.leave_if_begun_again()
         is_id, options = isinstance(self.environment, str), dict(self.environment_options)
         config = Config(
             algorithm=self.algorithm,
