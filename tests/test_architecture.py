@@ -28,9 +28,9 @@ CHOICES = {
     ("duetto.cluster.config", "duetto.cluster.ray"),
 }
 # Still too large. Remove an entry with its cause; add none.
-LONG_FILES = {"training/trainer.py"}
+LONG_FILES: set[str] = set()
 LONG_FUNCTIONS = {"runs/api.py:train", "tools/tune/api.py:tune", "tools/hub/upload.py:push"}
-LARGE_CLASSES = {"Algorithm"}
+LARGE_CLASSES: set[str] = set()
 # Rooms under construction, whose maps follow.
 UNMAPPED = {"algorithms", "runs", "tools", "training"}
 
