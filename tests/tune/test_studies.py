@@ -102,12 +102,13 @@ def test_on_jax(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------- going on
-def test_the_same_call_goes_on_and_another_is_refused(study: TuneResult):
-    again = tuned(study.folder, trials=4, threads=2)  # JAX has as many as there are cores, on each machine
+def test_the_same_call_goes_on_and_another_is_refused(study: TuneResult, tmp_path: Path):
+    copied = shutil.copytree(study.folder, tmp_path / "study")
+    again = tuned(copied, trials=4, threads=2)  # JAX has as many as there are cores, on each machine
     assert len(again.trials) == 4
     assert again.trials[:3] == study.trials
     with pytest.raises(UsageError) as raised:
-        tuned(study.folder, trials=9, seeds=3, search={**SEARCH, "tau": "auto"})
+        tuned(copied, trials=9, seeds=3, search={**SEARCH, "tau": "auto"})
     assert "is of another study: seeds was [0, 1], is now [0, 1, 2]" in str(raised.value)
     assert "search.tau.low was null, is now 0.0005" in str(raised.value)
     with pytest.raises(UsageError, match=r"exists and is no study: it has no study\.yaml"):

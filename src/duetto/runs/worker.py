@@ -59,6 +59,7 @@ class Job:
     config: Config  # of the spec, when the job was made
     track: tuple[str, ...] = ()  # names of trackers
     waits: bool = False  # after each evaluation, until the pool lets it continue
+    is_contested: bool = False  # other processes may start the same run at the same time
 
     @property
     def name(self) -> str:
@@ -79,9 +80,10 @@ class Job:
         spec = self._unedited_spec()
         callbacks = [*callbacks, *trackers.callbacks(self.track)]
         with ExitStack() as claimed:
-            claim = Path(spec.runs_dir) / CLAIMS / self.name
-            claim.mkdir(parents=True, exist_ok=True)
-            _patiently(lambda: claimed.enter_context(FolderLock(claim)))
+            if self.is_contested:
+                claim = Path(spec.runs_dir) / CLAIMS / self.name
+                claim.mkdir(parents=True, exist_ok=True)
+                _patiently(lambda: claimed.enter_context(FolderLock(claim)))
 
             def started(trainer: Trainer) -> None:
                 claimed.close()  # from here on, the run's own lock keeps others away

@@ -121,7 +121,7 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
             name = f"{experiment.spec.name}-s{seed}"
             check_name(name)
             spec = dataclasses.replace(experiment.spec, options=seeded.run, runs_dir=folder, name=name)
-            job = Job(spec, seeded, experiment.track)
+            job = Job(spec, seeded, experiment.track, is_contested=True)
             if not place:
                 pack(job)  # raises if it cannot be sent to a process
             by_place.append((place, PlannedRun(job)))
