@@ -82,6 +82,7 @@ def start_many(
                 trainer = begun(config, path, environment, beginning, build_learner=build)
                 paths.append(path)  # only now: a run that cannot begin has taken its folder away
                 trainers.append(opened.enter_context(trainer))
+                trainers[-1].diagnostics.before_run(trainers[-1].step)
             if on_start is not None:
                 on_start(trainers)
             began = True

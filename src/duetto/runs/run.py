@@ -241,6 +241,7 @@ class Run:
                 if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
+                trainer.diagnostics.before_run(trainer.step)
                 if how.on_start is not None:
                     how.on_start(trainer)
                 trainer.run(how.callbacks)
@@ -414,6 +415,7 @@ def start(
     before = given.states(callbacks)
     try:
         with begun(config, path, environment, beginning, place) as trainer:
+            trainer.diagnostics.before_run(trainer.step)
             if on_start is not None:
                 on_start(trainer)
             trainer.run(callbacks)
