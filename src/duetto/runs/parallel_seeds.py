@@ -69,6 +69,7 @@ def start_many(
                 trainer = new_trainer(spec, config, path, build_learner=build)
                 paths.append(path)  # only now: a run that cannot begin has taken its folder away
                 trainers.append(opened.enter_context(trainer))
+                trainers[-1].diagnostics.before_run(trainers[-1].step)
             if on_start is not None:
                 on_start(trainers)
             began = True

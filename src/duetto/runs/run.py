@@ -258,6 +258,7 @@ class Run:
                 if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
+                trainer.diagnostics.before_run(trainer.step)
                 if how.on_start is not None:
                     how.on_start(trainer)
                 trainer.run(how.callbacks)
@@ -433,6 +434,7 @@ def start(
     before = given.states(callbacks)
     try:
         with new_trainer(spec, config, path, placed) as trainer:
+            trainer.diagnostics.before_run(trainer.step)
             if on_start is not None:
                 on_start(trainer)
             trainer.run(callbacks)

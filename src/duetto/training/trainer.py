@@ -133,7 +133,6 @@ class Trainer:
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
-        self.diagnostics.before_run(self.step)
         before = self.step
         with interruptible(self.interrupt, lambda: self.unfinished), self._guard.explaining_errors():
             self._call("on_start")
