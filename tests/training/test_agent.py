@@ -260,7 +260,9 @@ def test_the_source_never_unpickles():
         "environments/subproc.py": [
             "pickle.loads(self._pipe.recv_bytes())",
             "pickle.loads(pipe.recv_bytes())",
-            "pickle.loads(self._packed)()])",
+            "pickle.loads(packed)()])",
+            "pickle.loads(packed))",
+            "pickle.loads(packed))",
         ],
         "environments/pickling.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
         "runs/worker.py": ["pickle.loads(packed)"],

@@ -17,14 +17,14 @@ Only this package imports Gymnasium.
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
-from duetto.environments.env_registry import FAMILIES, Family
+from duetto.environments.env_registry import FAMILIES, Family, registration
+from duetto.environments.env_registry import register_spec as register
 from duetto.environments.goal_env import GoalEnv
 from duetto.environments.learner_view import learned_reward
 from duetto.environments.make_env import complete_options, is_instance, make, make_eval
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.normalizer_check import running as running_statistics
 from duetto.environments.obs_tree import Tree
-from duetto.environments.pickling import register, registration
 from duetto.environments.replay import draw_globally, obstacles
 from duetto.environments.spaces import Layout, from_gymnasium, to_gymnasium
 from duetto.environments.vec_env import Episode, Transition, VecEnv

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec, registry
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from duetto.environments import (
@@ -158,13 +158,9 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
         return _wrap_instance(environment, how)
     if isinstance(environment, str):
         suggestions.check_known(environment)
-        return VecEnv(
-            _several(
-                partial(_make_registered, environment, how.render_mode, how.options, registry.get(environment)),
-                environment,
-                how,
-            )
-        )
+        spec = env_registry.registration(environment)
+        single = partial(_make_registered, environment, how.render_mode, how.options, spec)
+        return VecEnv(_several(single, environment, how))
     if callable(environment):
         single = partial(_make_by_factory, environment, how.render_mode, how.options)
         return VecEnv(_several(single, _name(environment), how))
@@ -246,8 +242,7 @@ def _make_registered(
 ) -> gymnasium.Env:
     """Make one environment by id, also in a subprocess, where the id must be registered again."""
     env_registry.register(environment)
-    if spec is not None:
-        registry.setdefault(spec.id, spec)
+    env_registry.register_spec(spec)
     user_env.look_here(environment)
     own_model = suggestions.family_of(environment) is env_registry.MUJOCO
     hides, kwargs = kwargs.get(OPTION), {name: value for name, value in kwargs.items() if name != OPTION}
