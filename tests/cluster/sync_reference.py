@@ -44,8 +44,8 @@ def reference(
         stepper.reset(share.start)
     learner = learners.build("torch", algorithm, *spaces, seed=0, device="cpu", threads=1)
     normalizer = Normalizer(spaces[0], *algorithm.observation_scaling())
-    spec, prior = algorithm.memory(), algorithm.reward_scaling()
-    rewards = None if prior is None else RewardScaler(0, spec.discount, prior)
+    spec, scale = algorithm.memory(), algorithm.reward_scaling()
+    rewards = scale and RewardScaler(0, spec.discount, *scale)
     kept, random = normalizer.kept(spaces[0]), generator(0, "memory")
     buffer = buffers.build(spec, kept, spaces[1], num_envs, random, lambda obs: learner.value(normalizer.scaled(obs)))
     if isinstance(buffer, buffers.Rollout):

@@ -80,11 +80,13 @@ def test_the_gradient_of_the_cross_entropy_is_the_difference_of_probabilities():
 def test_the_mean_by_hand(make: Any):
     logits = make(np.log([0.2, 0.5, 0.3]) + 1000, np.log([0.5, 0.25, 0.25]) - 1000)  # softmax ignores what is added
     np.testing.assert_allclose(np.asarray(categorical.mean_value(logits, -1.0, 1.0)), [0.1, -0.25], atol=1e-4)
-    np.testing.assert_allclose(np.asarray(categorical.atom_values(make(*np.zeros(5)), -5.0, 5.0)), [-5, -2.5, 0, 2.5, 5])
+    np.testing.assert_allclose(
+        np.asarray(categorical.atom_values(make(*np.zeros(5)), -5.0, 5.0)), [-5, -2.5, 0, 2.5, 5]
+    )
 
 
 def test_the_critic_with_the_lower_mean_is_chosen_whole_row_by_row(make: Any):
-    """First row: means .1 and 0, so the second one's (.5, 0, .5), not a minimum of both; second row: the first one's."""
+    """Means .1 and 0, so (.5, 0, .5), not a minimum of both; in the second row that is the first critic."""
     one, other = np.log([0.2, 0.5, 0.3]), np.log([0.5, 1e-12, 0.5])
     chosen = categorical.lowest_critic(make([one, other], [other, one]), -1.0, 1.0)
     np.testing.assert_allclose(np.asarray(chosen), [[0.5, 0, 0.5]] * 2, atol=1e-6)

@@ -136,7 +136,7 @@ class ActorCritic(HindsightReplay):
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
         """Return the specs of "actor" and "critic"."""
-        init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound)
+        init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound, zero_biases=True)
         torso = Torso(self.network_observation(observation), recurrent=self.recurrence(action))
         actor, critic = self.policy(action.size), self.critic_head(action.size)
         return {

@@ -25,13 +25,14 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
+from duetto.algorithms.categorical_critic import CategoricalCritic
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.targets import bootstrap
 from duetto.networks.layers import AllBlocks
 
 
 @dataclass(frozen=True)
-class CrossQ(SoftActorCritic):
+class CrossQ(SoftActorCritic, CategoricalCritic):
     """CrossQ (Bhatt et al., 2024, arXiv:1902.05605: no target networks, batch normalization over s and s' together)."""
 
     actor_learning_rate: Positive = 1e-3
@@ -60,6 +61,9 @@ class CrossQ(SoftActorCritic):
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)  # (2, 2B)
+        if self.critic == "categorical":
+            halves = both[:, : len(batch.reward)], both[:, len(batch.reward) :]  # (2, B, n)
+            return self.categorical_loss(batch, *halves, xp.exp(nets.log_alpha) * log_prob)
         q, next_q = both[:, : len(batch.reward)], xp.min(both[:, len(batch.reward) :], axis=0)  # (2, B), (B,)
         target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
         check_same_shape(q=q[0], target=target)
@@ -74,7 +78,7 @@ class CrossQ(SoftActorCritic):
         """α log π(a|s) - min Q(s, a) of fresh actions, by the critics' running statistics."""
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs, train=True).sample_and_log_prob(noise)
-        q = xp.min(nets.critic(batch.obs, action), axis=0)
+        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 

@@ -25,18 +25,22 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic, TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
+from duetto.algorithms.categorical_critic import CategoricalCritic
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap
 
 
 @dataclass(frozen=True)
-class SAC(SoftActorCritic, TargetedActorCritic):
+class SAC(SoftActorCritic, CategoricalCritic, TargetedActorCritic):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """Mean squared soft TD errors (Haarnoja et al., 2018, equations 5 and 6)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
+        if self.critic == "categorical":
+            outputs = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
+            return self.categorical_loss(batch, *outputs, xp.exp(nets.log_alpha) * log_prob)
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
         target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
@@ -52,7 +56,7 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs).sample_and_log_prob(noise)
-        q = xp.min(nets.critic(batch.obs, action), axis=0)
+        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 

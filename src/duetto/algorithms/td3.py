@@ -20,6 +20,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
+from duetto.algorithms.categorical_critic import CategoricalCritic
 from duetto.algorithms.ddpg import DDPG
 from duetto.algorithms.option_bounds import Searches
 from duetto.errors import UsageError
@@ -28,7 +29,7 @@ from duetto.functional.targets import bootstrap, smoothed_action
 
 
 @dataclass(frozen=True)
-class TD3(DDPG):
+class TD3(DDPG, CategoricalCritic):
     """Twin Delayed DDPG (Fujimoto et al., 2018, arXiv:1802.09477)."""
 
     policy_delay: Count = 2
@@ -62,6 +63,9 @@ class TD3(DDPG):
         next_action = smoothed_action(
             nets.target_actor(batch.next_obs), noise, self.target_noise, *self.target_noise_clip
         )
+        if self.critic == "categorical":
+            outputs = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
+            return self.categorical_loss(batch, *outputs, xp.zeros_like(batch.reward))
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
         target = bootstrap(self.reward(batch), batch.discount, next_q)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
@@ -72,6 +76,10 @@ class TD3(DDPG):
             "target": target,
             PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
+
+    def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
+        """-mean Q_1(s, μ(s)) (Fujimoto et al., 2018, algorithm 1)."""
+        return -batch.mean(self.q_values(nets.critic.q1(batch.obs, nets.actor(batch.obs)))), {}
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""

@@ -18,7 +18,7 @@ all critics, not from each critic; every critic learns from all that remain; the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from array_api_compat import array_namespace, device
 
@@ -68,6 +68,8 @@ def quantile_huber(quantiles: Array, target: Array) -> Array:
 class TQC(SAC):
     """Truncated Quantile Critics (Kuznetsov et al., 2020, arXiv:2005.04269)."""
 
+    critic: Literal["quantiles"] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]  # another kind
+    """Critics learn quantiles."""
     num_critics: Count = 5
     """N: number of critics."""
     num_quantiles: Count = 25
@@ -75,7 +77,10 @@ class TQC(SAC):
     dropped_quantiles: CountOrZero = 2
     """d: the largest quantiles, per critic, that targets leave out: more for lower estimates."""
 
-    alternatives: ClassVar[dict[str, Any]] = {"num_quantiles": (24, {})}
+    alternatives: ClassVar[dict[str, Any]] = {
+        "num_quantiles": (24, {}),
+        **dict.fromkeys(("critic", "num_atoms", "value_range")),  # of other critics
+    }
     tuned: ClassVar[Searches] = {"num_critics": None, "num_quantiles": None}
 
     def __post_init__(self) -> None:

@@ -53,7 +53,7 @@ class SyncSource(BlockSource):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
-        form = {"weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS)})}
+        form = {"weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS), "largest": float})}
         state_schema.check(state, form, "collector")
         super().load_state_dict(state)
         if state["weights"] is not None:

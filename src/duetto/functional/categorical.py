@@ -49,14 +49,14 @@ def lowest_critic(logits: Array, low: float, high: float) -> Array:
 
 
 def shifted_atoms(reward: Array, discount: Array, entropy_cost: Array, atoms: Array) -> Array:
-    """Return y_j = r + γ (z_j - e) (..., n), not clipped, of reward, discount and entropy cost (...), and atoms (n,)."""
+    """Return r + γ (z_j - e) (..., n), not clipped, of reward, discount and entropy cost (...), and atoms (n,)."""
     check_same_shape(reward=reward, discount=discount, entropy_cost=entropy_cost)
     z = array_namespace(atoms).reshape(atoms, (*(1,) * reward.ndim, -1))
     return reward[..., None] + discount[..., None] * (z - entropy_cost[..., None])
 
 
 def project(probabilities: Array, returns: Array, low: float, high: float) -> Array:
-    """Return the distribution (..., n) over atoms from `low` to `high` of `probabilities` (..., n) at `returns` (..., n).
+    """Return the distribution (..., n) over atoms of `probabilities` at `returns`, (..., n) each.
 
     Returns outside of the range count as its ends. Raises ValueError if shapes differ.
     """

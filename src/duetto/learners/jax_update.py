@@ -156,7 +156,10 @@ class TracedUpdate:
             norm[f"{name}_gradient_norm"] = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
         step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], learned)
         rate = self._rates[name]
-        self._set(key, jax.tree.map(lambda w, s: w - rate * s, learned, step) + after)
+        learned = jax.tree.map(lambda w, s: w - rate * s, learned, step)
+        if self.learner.specs[name].projected:
+            learned = net.projected(learned)
+        self._set(key, learned + after)
         self._set(f"optimizer/{name}", moments)
         self._record(name, value, info | norm)
         return info

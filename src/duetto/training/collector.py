@@ -19,7 +19,13 @@ from duetto.training.recurrent_state import Recurrence
 
 
 class Source(Protocol):
-    """A source of a trainer's experience."""
+    """A source of a trainer's experience.
+
+    Attributes:
+        rewards: The scaling of rewards, if any.
+    """
+
+    rewards: RewardScaler | None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
         """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
@@ -60,10 +66,8 @@ class Collector:
         self._random = generator(seed, "exploration", stepper.first)
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
         spec = algorithm.memory()
-        prior = algorithm.reward_scaling()
-        self.rewards: RewardScaler | None = (
-            None if prior is None else RewardScaler(stepper.num_envs, spec.discount, prior)
-        )
+        scaling = algorithm.reward_scaling()
+        self.rewards: RewardScaler | None = scaling and RewardScaler(stepper.num_envs, spec.discount, *scaling)
         self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
