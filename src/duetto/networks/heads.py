@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
@@ -71,7 +71,7 @@ class HiddenHead(Head):
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
     blocks: AllBlocks = "mlp"
-    stack: type[Stack] = Stack  # the class of the layers
+    stack: type[Stack] = field(default=Stack, kw_only=True)  # the class of the layers
 
     @property
     def action_size(self) -> int:
