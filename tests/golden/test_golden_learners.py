@@ -76,6 +76,7 @@ CASES = {
     "crossq": case(VECTOR, NUMBERS, activation="tanh"),
     "crossq, her": case(GOALS, NUMBERS, **HER | SLOW, activation="tanh", network="batch_norm", policy_delay=1),
     "crossq, gru": case(VECTOR, NUMBERS, recurrent="gru", activation="tanh"),
+    "flashsac": case(VECTOR, NUMBERS, hidden=(8, 8), critic_hidden=(12, 12), tau=0.1),
     "discretesac": case(VECTOR, CHOICE, tau=0.1),
     "discretesac, her, masks": case(GOALS, CHOICE, masked=True, **HER | DECAY, target_entropy_scale=0.5),
     "discretesac, lstm, masks": case(VECTOR, CHOICE, masked=True, recurrent="lstm"),
