@@ -64,6 +64,7 @@ def reference(
             normalizer.learn_of(scaling.news)
             if rewards is not None and collector.rewards is not None:
                 rewards.learn_of(collector.rewards.news)
+                rewards.largest = max(rewards.largest, collector.rewards.largest)
         weights = (learner.parameters(), normalizer.moments, rewards and rewards.moments)  # before this block's updates
         for parts in zip(*made, strict=True):
             joined = [np.concatenate([part[field] for part in parts]) for field in range(7)]
@@ -77,7 +78,8 @@ def reference(
                     seen = algorithm.seen_reward(batch.obs.previous_reward)
                     batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
                 progress = min(1.0, (step - sample.age) / total)
-                [metrics] = learner.update_each([normalizer.batch(batch)], [progress])
+                batch = normalizer.batch(batch)
+                [metrics] = learner.update_each([rewards.batch(batch) if rewards else batch], [progress])
                 if buffer.needs_priorities:
                     buffer.feedback(sample, np.asarray(metrics.priority))
                 if buffer.needs_divergence:

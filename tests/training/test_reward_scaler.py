@@ -202,3 +202,35 @@ def test_environments_that_all_reset_in_one_step(tmp_path: Path, length: int):
     algorithm = small("ppo", normalize_rewards=True, normalize_observations=True)
     run = train(tmp_path, algorithm, vector, num_envs=2, steps=120, evaluate_every=0)
     assert all(np.isfinite(value).all() for value in run.agent()._learner.parameters()["agent"].values())
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "crossq"])
+def test_batches_are_scaled_and_the_buffer_is_not(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    """Each batch by the statistics of its step, which random actions change, too."""
+    scaled: list[np.ndarray] = []
+    learned: list[np.ndarray] = []
+
+    def watch(trainer: Trainer) -> None:
+        scaler, update_each = trainer.collector.rewards, trainer.learner.update_each
+        assert scaler is not None
+        assert scaler.moments.count == pytest.approx(trainer.step, abs=1e-3)
+        if trainer.step == 60:
+            scale = scaler.batch
+
+            def noted(batch: Any) -> Any:
+                factor = max(np.sqrt(scaler.moments.variance + 1e-8), scaler.largest / 5)
+                scaled.append(batch.reward / factor)
+                return scale(batch)
+
+            def update(batches: Any, progress: Any) -> Any:
+                learned.extend(batch.reward for batch in batches)
+                return update_each(batches, progress)
+
+            monkeypatch.setattr(scaler, "batch", noted)
+            monkeypatch.setattr(trainer.learner, "update_each", update)
+
+    algorithm = small(name, normalize_rewards=True, critic="categorical", num_atoms=11)
+    train(tmp_path, algorithm, steps=100, evaluate_every=0, callbacks=[watch])
+    assert len(scaled) >= 30
+    np.testing.assert_allclose(learned, scaled, rtol=1e-5)
+    assert np.abs(scaled).max() < 5 < 100 * np.abs(scaled).max()

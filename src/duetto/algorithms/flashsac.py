@@ -56,7 +56,7 @@ STACKS: dict[str, type[Stack]] = {"flash": FlashStack, "xqc": XqcStack}
 
 @dataclass(frozen=True)
 class FlashSAC(SAC):
-    """FlashSAC (Kim et al., 2026, arXiv:2604.04539)."""
+    """FlashSAC (2026, arXiv:2604.04539)."""
 
     batch_size: Count = 512
     """Transitions per update."""
