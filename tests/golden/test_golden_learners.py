@@ -79,9 +79,6 @@ CASES = {
     "crossq, her": case(GOALS, NUMBERS, **HER | SLOW, activation="tanh", network="batch_norm", policy_delay=1),
     "crossq, gru": case(VECTOR, NUMBERS, recurrent="gru", activation="tanh"),
     "crossq, categorical": case(VECTOR, NUMBERS, activation="tanh", critic="categorical", policy_delay=2, **SLOW),
-    "flashsac, xqc": case(
-        VECTOR, NUMBERS, network="xqc", hidden=(8, 6), critic_hidden=(), policy_delay=3, activation="tanh"
-    ),
     "flashsac": case(VECTOR, NUMBERS, hidden=(8, 8), critic_hidden=(12, 12), tau=0.1),
     "discretesac": case(VECTOR, CHOICE, tau=0.1),
     "discretesac, her, masks": case(GOALS, CHOICE, masked=True, **HER | DECAY, target_entropy_scale=0.5),

@@ -79,7 +79,7 @@ class PolicySampling(Exploration):
 class RepeatedSampling(PolicySampling):
     """Exploration by sampling the policy with noise that stays for k steps, k ≤ `most` with a probability ∝ 1/k².
 
-    All environments draw new noise at the same steps, whether or not an episode ends (FlashSAC, 2026, arXiv:2604.04539). The
+    All environments draw new noise at the same steps, whether or not an episode ends (FlashSAC, arXiv:2604.04539). The
     state has a column more than an action: the steps that the noise stays yet.
     """
 

@@ -20,7 +20,7 @@ from duetto.networks.layers import EXPANSION, Array, Stack, StackArrays, join
 
 @dataclass(frozen=True)
 class FlashStack(Stack):
-    """Residual blocks with batch normalization, and one RMS normalization at the end (FlashSAC, 2026, arXiv:2604.04539).
+    """Residual blocks with batch normalization, and an RMS normalization at the end (FlashSAC, arXiv:2604.04539).
 
     `hidden` has one size for each block, all equal.
     """
