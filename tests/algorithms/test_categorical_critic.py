@@ -53,4 +53,4 @@ def test_heads_have_an_output_for_each_atom(kind: Any):
 
 def test_quantiles_are_another_kind():
     with pytest.raises(UsageError, match="critic is 'categorical'; it must be one of quantiles"):
-        TQC(critic="categorical")
+        TQC(critic="categorical")  # pyright: ignore[reportArgumentType]

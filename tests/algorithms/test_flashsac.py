@@ -164,8 +164,8 @@ def test_targets_are_normalized_by_the_joint_batch(backend: str):
     before = gradient(backend, "critic")
     assert same(before, gradient(backend, "critic", "target_critic", "layers_norms.1.mean", 2.0))
     assert not same(before, gradient(backend, "critic", "target_critic", "layers_norms.5.weight", 2.0))
-    ended = {"discount": np.zeros(16, np.float32)}
-    other = {"next_obs": 2 * observations(VECTOR, 16, np.random.default_rng(1))}
+    ended: Any = {"discount": np.zeros(16, np.float32)}
+    other: Any = {"next_obs": 2 * observations(VECTOR, 16, np.random.default_rng(1))}
     assert not same(gradient(backend, "critic", **ended), gradient(backend, "critic", **ended, **other))
 
 
