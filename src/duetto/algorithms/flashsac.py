@@ -32,7 +32,6 @@ from duetto.algorithms.base import (
     Batch,
     Bounds,
     Count,
-    CountOrZero,
     Fraction,
     NonNegative,
     OptimizerSpec,
@@ -60,8 +59,6 @@ class FlashSAC(SAC):
 
     batch_size: Count = 512
     """Transitions per update."""
-    learning_starts: CountOrZero = 10_000
-    """Steps before the first update."""
     learning_rate_decay: Decay = "cosine"
     """Schedule of all learning rates over the run."""
     learning_rate_final: Fraction = 0.5

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from duetto.networks import jax_bfloat16
-from duetto.networks.batch_norm import broadcastable, moments
+from duetto.networks.batch_norm import EPSILON, broadcastable, moments
 from duetto.networks.jax_recurrent import CELLS, unroll
 from duetto.networks.layers import RecurrentSpec
 from duetto.networks.preprocessing import encode_action
@@ -47,7 +47,7 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
     return (x * jnp.reshape(scale, shape) + jnp.reshape(shift, shape)).astype(dtype)
 
 
-def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
+def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float = EPSILON) -> Array:
     """See `layers.Layers`."""
     mean, variance = moments(x, tuple(range(scale.ndim - 1, x.ndim - 1)))
     factor = scale * jax.lax.rsqrt(variance + epsilon)

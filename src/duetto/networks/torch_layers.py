@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
+from duetto.networks.batch_norm import EPSILON
 from duetto.networks.torch_recurrent import recurrent as recurrent
 
 Values = Mapping[str, Tensor]
@@ -101,7 +102,7 @@ def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return F.layer_norm(x, scale.shape[-1:]) * scale[:, None] + shift[:, None]
 
 
-def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> Tensor:
+def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float = EPSILON) -> Tensor:
     """See `layers.Layers`; PyTorch sees an ensemble's members side by side."""
     rows = x.transpose(0, 1).flatten(1) if scale.ndim == 2 else x.flatten(0, -2)
     y = torch.batch_norm(rows.float(), scale.flatten(), shift.flatten(), None, None, True, 0.0, epsilon, True)
