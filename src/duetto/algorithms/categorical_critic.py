@@ -10,7 +10,7 @@ Bellemare et al., 2017, arXiv:1707.06887; the choice of a critic is FastTD3's (S
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
@@ -60,6 +60,18 @@ class CategoricalCritic(ActorCritic):
             return super().critic_head(size)
         options = (self._critic_hidden(), self.activation, self.network)
         return CategoricalHead(size, *options, joins=self.critic_action_layer, atoms=self.num_atoms)
+
+    def loss_of_critics(self) -> Any:
+        """Return the method that is the critics' loss: `critic_loss`, or `distribution_loss` of categorical ones."""
+        return self.distribution_loss if self.critic == "categorical" else self.critic_loss
+
+    def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:
+        """Return the loss of critics of values."""
+        raise NotImplementedError
+
+    def distribution_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:
+        """Return the loss of categorical critics."""
+        raise NotImplementedError
 
     def q_values(self, output: Array) -> Array:
         """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""

@@ -61,9 +61,6 @@ class CrossQ(SoftActorCritic, CategoricalCritic):
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)  # (2, 2B)
-        if self.critic == "categorical":
-            halves = both[:, : len(batch.reward)], both[:, len(batch.reward) :]  # (2, B, n)
-            return self.categorical_loss(batch, *halves, xp.exp(nets.log_alpha) * log_prob)
         q, next_q = both[:, : len(batch.reward)], xp.min(both[:, len(batch.reward) :], axis=0)  # (2, B), (B,)
         target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
         check_same_shape(q=q[0], target=target)
@@ -73,6 +70,17 @@ class CrossQ(SoftActorCritic, CategoricalCritic):
             "target": target,
             PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
+
+    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """Cross-entropy of categorical critics with the pass and the target of `critic_loss`."""
+        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
+        both = nets.critic(
+            concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True
+        )  # (2, 2B, n)
+        logits, next_logits = both[:, : len(batch.reward)], both[:, len(batch.reward) :]
+        return self.categorical_loss(
+            batch, logits, next_logits, array_namespace(log_prob).exp(nets.log_alpha) * log_prob
+        )
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, by the critics' running statistics."""
@@ -84,7 +92,7 @@ class CrossQ(SoftActorCritic, CategoricalCritic):
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update the critics, and in phase 0 actor and temperature."""
-        learner.minimize("critic", self.critic_loss, batch, noise.next)
+        learner.minimize("critic", self.loss_of_critics(), batch, noise.next)
         if phase == 0:
             actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
             if self.learn_temperature:

@@ -38,9 +38,6 @@ class SAC(SoftActorCritic, CategoricalCritic, TargetedActorCritic):
         """Mean squared soft TD errors (Haarnoja et al., 2018, equations 5 and 6)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
-        if self.critic == "categorical":
-            outputs = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-            return self.categorical_loss(batch, *outputs, xp.exp(nets.log_alpha) * log_prob)
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
         target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
@@ -52,6 +49,14 @@ class SAC(SoftActorCritic, CategoricalCritic, TargetedActorCritic):
             PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
 
+    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """Cross-entropy of categorical critics with the soft target of `critic_loss`."""
+        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
+        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
+        return self.categorical_loss(
+            batch, logits, next_logits, array_namespace(log_prob).exp(nets.log_alpha) * log_prob
+        )
+
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
         xp = array_namespace(batch.reward)
@@ -62,7 +67,7 @@ class SAC(SoftActorCritic, CategoricalCritic, TargetedActorCritic):
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update critics, actor and temperature, then the critics' targets."""
-        learner.minimize("critic", self.critic_loss, batch, noise.next)
+        learner.minimize("critic", self.loss_of_critics(), batch, noise.next)
         actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
         if self.learn_temperature:
             learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
