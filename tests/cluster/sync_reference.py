@@ -44,8 +44,8 @@ def reference(
         stepper.reset(share.start)
     learner = learners.build("torch", algorithm, *spaces, seed=0, device="cpu", threads=1)
     normalizer = Normalizer(spaces[0], *algorithm.observation_scaling())
-    spec, prior = algorithm.memory(), algorithm.reward_scaling()
-    rewards = None if prior is None else RewardScaler(0, spec.discount, prior)
+    spec, scale = algorithm.memory(), algorithm.reward_scaling()
+    rewards = scale and RewardScaler(0, spec.discount, *scale)
     kept, random = normalizer.kept(spaces[0]), generator(0, "memory")
     buffer = buffers.build(spec, kept, spaces[1], num_envs, random, lambda obs: learner.value(normalizer.scaled(obs)))
     if isinstance(buffer, buffers.Rollout):
@@ -64,6 +64,7 @@ def reference(
             normalizer.learn_of(scaling.news)
             if rewards is not None and collector.rewards is not None:
                 rewards.learn_of(collector.rewards.news)
+                rewards.largest = max(rewards.largest, collector.rewards.largest)
         weights = (learner.parameters(), normalizer.moments, rewards and rewards.moments)  # before this block's updates
         for parts in zip(*made, strict=True):
             joined = [np.concatenate([part[field] for part in parts]) for field in range(7)]
@@ -77,7 +78,8 @@ def reference(
                     seen = algorithm.seen_reward(batch.obs.previous_reward)
                     batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
                 progress = min(1.0, (step - sample.age) / total)
-                [metrics] = learner.update_each([normalizer.batch(batch)], [progress])
+                batch = normalizer.batch(batch)
+                [metrics] = learner.update_each([rewards.batch(batch) if rewards else batch], [progress])
                 if buffer.needs_priorities:
                     buffer.feedback(sample, np.asarray(metrics.priority))
                 if buffer.needs_divergence:

@@ -286,7 +286,7 @@ def test_statistics_are_those_of_all_actors():
     course = Course(SyncSource, "ppo", 3, 5, Simulated(0, OFTEN))
     course.go(15)
     samples = course.algorithm.normalization_prior + 15 * NUM_ENVS
-    rewards = course.source._rewards
+    rewards = course.source.rewards
     assert rewards is not None
     assert course.normalizer.moments[""].count == rewards.moments.count == samples
     course.stepper.close()

@@ -15,6 +15,11 @@ from duetto.cluster import config as options
 
 CASES: dict[str, tuple[Any, str, int]] = {
     "td3": (small("td3", n_step=3, prioritized=True), "Pendulum-v1", 5),
+    "flashsac": (
+        small("flashsac", critic_hidden=(), random_steps=60, learning_starts=60),
+        "Pendulum-v1",
+        5,
+    ),
     "ppo": (small("ppo", normalize_observations=True, normalize_rewards=True), "CartPole-v1", 8),
     "r2d2": (small("r2d2", **RECURRENT, n_step=3, head_hidden=(16,), train_every=2), "CartPole-v1", 5),
 }

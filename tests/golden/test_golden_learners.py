@@ -55,6 +55,7 @@ CASES = {
         PARTS, NUMBERS, twin_critic=False, target_noise_clip=(-0.1, 0.1), policy_delay=3, network="layer_norm", **SLOW
     ),
     "td3, lstm": case(VECTOR, NUMBERS, recurrent="lstm", tau=0.1),
+    "td3, categorical": case(VECTOR, NUMBERS, tau=0.1, critic="categorical", value_range=(-3.0, 4.0), num_atoms=8),
     "ddpg": case(VECTOR, NUMBERS, tau=0.1, exploration="ou", exploration_final_scale=0.5),
     "ddpg, her": case(
         GOALS,
@@ -73,9 +74,12 @@ CASES = {
         GOALS, NUMBERS, **HER | DECAY, learn_temperature=False, temperature=0.2, network="simba", hidden=(8,)
     ),
     "sac, lstm": case(VECTOR, NUMBERS, recurrent="lstm", target_entropy_scale=0.5, max_grad_norm=0.5),
+    "sac, categorical": case(VECTOR, NUMBERS, tau=0.1, critic="categorical", num_atoms=21),
     "crossq": case(VECTOR, NUMBERS, activation="tanh"),
     "crossq, her": case(GOALS, NUMBERS, **HER | SLOW, activation="tanh", network="batch_norm", policy_delay=1),
     "crossq, gru": case(VECTOR, NUMBERS, recurrent="gru", activation="tanh"),
+    "crossq, categorical": case(VECTOR, NUMBERS, activation="tanh", critic="categorical", policy_delay=2, **SLOW),
+    "flashsac": case(VECTOR, NUMBERS, hidden=(8, 8), critic_hidden=(12, 12), tau=0.1),
     "discretesac": case(VECTOR, CHOICE, tau=0.1),
     "discretesac, her, masks": case(GOALS, CHOICE, masked=True, **HER | DECAY, target_entropy_scale=0.5),
     "discretesac, lstm, masks": case(VECTOR, CHOICE, masked=True, recurrent="lstm"),

@@ -13,6 +13,7 @@ from line_environment import Line
 from policy_environments import Wander
 from small_runs import small, train
 
+from duetto.algorithms.base import Batch, OneStep, RolloutBatch
 from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.training.normalizer import RewardScaler
 from duetto.training.trainer import Trainer
@@ -121,6 +122,57 @@ def test_it_goes_on_from_its_state():
     assert encode_tree("state", ours.state_dict()) == encode_tree("state", again.state_dict())
 
 
+# ---------------------------------------------------------------------------------------- of sampled batches
+def sampled(*rewards: tuple[float, bool], discount: float = 0.5, bound: float = 5.0) -> RewardScaler:
+    """A scaler for sampled batches that has seen these rewards and ends of episodes."""
+    scaler = RewardScaler(1, discount, prior=1e-4, sampled=True, bound=bound)
+    for reward, done in rewards:
+        assert one(scaler, reward, np.array([done])) == reward  # what the buffer stores
+    return scaler
+
+
+def of_batch(scaler: RewardScaler, reward: float) -> float:
+    ones = np.ones(1, np.float32)
+    single = OneStep(2 * reward * ones, ones, ones)
+    batch = scaler.batch(Batch(ones, ones, reward * ones, ones, ones, ones, one_step=single))
+    assert isinstance(batch, Batch)
+    assert batch.one_step is not None
+    assert (batch.reward.dtype, batch.one_step.reward.dtype) == (np.float32, np.float32)
+    assert batch.one_step.reward[0] == pytest.approx(2 * batch.reward[0])
+    return float(batch.reward[0])
+
+
+def test_sampled_rewards_are_divided_by_the_std_of_the_sums():
+    """γ .5: sums 1, 2.5, -2.75 (the episode ends), 1: mean .4375, variance 3.7617, √ = 1.9395 > 2.75 / 5.
+
+    In FlashSAC's code the sums are 1, 2.5, -4, -1, since a sum ends a step early, and 1 becomes .4109.
+    """
+    scaler = sampled((1, False), (2, False), (-4, True), (1, False))
+    assert of_batch(scaler, 1) == pytest.approx(1 / 1.9395, rel=1e-4)
+    assert of_batch(scaler, -7) == pytest.approx(-7 / 1.9395, rel=1e-4)  # not clipped
+    assert scaler.largest == 2.75
+
+
+def test_sampled_rewards_are_bounded_by_the_largest_sum():
+    """γ .5: sums 10, 15, 17.5 of variance 9.7222, √ = 3.118 < 17.5 / 5."""
+    rewards = [(10.0, False)] * 3
+    assert of_batch(sampled(*rewards), 7) == pytest.approx(2.0)
+    assert of_batch(sampled(*rewards, bound=0), 7) == pytest.approx(7 / 3.118, rel=1e-3)
+
+
+def test_the_largest_sum_is_saved_and_taken_over():
+    ours, again, other = sampled((8, False), (-1, True)), sampled(), sampled()
+    again.load_state_dict(decode_tree("state", encode_tree("state", ours.state_dict())))
+    other.take_over(ours.state_dict())
+    assert of_batch(again, 3) == of_batch(other, 3) == of_batch(ours, 3)
+    assert again.largest == 8.0
+
+
+def test_a_rollout_keeps_the_rewards_that_it_was_collected_with():
+    scaler, rollout = RewardScaler(1, 0.5), RolloutBatch(*[np.ones(1)] * 7)
+    assert scaler.batch(rollout) is rollout
+
+
 # ---------------------------------------------------------------------------------------------------- in a run
 def rewards(parent: Path, **hyperparameters: Any) -> tuple[np.ndarray, list[float]]:
     """What the memory holds of the first rollout before it is learned from, and the training returns."""
@@ -150,3 +202,35 @@ def test_environments_that_all_reset_in_one_step(tmp_path: Path, length: int):
     algorithm = small("ppo", normalize_rewards=True, normalize_observations=True)
     run = train(tmp_path, algorithm, vector, num_envs=2, steps=120, evaluate_every=0)
     assert all(np.isfinite(value).all() for value in run.agent()._learner.parameters()["agent"].values())
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "crossq"])
+def test_batches_are_scaled_and_the_buffer_is_not(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    """Each batch by the statistics of its step, which random actions change, too."""
+    scaled: list[np.ndarray] = []
+    learned: list[np.ndarray] = []
+
+    def watch(trainer: Trainer) -> None:
+        scaler, update_each = trainer.collector.rewards, trainer.learner.update_each
+        assert scaler is not None
+        assert scaler.moments.count == pytest.approx(trainer.step, abs=1e-3)
+        if trainer.step == 60:
+            scale = scaler.batch
+
+            def noted(batch: Any) -> Any:
+                factor = max(np.sqrt(scaler.moments.variance + 1e-8), scaler.largest / 5)
+                scaled.append(batch.reward / factor)
+                return scale(batch)
+
+            def update(batches: Any, progress: Any) -> Any:
+                learned.extend(batch.reward for batch in batches)
+                return update_each(batches, progress)
+
+            monkeypatch.setattr(scaler, "batch", noted)
+            monkeypatch.setattr(trainer.learner, "update_each", update)
+
+    algorithm = small(name, normalize_rewards=True, critic="categorical", num_atoms=11)
+    train(tmp_path, algorithm, steps=100, evaluate_every=0, callbacks=[watch])
+    assert len(scaled) >= 30
+    np.testing.assert_allclose(learned, scaled, rtol=1e-5)
+    assert np.abs(scaled).max() < 5 < 100 * np.abs(scaled).max()

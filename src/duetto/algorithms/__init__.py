@@ -16,6 +16,7 @@ from duetto.algorithms.ddpg import DDPG as DDPG
 from duetto.algorithms.discrete_sac import DiscreteSAC as DiscreteSAC
 from duetto.algorithms.dqfd import DQfD as DQfD
 from duetto.algorithms.dqn import DQN as DQN
+from duetto.algorithms.flashsac import FlashSAC as FlashSAC
 from duetto.algorithms.ppo import PPO as PPO
 from duetto.algorithms.r2d2 import R2D2 as R2D2
 from duetto.algorithms.r2d3 import R2D3 as R2D3

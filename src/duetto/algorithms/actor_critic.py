@@ -1,12 +1,24 @@
-"""The base class of off-policy actor-critics: networks, target networks, optimizers, spaces and hindsight."""
+"""The base class of off-policy actor-critics: networks, target networks, optimizers, spaces, hindsight.
+
+Critics learn values, or categorical distributions of returns:
+
+    p = distribution of the target critic with the lower mean at (s', a')
+    y_j = r + γ (z_j - e),  e: α log π(a'|s'), 0 without entropy          z_j: fixed returns ("atoms")
+    critics: one step down   mean_i cross-entropy(p at y, projected onto the atoms; softmax of critic i)
+
+Bellemare et al., 2017, arXiv:1707.06887; the choice of a critic is FastTD3's (Seo et al., 2025, arXiv:2505.22642).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from array_api_compat import array_namespace
 
 from duetto.algorithms import her
 from duetto.algorithms.base import (
+    PRIORITY,
     Array,
     Batch,
     Bounds,
@@ -18,15 +30,18 @@ from duetto.algorithms.base import (
     OptimizerSpec,
     Positive,
     ReplaySpec,
+    RewardScaling,
     SequenceSpec,
     Updater,
 )
 from duetto.algorithms.off_policy import OffPolicy
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
+from duetto.functional import categorical
+from duetto.functional.array_ops import stop_gradient
 from duetto.functional.schedules import Decay
 from duetto.functional.targets import standardize
-from duetto.networks.heads import CriticHead, DeterministicHead, SquashedGaussianHead
+from duetto.networks.heads import CategoricalHead, CriticHead, DeterministicHead, SquashedGaussianHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Box, Space
@@ -60,6 +75,10 @@ class ActorCritic(OffPolicy):
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
     normalize_batch_reward: bool = False
     """Standardize the rewards of each batch."""
+    normalize_rewards: bool = False
+    """Divide the rewards of a batch by the running std of discounted returns."""
+    return_bound: NonNegative = 5.0
+    """Normalized rewards are smaller where past returns would exceed this; 0 for no bound."""
     normalize_observations: Literal["off", "collected", "sampled"] = "off"
     """Scale observations by their running mean and std, over collected steps or sampled batches."""
     random_steps: CountOrZero = 10_000
@@ -81,6 +100,12 @@ class ActorCritic(OffPolicy):
     """Gain of the initial weights and biases."""
     initializer_final_bound: NonNegative = 0.0
     """Above 0: draw the last layers from U(±this) instead; 0.003 in the DDPG paper."""
+    critic: Literal["scalar", "categorical"] = "scalar"
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101
+    """Fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)
+    """Lowest and highest return of a categorical critic."""
     actor_network: CustomNetwork | None = None
     """A custom actor (Python only)."""
     critic_network: CustomNetwork | None = None
@@ -104,7 +129,9 @@ class ActorCritic(OffPolicy):
         **in_group("optimizer", "decoupled_weight_decay", rare=True),
         **in_group("replay", "hindsight"),
         **in_group("replay", "hindsight_share", needs="hindsight"),
-        **in_group("", "normalize_observations"),
+        **in_group("", "normalize_observations", "normalize_rewards", "critic"),
+        **in_group("", "return_bound", needs="normalize_rewards", rare=True),
+        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
         **in_group("", "normalize_batch_reward", rare=True),
     }
 
@@ -113,6 +140,11 @@ class ActorCritic(OffPolicy):
         last = len(self._critic_hidden())
         if self.critic_action_layer > last:
             raise UsageError(f"critic_action_layer is {self.critic_action_layer}; the critic's last layer is {last}.")
+        ends = self.value_range
+        if not (isinstance(ends, tuple) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
+            raise UsageError(f"value_range is {ends!r}; it must be two numbers, as (-5.0, 5.0).")
+        if not ends[0] < ends[1]:
+            raise UsageError(f"value_range is {ends[0]} {ends[1]}; the first number must be less than the second.")
         if self.hindsight != "none" and self.n_step != 1:
             raise UsageError(
                 f"n_step is {self.n_step}; with hindsight it must be 1, as rewards of earlier steps have another goal."
@@ -123,6 +155,58 @@ class ActorCritic(OffPolicy):
     def reward(self, batch: Batch) -> Array:
         """Return the batch's rewards (B,), standardized with `normalize_batch_reward`."""
         return standardize(batch.reward, batch.mean) if self.normalize_batch_reward else batch.reward
+
+    # ------------------------------------------------------------------------------------------------ distributions
+    def loss_of_critics(self) -> Any:
+        """Return the method that is the critics' loss: `critic_loss`, or `distribution_loss` of categorical ones."""
+        return self.distribution_loss if self.critic == "categorical" else self.critic_loss
+
+    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
+        """Return the loss of critics of values."""
+        raise NotImplementedError
+
+    def distribution_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
+        """Return the loss of categorical critics."""
+        raise NotImplementedError
+
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
+        return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
+
+    def categorical_loss(
+        self, batch: Batch, logits: Array, next_logits: Array, entropy_cost: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """Mean cross-entropy of critics (Bellemare et al., 2017, algorithm 1), with the lower target critic.
+
+        Args:
+            batch: B transitions.
+            logits: (M, B, n) of critics at (s, a).
+            next_logits: (M, B, n) of target critics at (s', a'); they get no gradient.
+            entropy_cost: (B,), α log π(a'|s'); 0 without entropy.
+
+        Returns:
+            The loss; and values of critics and targets, and the target's share outside of `value_range`.
+        """
+        xp, (low, high) = array_namespace(logits), self.value_range
+        p = stop_gradient(categorical.lowest_critic(stop_gradient(next_logits), low, high))  # (B, n)
+        atoms = categorical.atom_values(p, low, high)
+        returns = categorical.shifted_atoms(self.reward(batch), batch.discount, stop_gradient(entropy_cost), atoms)
+        target = categorical.project(p, returns, low, high)  # (B, n)
+        loss = categorical.cross_entropy(xp.broadcast_to(target[None], logits.shape), logits)  # (M, B)
+        q = self.q_values(logits)
+        value = xp.sum(target * xp.broadcast_to(atoms, target.shape), axis=-1)
+        outside = xp.astype((returns < low) | (returns > high), p.dtype)
+        return batch.weighted_mean(xp.mean(loss, axis=0)), {
+            "q": q,
+            "target": value,
+            "clipped": batch.mean(xp.sum(p * outside, axis=-1)),
+            PRIORITY: xp.mean(xp.abs(q - value[None]), axis=0),
+        }
+
+    # ------------------------------------------------------------------------------------------------ what it needs
+    def reward_scaling(self) -> RewardScaling | None:
+        """Return how rewards are scaled with `normalize_rewards`: the first return decides, not an initial variance."""
+        return RewardScaling(1e-4, sampled=True, bound=self.return_bound) if self.normalize_rewards else None
 
     def observation_scaling(self) -> ObservationScaling:
         """See `normalize_observations`."""
@@ -155,7 +239,7 @@ class ActorCritic(OffPolicy):
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
         """Return the specs of "actor" and "critic"."""
-        init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound)
+        init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound, zero_biases=True)
         torso = Torso(self.network_observation(observation), recurrent=self.recurrence(action))
         actor, critic = self.policy(action.size), self.critic_head(action.size)
         return {
@@ -168,8 +252,11 @@ class ActorCritic(OffPolicy):
         return DeterministicHead(size, self.hidden, self.activation, self.network)
 
     def critic_head(self, size: int) -> CriticHead:
-        """Return the head of each critic, for actions of `size` numbers."""
-        return CriticHead(size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer)
+        """Return the head of each critic, for actions of `size` numbers: of values, or of logits."""
+        shared = (self._critic_hidden(), self.activation, self.network)
+        if self.critic == "categorical":
+            return CategoricalHead(size, *shared, joins=self.critic_action_layer, atoms=self.num_atoms)
+        return CriticHead(size, *shared, self.critic_action_layer)
 
     def critics(self) -> int:
         """Return the number of critics."""

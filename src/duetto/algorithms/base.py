@@ -257,6 +257,7 @@ class OptimizerSpec:
     decoupled: bool  # AdamW's decoupled decay (Loshchilov & Hutter, 2019) instead of L2 added to the gradient
     epsilon: float = 1e-8
     beta1: float = 0.9  # of the first moment
+    horizon: float = 1.0  # runs in which the learning rate decays: 2 ends in the middle of the decay
     kl: float = 0.0  # above 0: the rate also adapts to the updates' DIVERGENCE (`schedules.kl_adaptive`)
 
 
@@ -266,6 +267,14 @@ class ObservationScaling(NamedTuple):
     mode: str = "off"  # which observations update the statistics
     clip: float = 5.0  # scaled observations are clipped to ± this
     prior: float = 1.0  # weight of the initial mean 0 and variance 1, in samples
+
+
+class RewardScaling(NamedTuple):
+    """How rewards are divided by the running std of their discounted sums; see `training.normalizer.RewardScaler`."""
+
+    prior: float = 1.0  # weight of the initial mean 0 and variance 1, in samples
+    sampled: bool = False  # scale the rewards of sampled batches; the buffer stores them unscaled
+    bound: float = 0.0  # of sampled batches: divide so that no discounted sum until then exceeds it; 0 for no bound
 
 
 class Updater(Protocol):
@@ -419,11 +428,8 @@ class Algorithm(Options):
         """Return the previous reward (N,) as recurrent networks see it."""
         return reward
 
-    def reward_scaling(self) -> float | None:
-        """Return the weight of the initial statistics in samples if rewards are scaled, else None.
-
-        Scaled rewards are divided by the running std of their discounted sums; see `training.normalizer`.
-        """
+    def reward_scaling(self) -> RewardScaling | None:
+        """Return how rewards are scaled; by default not at all."""
         return None
 
     def explorer(self) -> Exploration:

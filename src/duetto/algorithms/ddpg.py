@@ -62,13 +62,19 @@ class DDPG(ActorCritic):
         error = q - target
         return batch.weighted_mean(error**2), {"q": q, "target": target, PRIORITY: xp.abs(error)}
 
+    def distribution_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:
+        """Cross-entropy of a categorical critic with the target action of `critic_loss` (D4PG, arXiv:1804.08617)."""
+        next_action = nets.target_actor(batch.next_obs)
+        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
+        return self.categorical_loss(batch, logits, next_logits, array_namespace(logits).zeros_like(batch.reward))
+
     def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
-        return -batch.mean(nets.critic.q1(batch.obs, nets.actor(batch.obs))), {}
+        return -batch.mean(self.q_values(nets.critic.q1(batch.obs, nets.actor(batch.obs)))), {}
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
         """Update the critic, then the actor, then both targets."""
-        learner.minimize("critic", self.critic_loss, batch, noise)
+        learner.minimize("critic", self.loss_of_critics(), batch, noise)
         learner.minimize("actor", self.actor_loss, batch)
         self.track_targets(learner)
 

@@ -76,6 +76,35 @@ class PolicySampling(Exploration):
 
 
 @dataclass(frozen=True)
+class RepeatedSampling(PolicySampling):
+    """Exploration by sampling the policy with noise that stays for k steps, k ≤ `most` with a probability ∝ 1/k².
+
+    All environments draw new noise at the same steps, whether or not an episode ends (FlashSAC, arXiv:2604.04539). The
+    state has a column more than an action: the steps that the noise stays yet.
+    """
+
+    most: int = 16
+
+    def draw(
+        self,
+        random: np.random.Generator,
+        state: np.ndarray,
+        step: int,
+        total_steps: int,
+        action: Space,
+        mask: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the noise (N, A) of the last step, or draw standard normal noise."""
+        noise, left = state[:, : action.size], state[0, -1] if state.shape[1] > action.size else 0.0
+        if left < 1:
+            chances = 1.0 / np.arange(1, self.most + 1) ** 2
+            left = np.float32(1 + np.searchsorted(np.cumsum(chances / chances.sum())[:-1], random.random()))
+            noise, _ = super().draw(random, noise, step, total_steps, action, mask)
+        remaining = np.full((len(noise), 1), left - 1, np.float32)
+        return noise, np.concatenate([noise, remaining], axis=1)
+
+
+@dataclass(frozen=True)
 class ActionNoise(Exploration):
     """Noise on a deterministic policy's actions, times a factor that changes linearly."""
 

@@ -34,6 +34,7 @@ from duetto.algorithms.base import (
     ObservationScaling,
     OptimizerSpec,
     Positive,
+    RewardScaling,
     RolloutBatch,
     RolloutSpec,
     Tree,
@@ -249,9 +250,9 @@ class PPO(Algorithm):
         mode = self.observation_statistics if self.normalize_observations else "off"
         return ObservationScaling(mode, self.observation_clip, self.normalization_prior)
 
-    def reward_scaling(self) -> float | None:
+    def reward_scaling(self) -> RewardScaling | None:
         """See `normalize_rewards`."""
-        return self.normalization_prior if self.normalize_rewards else None
+        return RewardScaling(self.normalization_prior) if self.normalize_rewards else None
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:

@@ -73,9 +73,16 @@ class TD3(DDPG):
             PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
 
+    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """Cross-entropy of categorical critics with the smoothed target action of `critic_loss`."""
+        action = nets.target_actor(batch.next_obs)
+        next_action = smoothed_action(action, noise, self.target_noise, *self.target_noise_clip)
+        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
+        return self.categorical_loss(batch, logits, next_logits, array_namespace(action).zeros_like(batch.reward))
+
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""
-        learner.minimize("critic", self.critic_loss, batch, noise)
+        learner.minimize("critic", self.loss_of_critics(), batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)
         if phase == 0 or self.target_update == "every_step":

@@ -64,6 +64,7 @@ class Weights(NamedTuple):
     parameters: Parameters  # of the acting networks
     observed: dict[str, Any]  # statistics of observations
     rewarded: dict[str, Any] | None  # and of rewards, if these are scaled
+    largest: float  # their largest discounted sum
 
 
 class Order(NamedTuple):
@@ -91,6 +92,7 @@ class Block(NamedTuple):
     episodes: list[list[Episode]]  # that ended with each
     observed: dict[str, Moments]  # statistics of the observations in it
     rewarded: Moments | None
+    largest: float  # discounted sum of rewards, in this block or known before
     idle: float  # seconds between the last block and this one
 
     def without_steps(self) -> tuple[Block, Experience]:
@@ -142,7 +144,7 @@ class BlockActor:
         rewards = self._collector.rewards
         self._since = time.perf_counter()
         made = (joined(steps), [len(step.env) for step in steps], episodes)
-        news = (self._normalizer.news, rewards and rewards.news)
+        news = (self._normalizer.news, rewards and rewards.news, rewards.largest if rewards else 0.0)
         return Block(order.number, weights.version, weights.updates, *made, *news, idle)
 
     def _load(self, weights: Weights) -> None:
@@ -154,6 +156,7 @@ class BlockActor:
         self._normalizer.follow({name: Moments(**part) for name, part in weights.observed.items()})
         if self._collector.rewards is not None and weights.rewarded is not None:
             self._collector.rewards.follow(Moments(**weights.rewarded))
+            self._collector.rewards.largest = weights.largest
 
     def state(self) -> dict[str, Any]:
         """Return all that the next blocks depend on except the weights; {} before the first reset."""

@@ -86,8 +86,8 @@ class BlockSource(ABC):
         self._learner, self._normalizer = learner, normalizer
         self.length: int = length
         self.leave: bool = leave
-        prior, discount = algorithm.reward_scaling(), algorithm.memory().discount
-        self._rewards = None if prior is None else RewardScaler(0, discount, prior)
+        scaling, discount = algorithm.reward_scaling(), algorithm.memory().discount
+        self.rewards: RewardScaler | None = scaling and RewardScaler(0, discount, *scaling)
         self._shares = [actor.share for actor in self._pool.actors]
         self._accepted = [0] * len(self._shares)  # blocks of each actor
         self._asked: set[int] = set()  # actors that make a block
@@ -129,9 +129,11 @@ class BlockSource(ABC):
         """Send the actors the newest parameters and statistics as a new version."""
         parameters = self._learner.parameters()
         acting = {name: parameters[name] for name in self._learner.algorithm.acting_networks}
-        rewarded = self._rewards and self._rewards.moments._asdict()
+        rewarded = self.rewards and self.rewards.moments._asdict()
+        largest = self.rewards.largest if self.rewards else 0.0
         self._version += 1
-        self._send(Weights(self._version, self._learner.updates, acting, self._normalizer.state_dict(), rewarded))
+        statistics = (self._normalizer.state_dict(), rewarded, largest)
+        self._send(Weights(self._version, self._learner.updates, acting, *statistics))
 
     def _send(self, weights: Weights) -> None:
         self._weights, self._reference = weights, self._pool.transport.put(weights)
@@ -159,8 +161,9 @@ class BlockSource(ABC):
         self._asked.remove(index)
         self._accepted[index] += 1
         self._normalizer.learn_of(block.observed)
-        if self._rewards is not None and block.rewarded is not None:
-            self._rewards.learn_of(block.rewarded)
+        if self.rewards is not None and block.rewarded is not None:
+            self.rewards.learn_of(block.rewarded)
+            self.rewards.largest = max(self.rewards.largest, block.largest)
         self._idle += block.idle
         assert self._lost is not None
         own = slice(share.start, share.stop)
@@ -220,7 +223,7 @@ class BlockSource(ABC):
             "random": {str(index): state["random"] for index, state in enumerate(states)},
             "steps": [state["steps"] for state in states],
             "seed": states[0]["seed"],
-            "rewards": None if self._rewards is None else self._rewards.state_dict(),
+            "rewards": None if self.rewards is None else self.rewards.state_dict(),
             "accepted": list(self._accepted),
             "version": self._version,
             "ready": _packed(self._fetched()),
@@ -246,8 +249,8 @@ class BlockSource(ABC):
         same = len(state["random"]) == len(state["steps"]) == len(self._shares)
         self._engine.acting = [self._acting(index, state, same) for index in range(len(self._shares))]
         self._version = state["version"]
-        if self._rewards is not None:
-            self._rewards.load_state_dict(state["rewards"])
+        if self.rewards is not None:
+            self.rewards.load_state_dict(state["rewards"])
         if same:
             self._accepted = list(state["accepted"])
         try:

@@ -29,6 +29,23 @@ def stop_gradient(x: Any) -> Any:
     return jax.lax.stop_gradient(x) if jax is not None and isinstance(x, jax.Array) else x
 
 
+def scatter_add(index: Any, values: Any) -> Any:
+    """Return an array like `values` (..., n) whose element i of a row is the sum of the row's values with index i.
+
+    `index` (..., n) has integers from 0 to n - 1. (`xp.sum` over a comparison of all pairs takes 50 times as long.)
+    """
+    xp = array_namespace(values)
+    if hasattr(values, "scatter_add"):  # PyTorch's
+        return xp.zeros_like(values).scatter_add(-1, xp.astype(index, xp.int64), values)
+    rows = xp.reshape(values, (-1, values.shape[-1]))
+    columns, row = xp.reshape(index, rows.shape), xp.arange(rows.shape[0])[:, None]
+    zeros = xp.zeros_like(rows)
+    if hasattr(zeros, "at"):  # JAX's
+        return xp.reshape(zeros.at[row, columns].add(rows), values.shape)
+    xp.add.at(zeros, (row, columns), rows)
+    return xp.reshape(zeros, values.shape)
+
+
 def concat(one: Any, other: Any) -> Any:
     """Concatenate the rows of two trees: arrays (B, ...) and (C, ...) to (B + C, ...)."""
     return tree_map_many(lambda both: array_namespace(both[0]).concat(both, axis=0), [one, other])

@@ -241,7 +241,8 @@ class Learner(Policy):
     def learning_rates(self, progress: float) -> dict[str, float]:
         """Return each optimizer's current learning rate."""
         return {
-            name: self._adapted.get(name, spec.learning_rate) * decay_factor(spec.decay, progress, spec.final_rate)
+            name: self._adapted.get(name, spec.learning_rate)
+            * decay_factor(spec.decay, progress / spec.horizon, spec.final_rate)
             for name, spec in self.optimizer_specs.items()
         }
 

@@ -20,6 +20,7 @@ from jax import Array
 from duetto.algorithms.base import PRIORITY
 from duetto.learners.base import Update, check_depends, check_learns, check_minimized, checked_loss, summarize
 from duetto.learners.transfer_buffer import BufferLayout, BufferSlot
+from duetto.networks.jax import JaxNetwork
 
 if TYPE_CHECKING:
     from duetto.learners.jax import JaxLearner
@@ -156,7 +157,11 @@ class TracedUpdate:
             norm[f"{name}_gradient_norm"] = jnp.sqrt(sum(jnp.sum(part**2) for part in gradient))
         step, moments = optimizer.update(gradient, self.state[f"optimizer/{name}"], learned)
         rate = self._rates[name]
-        self._set(key, jax.tree.map(lambda w, s: w - rate * s, learned, step) + after)
+        learned = jax.tree.map(lambda w, s: w - rate * s, learned, step)
+        if self.learner.specs[name].projected:
+            assert isinstance(net, JaxNetwork)
+            learned = net.projected(learned)
+        self._set(key, learned + after)
         self._set(f"optimizer/{name}", moments)
         self._record(name, value, info | norm)
         return info

@@ -43,7 +43,9 @@ from duetto.learners.runtime import available_threads, keep_freed_memory, torch_
 from duetto.learners.torch_adam import Adam
 from duetto.learners.torch_deterministic import deterministic
 from duetto.networks.spaces import Space
+from duetto.networks.specs import NetworkSpec
 from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, TorchParameters, build
+from duetto.networks.weight_projection import projected
 
 RECORDS = "DUETTO_CUDA_GRAPHS"  # environment variable; 0 turns CUDA graphs off
 
@@ -229,10 +231,21 @@ class TorchLearner(Learner):
         check_depends(name, value.requires_grad)
         gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         norm = self._optimizers[name].step(list(gradients), self._rates[name])
+        self._project(name)
         self._keep_statistics(name)
         info = {key: array.detach() for key, array in info.items()}
         self._record(name, value, info if norm is None else info | {f"{name}_gradient_norm": norm})
         return info
+
+    @torch.no_grad()
+    def _project(self, name: str) -> None:
+        """Project the network's weights onto unit norm, if its spec says so."""
+        spec = self.specs[name]
+        if spec.projected:
+            assert isinstance(spec, NetworkSpec)
+            values = self._nets[name].values
+            for key, value in projected(spec.head_stacks, values).items():
+                values[key].copy_(value)
 
     def _keep_statistics(self, minimized: str) -> None:
         """Keep the new running statistics of the minimized network, and drop those of the others."""

@@ -91,6 +91,7 @@ class TorchVmapLearner(TorchLearner):
             grad_and_value(of_one, has_aux=True), (0, 0, _axes(args))
         )(self._nets[name].learned, every, args)
         norm = self._optimizers[name].step(list(gradients.values()), self._rates[name])
+        self._project(name)
         for key, statistics in updated_stats.items():
             every[name][key].copy_(statistics)
         self._priority = info.get(PRIORITY, self._priority)

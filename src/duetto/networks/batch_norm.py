@@ -6,8 +6,9 @@
     renormalized x̂ r + d,  r = clip(σ / σ_running, 1/3, 3),  d = clip((μ - μ_running) / σ_running, -5, 5)
                  r and d have no gradient, and apply from the 100,001st batch on
 
-The variance is the batch's population variance. ε, momentum and limits are those of CrossQ's authors (Flax's momentum
-0.99 is PyTorch's 0.01). Statistics are float32 in every precision.
+The variance is the batch's population variance; the running one may take the unbiased estimate (PyTorch's form). ε,
+momentum and limits are those of CrossQ's authors (Flax's momentum 0.99 is PyTorch's 0.01). Statistics are float32 in
+every precision.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def renormalized(
     return xp.where(warm, scale * r, scale), xp.where(warm, shift + scale * d, shift)
 
 
-def eval_norm(x: Array, values: Values, name: str, scale: Array, shift: Array) -> Array:
+def eval_norm(x: Array, values: Values, name: str, scale: Array, shift: Array, epsilon: float = EPSILON) -> Array:
     """Normalize x by the running statistics, then scale and shift."""
     xp = array_namespace(x)
-    factor = scale / xp.sqrt(values[f"{name}.variance"] + EPSILON)
+    factor = scale / xp.sqrt(values[f"{name}.variance"] + epsilon)
     y = x * broadcastable(factor, x) + broadcastable(shift - values[f"{name}.mean"] * factor, x)
     return xp.astype(y, x.dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
@@ -71,6 +71,7 @@ class HiddenHead(Head):
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
     blocks: AllBlocks = "mlp"
+    stack: type[Stack] = field(default=Stack, kw_only=True)  # the class of the layers
 
     @property
     def action_size(self) -> int:
@@ -84,7 +85,7 @@ class HiddenHead(Head):
 
     def stacks(self, width: int) -> list[Stack]:
         """See `Head`."""
-        return [Stack("layers", width, self.hidden, math.prod(self.shape), self.activation, self.blocks)]
+        return [self.stack("layers", width, self.hidden, math.prod(self.shape), self.activation, self.blocks)]
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,12 @@ class DeterministicHead(HiddenHead):
 class SquashedGaussianHead(HiddenHead):
     """A Gaussian policy with tanh: features to `functional.distributions.SquashedGaussian` over actions (B, A).
 
-    Means and log-stds are outputs of one last layer; log-stds are clipped (Haarnoja et al., 2018).
+    Means and log-stds are outputs of one last layer. Log-stds are clipped to their range (Haarnoja et al., 2018), or
+    with `squashes` they are the range's middle for 0, and approach its ends by tanh.
     """
 
     log_std: tuple[float, float] = (-20.0, 2.0)  # the range
+    squashes: bool = False
     name: ClassVar[str] = "policy"
 
     @property
@@ -115,7 +118,12 @@ class SquashedGaussianHead(HiddenHead):
 
     def interpret(self, output: Array) -> SquashedGaussian:
         """Return the distribution."""
-        log_std = output[..., self.action :].clip(*self.log_std)  # not xp.clip, half of the time of acting in NumPy
+        log_std = output[..., self.action :]
+        if self.squashes:
+            low, high = self.log_std
+            log_std = low + 0.5 * (high - low) * (1.0 + array_namespace(output).tanh(log_std))
+        else:
+            log_std = log_std.clip(*self.log_std)  # not xp.clip, half of the time of acting in NumPy
         return SquashedGaussian(output[..., : self.action], log_std)
 
 
@@ -134,7 +142,19 @@ class CriticHead(HiddenHead):
     def stacks(self, width: int) -> list[Stack]:
         """See `Head`."""
         size = math.prod(self.shape)
-        return [Stack("layers", width, self.hidden, size, self.activation, self.blocks, self.action, self.joins)]
+        return [self.stack("layers", width, self.hidden, size, self.activation, self.blocks, self.action, self.joins)]
+
+
+@dataclass(frozen=True)
+class CategoricalHead(CriticHead):
+    """A critic of the return's distribution: features and actions (B, A) to logits (B, n) of `atoms` fixed returns."""
+
+    atoms: int = 101  # n
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """n logits; see `functional.categorical`."""
+        return (self.atoms,)
 
 
 @dataclass(frozen=True)

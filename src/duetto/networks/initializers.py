@@ -10,7 +10,8 @@ import numpy as np
 
 from duetto.cpu import one_blas_thread
 from duetto.networks.layers import RecurrentSpec, Stack
-from duetto.networks.specs import AnyNetworkSpec, Initializer, ParameterSpec
+from duetto.networks.specs import AnyNetworkSpec, Initializer, NetworkSpec, ParameterSpec
+from duetto.networks.weight_projection import projected
 
 Random = np.random.Generator
 
@@ -23,7 +24,11 @@ class _Array(NamedTuple):
 
 def initial_parameters(spec: AnyNetworkSpec, random: Random) -> dict[str, np.ndarray]:
     """Draw float32 values for all arrays of a network that is not custom: parameters, then running statistics."""
-    return {array.name: array.draw(random, array.shape).astype(np.float32) for array in _arrays(spec)}
+    values = {array.name: array.draw(random, array.shape).astype(np.float32) for array in _arrays(spec)}
+    if spec.projected:
+        assert isinstance(spec, NetworkSpec)
+        values |= projected(spec.head_stacks, values)
+    return values
 
 
 def parameter_shapes(spec: AnyNetworkSpec) -> dict[str, tuple[int, ...]]:
@@ -68,27 +73,35 @@ def _stack(
     """Yield the arrays of a stack's layers; `gain` is that of an orthogonal last layer, `lead` an ensemble's axis."""
     for i, (inputs, outputs) in enumerate(stack.layers):
         last = bool(stack.outputs) and i == len(stack.layers) - 1
-        yield from _layer(prefix + stack.layer(i), (*lead, outputs, inputs), init, len(lead), gain if last else None)
+        shape, of_last = (*lead, outputs, inputs), gain if last else None
+        yield from _layer(prefix + stack.layer(i), shape, init, len(lead), of_last, biased=last or stack.biases)
     for i, width in enumerate(stack.norms):
         yield _Array(f"{prefix}{stack.norm(i)}.weight", (*lead, width), _constant(1.0))
-        yield _Array(f"{prefix}{stack.norm(i)}.bias", (*lead, width), _constant(0.0))
+        if i not in stack.root_mean_squares:
+            yield _Array(f"{prefix}{stack.norm(i)}.bias", (*lead, width), _constant(0.0))
 
 
 def _layer(
-    name: str, shape: tuple[int, ...], init: Initializer, lead: int = 0, last_gain: float | None = None
+    name: str,
+    shape: tuple[int, ...],
+    init: Initializer,
+    lead: int = 0,
+    last_gain: float | None = None,
+    biased: bool = True,
 ) -> Iterator[_Array]:
     """Yield weight and bias of a layer; `last_gain` is the gain of an orthogonal last layer, None for other layers."""
     fan_in = math.prod(shape[lead + 1 :])
     weight = bias = _uniform(init.gain / math.sqrt(fan_in))
     if init.kind == "orthogonal":
-        weight = _orthogonal(init.gain if last_gain is None else last_gain)
+        weight = _orthogonal(init.gain if last_gain is None else last_gain, lead)
         bias = _uniform(0.0 if init.zero_biases else 1 / math.sqrt(fan_in))
     elif last_gain is not None and init.final_bound > 0:
         weight = bias = _uniform(init.final_bound)
     elif init.kind == "normal":
         weight = bias = lambda random, shape: random.normal(0.0, init.gain, shape)
     yield _Array(f"{name}.weight", shape, weight)
-    yield _Array(f"{name}.bias", shape[: lead + 1], bias)
+    if biased:
+        yield _Array(f"{name}.bias", shape[: lead + 1], bias)
 
 
 def _constant(value: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
@@ -99,8 +112,15 @@ def _uniform(bound: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
     return lambda random, shape: random.uniform(-bound, bound, shape)
 
 
-def _orthogonal(gain: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
-    return lambda random, shape: orthogonal(random, shape, gain)
+def _orthogonal(gain: float, lead: int = 0) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
+    """Return a function that draws orthogonal weights, one for each member of an ensemble with a `lead` axis."""
+
+    def draw(random: Random, shape: tuple[int, ...]) -> np.ndarray:
+        if lead:
+            return np.stack([orthogonal(random, shape[1:], gain) for _ in range(shape[0])])
+        return orthogonal(random, shape, gain)
+
+    return draw
 
 
 def orthogonal(random: Random, shape: tuple[int, ...], gain: float) -> np.ndarray:

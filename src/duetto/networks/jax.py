@@ -16,6 +16,7 @@ from jax import Array
 from duetto.networks import jax_layers, network
 from duetto.networks.initializers import initial_parameters
 from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, ParameterSpec
+from duetto.networks.weight_projection import projected
 
 if TYPE_CHECKING:
     from duetto.networks.jax_custom import JaxCustomNetwork
@@ -56,6 +57,12 @@ class JaxNetwork:
         named = zip(self.names, arrays, strict=True)
         values = {name: array if name in exact else array.astype(precision) for name, array in named}
         return network.Network(self._spec, values, jax_layers)
+
+    def projected(self, learned: list[Array]) -> list[Array]:
+        """Return the learned arrays with weights projected onto unit norm."""
+        assert isinstance(self._spec, NetworkSpec)
+        values = dict(zip(self.names, learned, strict=False))  # without the statistics
+        return list((values | projected(self._spec.head_stacks, values)).values())
 
     def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
         """Return the running statistics after the last call of `net` with `train`, else those of `arrays`."""

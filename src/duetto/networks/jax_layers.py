@@ -25,8 +25,10 @@ activations: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def linear(x: Array, weight: Array, bias: Array) -> Array:
+def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     """See `layers.Layers`."""
+    if bias is None:  # XLA leaves it out
+        bias = jnp.zeros(weight.shape[:-1], weight.dtype)
     if weight.ndim == 3 and x.ndim == 2:
         x = jnp.broadcast_to(x, (len(weight), *x.shape))
     if x.dtype == jnp.bfloat16:
@@ -45,10 +47,10 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
     return (x * jnp.reshape(scale, shape) + jnp.reshape(shift, shape)).astype(dtype)
 
 
-def batch_norm(x: Array, scale: Array, shift: Array) -> Array:
+def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float = EPSILON) -> Array:
     """See `layers.Layers`."""
     mean, variance = moments(x, tuple(range(scale.ndim - 1, x.ndim - 1)))
-    factor = scale * jax.lax.rsqrt(variance + EPSILON)
+    factor = scale * jax.lax.rsqrt(variance + epsilon)
     y = (x - broadcastable(mean, x)) * broadcastable(factor, x) + broadcastable(shift, x)
     return y.astype(x.dtype)
 

@@ -6,11 +6,12 @@ PyTorch, JAX and NumPy. A new kind of layer is a subclass, which may live in an 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from array_api_compat import array_namespace
 
@@ -77,7 +78,13 @@ class Stack:
     batch_norm   x → norm(x) → norm(σ(W x)) → ... → W x      over the rows of a batch; see `batch_norm`
     batch_renorm the same, corrected towards the running statistics
 
-    A subclass may override `layers`, `norms` and `forward`.
+    A subclass may override `layers`, `norms` and `forward`, and the attributes.
+
+    Attributes:
+        biases: Whether hidden layers have biases; the last layer has.
+        epsilon: ε of batch normalization.
+        unbiased: Whether its running variance takes the unbiased estimate of a batch.
+        unit_norms: Whether weight projection (`networks.weight_projection`) includes the normalizations.
     """
 
     name: str
@@ -89,6 +96,10 @@ class Stack:
     joined: int = 0  # size of the action that joins the input ...
     joins: int = 0  # ... of this linear layer
     numbered: bool = True  # False: a single layer with the stack's name
+    biases: ClassVar[bool] = True
+    epsilon: ClassVar[float] = batch_norm.EPSILON
+    unbiased: ClassVar[bool] = False
+    unit_norms: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.blocks == "simba" and len(set(self.hidden)) > 1:
@@ -134,6 +145,11 @@ class Stack:
             return [self.inputs + self.joined, *self.hidden]
         return [*self.hidden, *self.hidden[-1:]] if self.blocks == "simba" else list(self.hidden)
 
+    @property
+    def root_mean_squares(self) -> frozenset[int]:
+        """Numbers of the normalizations that divide by the root mean square, and have no bias."""
+        return frozenset()
+
     def layer(self, i: int) -> str:
         """The name of a linear layer."""
         return f"{self.name}.{i}" if self.numbered else self.name
@@ -145,11 +161,11 @@ class Stack:
     def forward(self, arrays: StackArrays, x: Array, joined: Array | None = None) -> Array:
         """Return outputs (..., width) for x (..., inputs) and `joined` (..., joined)."""
         if self.blocks == "simba" and self.hidden:
-            return self._residual(arrays, _join(x, joined))
+            return self._residual(arrays, join(x, joined))
         if self.over_batches:
-            return self._over_batches(arrays, _join(x, joined))
+            return self._over_batches(arrays, join(x, joined))
         for i in range(len(self.layers)):
-            x = _join(x, joined) if i == self.joins else x
+            x = join(x, joined) if i == self.joins else x
             if i == len(self.hidden):
                 return arrays.output(i, x)
             x = arrays.linear(i, x)
@@ -176,6 +192,8 @@ class Stack:
         """Shapes of the running statistics by name."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, width in enumerate(self.norms if self.over_batches else []):
+            if i in self.root_mean_squares:
+                continue
             shapes |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
             shapes |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
         return shapes
@@ -189,15 +207,18 @@ class Layers(Protocol):
         """Activation functions by name."""
         ...
 
-    def linear(self, x: Array, weight: Array, bias: Array) -> Array:
-        """x Wᵀ + b, (..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out)."""
+    def linear(self, x: Array, weight: Array, bias: Array | None) -> Array:
+        """x Wᵀ + b, (..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out).
+
+        The bias may be None.
+        """
         ...
 
     def norm(self, x: Array, scale: Array, shift: Array) -> Array:
         """Layer normalization over the last axis (Ba et al., 2016); scale and shift are (width,) or (M, width)."""
         ...
 
-    def batch_norm(self, x: Array, scale: Array, shift: Array) -> Array:
+    def batch_norm(self, x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
         """(x - mean) / √(variance + ε) · scale + shift; the gradient also goes through x's mean and variance."""
         ...
 
@@ -246,7 +267,8 @@ class StackArrays:
 
     def linear(self, i: int, x: Array) -> Array:
         """Return the i-th linear layer of x."""
-        return self._layers.linear(x, *self._pair(self._stack.layer(i)))
+        name = self._prefix + self._stack.layer(i)
+        return self._layers.linear(x, self._values[f"{name}.weight"], self._values.get(f"{name}.bias"))
 
     def output(self, i: int, x: Array) -> Array:
         """Return the i-th linear layer of x, the last one: float32 in every precision."""
@@ -262,19 +284,31 @@ class StackArrays:
         scale, shift = self._pair(self._stack.norm(i))
         if scale.ndim > x.ndim - 1:  # all members of an ensemble get the same rows
             x = array_namespace(x).broadcast_to(x[None], (len(scale), *x.shape))
+        epsilon = self._stack.epsilon
         if self._stats is None:
-            return batch_norm.eval_norm(x, self._values, name, scale, shift)
-        mean, variance = batch_norm.moments(stop_gradient(x), tuple(range(scale.ndim - 1, x.ndim - 1)))
-        self._stats |= batch_norm.updated_stats(self._values, name, mean, variance)
+            return batch_norm.eval_norm(x, self._values, name, scale, shift, epsilon)
+        axes = tuple(range(scale.ndim - 1, x.ndim - 1))
+        mean, variance = batch_norm.moments(stop_gradient(x), axes)
+        rows = math.prod(x.shape[axis] for axis in axes)
+        estimate = variance * (rows / max(rows - 1, 1)) if self._stack.unbiased else variance
+        self._stats |= batch_norm.updated_stats(self._values, name, mean, estimate)
         scale, shift = batch_norm.renormalized(self._values, name, mean, variance, scale, shift)
-        return self._layers.batch_norm(x, scale, shift)
+        return self._layers.batch_norm(x, scale, shift, epsilon)
+
+    def rms_norm(self, i: int, x: Array) -> Array:
+        """Return x / √(mean x² + 1e-6) · g over the last axis, float32 (Zhang & Sennrich, 2019, arXiv:1910.07467)."""
+        xp = array_namespace(x)
+        scale = self._values[f"{self._prefix}{self._stack.norm(i)}.weight"]
+        x = xp.astype(x, xp.float32)
+        x = x / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
+        return x * batch_norm.broadcastable(scale, x)
 
     def _pair(self, name: str) -> tuple[Array, Array]:
         name = self._prefix + name
         return self._values[f"{name}.weight"], self._values[f"{name}.bias"]
 
 
-def _join(x: Array, joined: Any) -> Array:
+def join(x: Array, joined: Any) -> Array:
     """Concatenate x and the action, which is the same for all members of an ensemble; x alone if there is none."""
     if joined is None:
         return x

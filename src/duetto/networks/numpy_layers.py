@@ -21,11 +21,11 @@ activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     """See `layers.Layers`; no ensembles."""
     if x.ndim > 2:  # NumPy would compute one product for each row
         return linear(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
-    return x @ weight.T + bias
+    return x @ weight.T if bias is None else x @ weight.T + bias
 
 
 output_linear = linear  # it is all float32

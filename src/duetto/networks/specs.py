@@ -121,9 +121,10 @@ class NetworkSpec:
     shared: bool = True  # several heads share one torso
     initializer: Initializer = Initializer()
     custom: CustomNetwork | None = None  # instead of all this
+    projected: bool = False  # the heads' weights have unit norm, see `weight_projection`
 
     def __post_init__(self) -> None:
-        names = [stack.name for stacks in self.stacks for stack in stacks]
+        names = [stack.name for stack in self.head_stacks]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(
@@ -160,23 +161,24 @@ class NetworkSpec:
     def statistics(self) -> dict[str, tuple[int, ...]]:
         """Shapes of batch normalization's running statistics by name."""
         lead = (self.members,) if self.members else ()
-        return {
-            name: (*lead, *shape)
-            for stacks in self.stacks
-            for stack in stacks
-            for name, shape in stack.statistics.items()
-        }
+        return {name: (*lead, *shape) for stack in self.head_stacks for name, shape in stack.statistics.items()}
 
     @cached_property
     def stacks(self) -> tuple[list[Stack], ...]:
         """The layers of each head."""
         return tuple(head.stacks(self.torso.width) for head in self.heads)
 
+    @property
+    def head_stacks(self) -> list[Stack]:
+        """The layers of all heads."""
+        return [stack for stacks in self.stacks for stack in stacks]
+
     @cached_property
     def exact(self) -> frozenset[str]:
-        """Names of the output layers' arrays, which are float32 in every precision."""
-        last = [stack.layer(len(stack.layers) - 1) for stacks in self.stacks for stack in stacks if stack.outputs]
-        exact = [f"{name}.{part}" for name in last for part in ("weight", "bias")]
+        """Names of arrays that are float32 in every precision: the output layers' and batch normalization's."""
+        norms = [stack.norm(i) for stack in self.head_stacks if stack.over_batches for i in range(len(stack.norms))]
+        last = [stack.layer(len(stack.layers) - 1) for stack in self.head_stacks if stack.outputs]
+        exact = [f"{name}.{part}" for name in last + norms for part in ("weight", "bias")]
         return frozenset(exact + [name for head in self.heads for name in head.parameters])
 
     def mask(self, outputs: Any, mask: Any) -> Any:
@@ -205,6 +207,7 @@ class ParameterSpec:
     recurrent: ClassVar[None] = None
     members: ClassVar[int] = 0
     statistics: ClassVar[dict[str, tuple[int, ...]]] = {}
+    projected: ClassVar[bool] = False
 
     def carry(self) -> dict[str, tuple[int, int]]:
         """Return an empty dict."""

@@ -57,7 +57,7 @@ class OneDnnLinear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return the product, and keep its factors."""
         ctx.save_for_backward(x, weight)
         return _product(x, weight, bias)
@@ -78,9 +78,11 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """See `layers.Layers`."""
     if weight.ndim == 3:
+        if bias is None:
+            return torch.matmul(x, weight.mT)
         return torch.baddbmm(bias[:, None], x.expand(len(weight), *x.shape[-2:]), weight.mT)
     if not _products.onednn or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
@@ -100,10 +102,10 @@ def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     return F.layer_norm(x, scale.shape[-1:]) * scale[:, None] + shift[:, None]
 
 
-def batch_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float = EPSILON) -> Tensor:
     """See `layers.Layers`; PyTorch sees an ensemble's members side by side."""
     rows = x.transpose(0, 1).flatten(1) if scale.ndim == 2 else x.flatten(0, -2)
-    y = torch.batch_norm(rows.float(), scale.flatten(), shift.flatten(), None, None, True, 0.0, EPSILON, True)
+    y = torch.batch_norm(rows.float(), scale.flatten(), shift.flatten(), None, None, True, 0.0, epsilon, True)
     y = y.unflatten(1, scale.shape).transpose(0, 1) if scale.ndim == 2 else y.reshape(x.shape)
     return y.to(x.dtype)
 

@@ -55,7 +55,7 @@ def remembered(run: Run, checkpoint: str | int = "last", trusted: bool = False) 
         )
     if checkpoint == "best":
         raise UsageError("The best checkpoint has networks only: take --checkpoint last, or a step.")
-    if algorithm.observation_scaling().mode == "steps" or algorithm.reward_scaling() is not None:
+    if algorithm.observation_scaling().mode == "steps":
         raise UsageError(f"{algorithm.name()} remembers scaled numbers, which are no demonstrations. Take --episodes.")
     config.check_trust("environment", run.path, trusted)
     loaded = chosen(run.path, checkpoint, memory=True)

@@ -21,10 +21,13 @@ from duetto.training.recurrent_state import Recurrence
 class Source(Protocol):
     """A source of a trainer's experience.
 
-    `STATE` is the schema of its state.
+    Attributes:
+        STATE: The schema of its state.
+        rewards: The scaling of rewards, if any.
     """
 
     STATE: ClassVar[dict[str, Any]]
+    rewards: RewardScaler | None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
         """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
@@ -72,10 +75,8 @@ class Collector:
         self._random = generator(seed, "exploration", stepper.first)
         self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
         spec = algorithm.memory()
-        prior = algorithm.reward_scaling()
-        self.rewards: RewardScaler | None = (
-            None if prior is None else RewardScaler(stepper.num_envs, spec.discount, prior)
-        )
+        scaling = algorithm.reward_scaling()
+        self.rewards: RewardScaler | None = scaling and RewardScaler(stepper.num_envs, spec.discount, *scaling)
         self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:

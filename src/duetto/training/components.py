@@ -28,7 +28,7 @@ from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training.collector import Source
 from duetto.training.execution import Execution
-from duetto.training.normalizer import Normalizer, RewardScaler
+from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 
 AnyMemory = buffers.Replay | buffers.Rollout | buffers.SequenceReplay | buffers.MixedReplay | buffers.ShardedReplay
@@ -302,9 +302,8 @@ class Components:
     def _take_over_rewards(self, theirs: dict[str, Any] | None) -> None:
         if self._config.algorithm.reward_scaling() is None:
             return
-        scaler: RewardScaler | None = getattr(self.collector, "rewards", None)  # none where actors have theirs
-        if scaler is not None and theirs:
-            scaler.take_over(theirs)
+        if self.collector.rewards is not None and theirs:
+            self.collector.rewards.take_over(theirs)
             return
         self._notices.append(
             "The other run's statistics of rewards are not taken over, so normalize_rewards begins anew: the value "

@@ -162,19 +162,34 @@ def _listed(parts: Mapping[str, Any]) -> str:
 
 
 class RewardScaler:
-    """Running scaling of rewards: by the std of their discounted sums, clipped to ±10 (OpenAI Baselines).
+    """Running scaling of rewards by the std of their discounted sums.
 
-    Rewards are not centered: that would change which policy is best.
+    Rewards are scaled when they are collected, and clipped to ±10 (OpenAI Baselines); or when they are sampled from the
+    buffer, by the statistics of that moment (Palenicek et al., 2025, XQC; Lee et al., 2025, SimbaV2). They are not
+    centered: that would change which policy is best. A sum ends with its episode; SimbaV2's and FlashSAC's code ends it
+    a step earlier, so that the last reward of an episode begins the sum of the next.
+
+    Attributes:
+        sampled: Whether rewards are scaled when they are sampled.
+        moments: Mean and variance of the sums.
+        largest: The largest absolute sum.
     """
 
     STATE: ClassVar[dict[str, Any]] = {
         "sums": ARRAY,
+        "largest": float,
         "moments": {"mean": np.zeros(()), "variance": np.zeros(()), "count": float},
     }
 
-    def __init__(self, num_envs: int, discount: float, prior: float = 1.0) -> None:
-        """`prior`: the number of samples that the first statistics, mean 0 and variance 1, count as."""
-        self._discount = discount
+    sampled: bool
+    largest: float
+
+    def __init__(
+        self, num_envs: int, discount: float, prior: float = 1.0, sampled: bool = False, bound: float = 0.0
+    ) -> None:
+        """For `prior`, `sampled` and `bound` see `RewardScaling`."""
+        self._discount, self._bound = discount, bound
+        self.sampled, self.largest = sampled, 0.0
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
         self.moments: Moments = initial_moments((), prior)
         self.news: Moments | None = None  # of what was rewarded since `follow`
@@ -188,13 +203,30 @@ class RewardScaler:
         self.moments = merge_moments(self.moments, news)
 
     def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Scale the rewards (K,) of the environments `env` (K,), float32, after taking them into the statistics."""
+        """Take the rewards (K,) of the environments `env` (K,) into the statistics, and scale them, float32.
+
+        If rewards are scaled when they are sampled, they are returned unchanged.
+        """
         self._sums[env] = self._sums[env] * self._discount + reward
+        self.largest = max(self.largest, float(np.max(np.abs(self._sums[env]), initial=0.0)))
         self.moments = update_moments(self.moments, self._sums[env])
         if self.news is not None:
             self.news = update_moments(self.news, self._sums[env])
         self._sums[env[done]] = 0.0
+        if self.sampled:
+            return reward
         return np.clip(reward / np.sqrt(self.moments.variance + 1e-8), -10.0, 10.0).astype(np.float32)
+
+    def batch(self, batch: AnyBatch) -> AnyBatch:
+        """Scale a sampled batch's rewards: r / max(√(variance + 1e-8), largest / bound)."""
+        if not self.sampled or isinstance(batch, RolloutBatch):
+            return batch
+        least = self.largest / self._bound if self._bound else 0.0
+        factor = np.float32(1.0 / max(np.sqrt(self.moments.variance + 1e-8), least))
+        one = batch.one_step
+        if one is not None:
+            one = one._replace(reward=one.reward * factor)
+        return batch._replace(reward=batch.reward * factor, one_step=one)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Note that all environments, or those in `envs` (N,) bool, begin new episodes."""
@@ -204,7 +236,7 @@ class RewardScaler:
         """The running discounted sums (N,) and their statistics."""
         mean, variance, count = self.moments
         moments = {"mean": np.asarray(mean), "variance": np.asarray(variance), "count": float(count)}
-        return {"sums": self._sums.copy(), "moments": moments}
+        return {"sums": self._sums.copy(), "largest": self.largest, "moments": moments}
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
         """Undo `state_dict`.
@@ -224,3 +256,4 @@ class RewardScaler:
         """Take over the statistics of another scaler's `state_dict`, but not the sums of its episodes."""
         state_schema.check(state, self.STATE, "collector/rewards")
         self.moments = Moments(**state["moments"])
+        self.largest = state["largest"]

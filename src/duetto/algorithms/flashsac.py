@@ -1,0 +1,174 @@
+"""FlashSAC: soft actor-critic with categorical critics, normalized layers, weights of unit norm and scaled rewards.
+
+    act              a ~ π(s), tanh of a Gaussian, whose noise stays for k steps, P(k) ∝ 1/k², k ≤ 16
+    each d-th update (the first one, too)
+        actor:       π of [s; s'] as one batch to the norms, the half of s in the loss
+                     one step down   mean (α log π(ã|s) - min_i E Z_i(s, ã)),   ã ~ π(s) through the noise
+        temperature: one step down   α · (H - H̄),   H = -mean log π(ã|s),   H̄ = entropy of N(0, 0.15²) per number of a
+    each update      a', log π(a'|s') ~ π(s')
+        critics:     Z_i of [s; s'], [a; a'] as one batch to the norms, and Z'_i of the target critics likewise
+                     one step down   mean_i cross-entropy(r + γ (Z'_k(s', a') - α log π(a'|s')); Z_i(s, a))
+                     k: the target critic with the lower mean               γ = 0 where the episode terminated
+        targets:     Z' ← τ Z + (1 - τ) Z'
+    after each step of actor and critics their weights are projected (`networks.weight_projection`)
+
+The facts that make it FlashSAC, each with a test: the order is actor, temperature, critics, targets, so that a target
+comes from the new policy; the actor is updated in the first of d updates; target critics are normalized by the joint
+batch, not by running statistics, as they are copied from another network's; the policy of s' and the critics in the
+actor's loss use running statistics; the learning rates of actor and temperature decay with their own updates, so they
+end in the middle of the schedule; noise is repeated; projected weights have unit norm, a target's have not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from array_api_compat import array_namespace
+
+from duetto.algorithms.base import (
+    Array,
+    Batch,
+    Bounds,
+    Count,
+    Fraction,
+    NonNegative,
+    OptimizerSpec,
+    Positive,
+    Updater,
+)
+from duetto.algorithms.exploration import RepeatedSampling
+from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.sac import SAC, ActionNoisePair
+from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
+from duetto.functional.distributions import SquashedGaussian
+from duetto.functional.schedules import Decay
+from duetto.networks.heads import CategoricalHead, SquashedGaussianHead
+from duetto.networks.layers import Stack
+from duetto.networks.normalized_blocks import FlashStack, XqcStack
+from duetto.networks.spaces import Space
+from duetto.networks.specs import AnyNetworkSpec, NetworkSpec
+
+STACKS: dict[str, type[Stack]] = {"flash": FlashStack, "xqc": XqcStack}
+
+
+@dataclass(frozen=True)
+class FlashSAC(SAC):
+    """FlashSAC (2026, arXiv:2604.04539)."""
+
+    batch_size: Count = 512
+    """Transitions per update."""
+    learning_rate_decay: Decay = "cosine"
+    """Schedule of all learning rates over the run."""
+    learning_rate_final: Fraction = 0.5
+    """Factor of the critic's learning rate at the end of the run, unless constant."""
+    temperature: Positive = 0.01
+    """Initial α, the weight of entropy relative to reward."""
+    target_entropy_scale: NonNegative = 0.4781815
+    """The target entropy is minus this times the size of an action; by default that of a Gaussian of std 0.15."""
+    tau: Fraction = 0.01
+    """Step of the target networks towards the online ones at an update; 1 copies."""
+    critic: ClassVar[str] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
+    critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
+    normalize_rewards: bool = True
+    """Divide the rewards of a batch by the running std of discounted returns."""
+    hidden: Annotated[tuple[int, ...], Bounds(1)] = (128, 128)
+    """Width of each hidden block of the actor, and of the critic unless `critic_hidden` is given."""
+    critic_hidden: Annotated[tuple[int, ...], Bounds(1)] = (256, 256)
+    """Width of each hidden block of the critic; empty for those of `hidden`."""
+    network: Literal["flash", "xqc"] = "flash"  # pyright: ignore[reportIncompatibleVariableOverride]  # others
+    """Hidden blocks: residual ones of equal width, or XQC's plain layers."""
+    initializer: Literal["fan_in", "normal", "orthogonal"] = "orthogonal"  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Initial weights: U(±gain/√inputs), N(0, gain²), or orthogonal, which are then projected."""
+    project_weights: bool = True
+    """Project weights onto unit norm after every step of the optimizer."""
+    policy_delay: Count = 2
+    """Critic updates per update of actor and temperature."""
+    noise_repeats: Count = 16
+    """Most steps for which the noise of an action stays; 1 for new noise at each step."""
+
+    small: ClassVar[dict[str, Any]] = {"hidden": (8,), "critic_hidden": (8,), "num_atoms": 11}
+    alternatives: ClassVar[dict[str, Any]] = {
+        "num_atoms": (21, {}),
+        "noise_repeats": (1, {}),
+        "initializer_gain": (0.5, {"project_weights": False}),
+        "initializer_final_bound": (0.003, {"project_weights": False, "initializer": "normal"}),
+    }
+    option_table: ClassVar[OptionTable] = {
+        **in_group("networks", "project_weights", rare=True),
+        **in_group("exploration", "noise_repeats"),
+        **in_group("", "num_atoms", "value_range", "return_bound"),
+    }
+
+    # ------------------------------------------------------------------------------------------------ the equations
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """α log π(a|s) - min E Z(s, a) of fresh actions, by the critics' running statistics."""
+        xp, size = array_namespace(batch.reward), len(batch.reward)
+        both = nets.actor(concat(batch.obs, batch.next_obs), train=True)  # π of [s; s'], (2B, A)
+        policy = SquashedGaussian(both.mean[:size], both.log_std[:size])
+        action, log_prob = policy.sample_and_log_prob(noise)
+        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
+        check_same_shape(q=q, log_prob=log_prob)
+        return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
+
+    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
+        """α (H - H̄), with the entropy H of the actor's loss."""
+        target = -self.target_entropy_scale * batch.action.shape[-1]
+        alpha = array_namespace(batch.reward).exp(nets.log_alpha)
+        return alpha * stop_gradient(-batch.mean(log_prob) - target), {"temperature": alpha}
+
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """Cross-entropy of one pass over (s, a) and (s', a') in critics and target critics."""
+        xp, size = array_namespace(batch.reward), len(batch.reward)
+        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
+        both = concat(batch.obs, batch.next_obs), concat(batch.action, stop_gradient(next_action))
+        next_logits = nets.target_critic(*both, train=True)[:, size:]  # (2, B, n)
+        logits = nets.critic(*both, train=True)[:, :size]
+        return self.categorical_loss(batch, logits, next_logits, xp.exp(nets.log_alpha) * log_prob)
+
+    def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
+        """In phase 0 update actor and temperature, then the critics, then their targets."""
+        if phase == 0:
+            actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
+            if self.learn_temperature:
+                learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
+        learner.minimize("critic", self.critic_loss, batch, noise.next)
+        self.track_targets(learner)
+
+    def phase(self, update: int) -> int:
+        """Return 0 for updates of the actor, the first and then every `policy_delay` updates, over the whole run."""
+        return 0 if (update - 1) % self.policy_delay == 0 else 1
+
+    # ------------------------------------------------------------------------------------------------ what it needs
+    def explorer(self) -> RepeatedSampling:
+        """Return exploration by sampling the policy, with repeated noise."""
+        return RepeatedSampling(self.stochastic_evaluation, self.noise_repeats)
+
+    def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
+        """Return actor, critics, and the temperature's logarithm."""
+        return {
+            name: replace(spec, projected=self.project_weights and spec.custom is None)
+            if isinstance(spec, NetworkSpec)
+            else spec
+            for name, spec in super().networks(observation, action).items()
+        }
+
+    def policy(self, size: int) -> SquashedGaussianHead:
+        """Return the actor's head, whose log-std is in (-10, 2)."""
+        stack = STACKS[self.network]
+        return SquashedGaussianHead(
+            size, self.hidden, self.activation, stack=stack, log_std=(-10.0, 2.0), squashes=True
+        )
+
+    def critic_head(self, size: int) -> CategoricalHead:
+        """Return the head of each critic."""
+        layers = (self._critic_hidden(), self.activation)
+        return CategoricalHead(
+            size, *layers, stack=STACKS[self.network], joins=self.critic_action_layer, atoms=self.num_atoms
+        )
+
+    def optimizers(self) -> dict[str, OptimizerSpec]:
+        """Return Adam for each network; those of the actor's updates decay once in `policy_delay` updates."""
+        found = super().optimizers()
+        delayed = {name: replace(spec, horizon=self.policy_delay) for name, spec in found.items() if name != "critic"}
+        return found | delayed
