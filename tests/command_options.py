@@ -1,20 +1,30 @@
-"""The options of every command, as the completion script has them."""
+"""The options of every command, as tyro's completion script has them."""
 
 from __future__ import annotations
 
 import ast
 import re
+from contextlib import redirect_stdout, suppress
 from functools import cache
+from io import StringIO
 from typing import Any
 
-from duetto.tools.cli import completion
+from duetto.tools.cli import main
 
-OF_ALGORITHMS = completion.OF_ALGORITHMS
+OF_ALGORITHMS = ("train", "tune", "sweep")  # commands whose options depend on the algorithm
+
+
+@cache
+def script() -> str:
+    """The completion script for bash."""
+    with redirect_stdout(StringIO()) as out, suppress(SystemExit):
+        main(["--tyro-print-completion", "bash"])
+    return out.getvalue()
 
 
 @cache
 def _root() -> dict[str, Any]:
-    found = re.search(r"^COMPLETION_SPEC = (.*)$", completion.script(), re.MULTILINE)
+    found = re.search(r"^COMPLETION_SPEC = (.*)$", script(), re.MULTILINE)
     assert found
     return ast.literal_eval(found[1])
 
@@ -24,7 +34,7 @@ def flags(*words: str) -> set[str]:
     spec = _root()
     for word in words:
         spec = spec["subcommands"][word]
-    return {flag for option in spec["options"] for flag in option["flags"]} - {"-h", "--help"}
+    return {flag for option in spec["options"] for flag in option["flags"]} - {"-h", "--help", "--help-all"}
 
 
 def every_flag() -> set[str]:
@@ -34,4 +44,4 @@ def every_flag() -> set[str]:
         spec = specs.pop()
         specs += spec.get("subcommands", {}).values()
         found |= {flag for option in spec["options"] for flag in option["flags"]}
-    return found - {"-h", "--help"}
+    return found - {"-h", "--help", "--help-all"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,27 @@ def test_a_file_that_does_not_run(duetto: Command, file: Path):
     code, _, err = duetto("check", "./mine.py:Mine")
     assert code == 2
     assert "does not run, line 2: SystemExit: 5" in err
+
+
+BOTH = FILE.replace("< 0.2), False, {}", "< 0.2), bool(self.np_random.random() < 0.2), {}")
+
+
+def test_an_episode_with_two_ends_counts_once(duetto: Command, file: Path):
+    file.write_text(BOTH, "utf-8")
+    out = duetto("check", "./mine.py:Mine", "--steps", "200").out
+    count, truncated, terminated = map(
+        int, re.findall(r"(\d+) episodes of .*?: (\d+) truncated, (\d+)\s+terminated", " ".join(out.split()))[0]
+    )
+    assert count == truncated + terminated > 10
+    assert truncated
+
+
+def test_the_option_that_it_names_is_one_that_train_takes(duetto: Command, file: Path):
+    file.write_text(
+        FILE.replace("(-1, 1, (2,)", "(-9e9, 9e9, (2,)").replace(
+            "np.zeros(2, np.float32), {}", "np.full(2, 1e9, np.float32), {}"
+        )
+    )
+    out = " ".join(duetto("check", "./mine.py:Mine", "--steps", "50").out.split())
+    (option,) = set(re.findall(r"use (--normalize-observations \w+)", out))
+    assert duetto("train", "sac", "Pendulum-v1", *option.split(), "--dry-run").code == 0

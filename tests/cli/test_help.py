@@ -38,7 +38,7 @@ def documented(owner: type) -> dict[str, str]:
 
 def flat(text: str) -> str:
     """Help without its frames and line breaks."""
-    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+    return " ".join(re.sub("[│╭╮╰╯─]|-{5,}", " ", text).split())
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
@@ -56,7 +56,7 @@ def test_help_of_each_command(duetto: Command, command: str, option: str):
     assert (code, err) == (0, "")
     assert out.startswith(f"usage: duetto {command} ")
     of_several = dict.fromkeys(("plot", "report", "table"), "Folders of runs: runs/td3-*")
-    said = {"list": "List algorithms", "completion": "Print a script", "pull": "Fetch a run from"} | of_several
+    said = {"list": "List algorithms", "pull": "Fetch a run from"} | of_several
     said |= {"check": "An id, module:ID, or FILE.py:CLASS"}
     assert said.get(command, "The run's folder.") in out
 
@@ -71,7 +71,7 @@ def test_help_of_train_without_an_algorithm_names_them(duetto: Command):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_hyper_parameter_is_there_with_its_text_and_default(duetto: Command, name: str):
     algorithm = ALGORITHMS[name]
-    code, out, err = duetto("train", name, "--help")
+    code, out, err = duetto("train", name, "--help-all")
     assert (code, err) == (0, "")
     text = flat(out)
     for owner, default in ((algorithm, algorithm()), (RunOptions, RunOptions())):
@@ -81,14 +81,60 @@ def test_every_hyper_parameter_is_there_with_its_text_and_default(duetto: Comman
                 continue
             assert about, f"{field} has no text"
             assert f"--{field.replace('_', '-')}" in text
-            assert f"{about} (default: {_shown(getattr(default, field))})" in text, field
+            shown = _shown(getattr(default, field))
+            assert f"{about} (default: {shown})" in text if shown else about in text, field
     for option in ("--preset", "--runs-dir", "--name"):
         assert option in text
 
 
+def boxes(text: str) -> dict[str, list[str]]:
+    """The options below each title of a help page."""
+    found: dict[str, list[str]] = {}
+    options: list[str] = []
+    for line, following in pairwise(text.splitlines()):
+        if re.match(r"\s*-{5,}\s*$", following):
+            options = found.setdefault(line.strip().removesuffix(" options"), [])
+        elif option := re.match(r"\s*(--\w[\w-]*)", line):
+            options.append(option[1])
+    return found
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_help_fits_a_reader(duetto: Command, name: str):
+    algorithm = ALGORITHMS[name]
+    known = {f"--{field.replace('_', '-')}" for field in algorithm.options()}
+    short, long = (boxes(duetto("train", name, option).out) for option in ("--help", "--help-all"))
+    assert sum(len(known & {*options}) for options in short.values()) <= 40
+    titles = ["run", name, "exploration", "networks", "optimizer", "replay", "recurrence", "demonstrations"]
+    titles += ["evaluation and logging", "cluster"]
+    assert [title for title in long if title in titles] == [title for title in titles if title in long]
+    assert set(long) - set(titles) == {"positional arguments", "options"}
+    assert short["run"][:5] == ["--steps", "--seed", "--num-envs", "--device", "--backend"]
+    rare = {f"--{field.replace('_', '-')}" for field in algorithm.rare_options()}
+    assert rare & known & {option for options in long.values() for option in options}
+    assert not rare & {option for options in short.values() for option in options}
+
+
+PAGES = [*(name for name in COMMANDS if name not in ("demos", "tune", "sweep")), "demos import", "demos record"]
+PAGES += [f"{command} {name} --help-all" for command in ("train", "tune", "sweep") for name in ("td3", "ppo", "r2d3")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_help_is_readable_at_80_columns(duetto: Command, monkeypatch: pytest.MonkeyPatch, page: str):
+    words = [*page.split(), "--help"]
+    texts = []
+    for columns in (80, 400):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        texts.append(duetto(*words).out)
+    assert max(map(len, texts[0].splitlines())) <= 80
+    assert sorted(flat(texts[0]).split()) == sorted(flat(texts[1]).split())  # no word or number is broken
+    for unreadable in ("None", "STR", "INT", "FLOAT", "(default: False)", "(default: )"):
+        assert unreadable not in texts[0]
+
+
 def _shown(value: Any) -> str:
-    if value == "":
-        return "''"
+    if value in ("", (), False, None):
+        return ""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

@@ -20,10 +20,6 @@ HINTS = [
     ("train ppo CartPole-v1 --learning-starts 100", "ppo has no option --learning-starts. It has nothing of the kind."),
     ("train ppo CartPole-v1 --anneal-lr", "ppo has no option --anneal-lr. Did you mean --learning-rate-decay?"),
     ("train td3 Pendulum-v1 --cuda", "td3 has no option --cuda. Did you mean --device?"),
-    ("train td3 Pendulum-v1 --hidden 64,32", "--hidden is 64,32. Write --hidden 64 32"),
-    ("train td3 Pendulum-v1 --hidden=64,32", "Write --hidden 64 32"),
-    ("train td3 Pendulum-v1 --hidden 64, 32 --steps 9", "--hidden is 64, 32. Write --hidden 64 32"),
-    ("train td3 Pendulum-v1 --critic-hidden [64,32]", "Write --critic-hidden 64 32"),
     ("resume runs/a --no-dueling", "duetto resume has no option --no-dueling. Change dueling in"),
     (
         "resume runs/a --actor-learning-rate 1e-4",

@@ -43,7 +43,6 @@ CALLS = [
     "list algorithms",
     "list environments",
     "list presets",
-    "completion bash",
     "demos export made --output exported",
     "demos export DEMOS --output exported",
     RECORDING + " --output recorded",

@@ -14,7 +14,7 @@ from commands import SMALL, Command
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import repeat_command
-from duetto.tools.cli import train as train_command
+from duetto.tools.cli import recorded
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +67,13 @@ def test_a_dry_run_is_the_whole_configuration_and_leaves_nothing(train: Command,
 
 def test_a_new_run_as_another_was(duetto: Command, trained: Path, tmp_path: Path):
     config = trained / "config.yaml"
-    code, _, err = duetto("train", "--config", config, "--seed", "3", "--tau", "0.5", "--name", "new")
+    code, _, err = duetto("train", "td3", "--config", config, "--seed", "3", "--tau", "0.5", "--name", "new")
     assert (code, err) == (0, "")
     new, old = Run(tmp_path / "runs" / "new").config, Run(trained).config
     assert new.algorithm == old.algorithm.with_options(tau=0.5)
     assert vars(new.run) == vars(old.run) | {"seed": 3}
     assert (new.environment, new.environment_options, new.preset) == ("Pendulum-v1", {}, "Pendulum-v1")
-    code, _, _ = duetto("train", f"--config={config}", "MountainCarContinuous-v0", "--name", "other")
+    code, _, _ = duetto("train", "td3", f"--config={config}", "MountainCarContinuous-v0", "--name", "other")
     assert (code, Run(tmp_path / "runs" / "other").config.environment) == (0, "MountainCarContinuous-v0")
 
 
@@ -83,7 +83,7 @@ def test_with_another_framework_threads_are_not_those_of_the_first(duetto: Comma
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     threads = {}
     for given in ("--backend torch", "--backend torch --threads 2", "--seed 3"):
-        _, out, _ = duetto("train", "--config", tmp_path / "config.yaml", *given.split(), "--dry-run")
+        _, out, _ = duetto("train", "td3", "--config", tmp_path / "config.yaml", *given.split(), "--dry-run")
         threads[given] = yaml.safe_load(out)["run"]["threads"]
     assert list(threads.values()) == [1, 2, 2]
 
@@ -94,7 +94,6 @@ def test_with_another_framework_threads_are_not_those_of_the_first(duetto: Comma
         ("td3 Pendulum-v1 --config FILE", "Pendulum-v1"),
         ("td3 --config FILE", "Pendulum-v1"),
         ("td3 --tau 0.5 --config=FILE", "Pendulum-v1"),
-        ("--config FILE td3 MountainCarContinuous-v0", "MountainCarContinuous-v0"),
         ("td3 MountainCarContinuous-v0 --config FOLDER --steps 30", "MountainCarContinuous-v0"),
         ("td3 --steps 30 MountainCarContinuous-v0 --config FILE", "MountainCarContinuous-v0"),
     ],
@@ -112,17 +111,14 @@ def test_wherever_config_stands(duetto: Command, trained: Path, call: str, envir
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--config"], "--config is ''; it must be the config.yaml of a run."),
-        (["--config", "nowhere"], "--config is 'nowhere'; it must be the config.yaml of a run."),
+        (["td3", "--config"], "--config needs a value: FILE."),
+        (["td3", "--config", "nowhere"], "--config is 'nowhere'; it must be the config.yaml of a run."),
+        (["sac", "--config", "{config}"], "{config}: it is of the algorithm 'td3', and SAC is 'sac'."),
+        (["--config", "{config}"], "duetto train needs an algorithm first: duetto train ALGORITHM --config {config}"),
         (
-            ["sac", "--config", "{config}"],
-            "The call says sac, and {config} is of td3. Leave one of them out, or take td3.",
+            ["td3", "--config", "{config}", "--preset", "default"],
+            "--config says every option already: leave --preset out.",
         ),
-        (
-            ["./a.py:TD3", "--config", "{config}"],
-            "The call says ./a.py:TD3, and {config} is of td3. Leave one of them out, or take td3.",
-        ),
-        (["--config", "{config}", "--preset", "default"], "--config says every option already: leave --preset out."),
     ],
 )
 def test_mistakes_of_config(duetto: Command, trained: Path, arguments: list[str], sentence: str):
@@ -133,7 +129,7 @@ def test_mistakes_of_config(duetto: Command, trained: Path, arguments: list[str]
 def test_a_config_that_is_another_file_is_not_printed(duetto: Command, tmp_path: Path):
     file = tmp_path / "users"
     file.write_text("\n".join(f"user{i}:x:{i}:/home/user{i}" for i in range(99)), "utf-8")
-    code, out, err = duetto("train", "--config", file)
+    code, out, err = duetto("train", "td3", "--config", file)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"duetto: --config {file} is no config.yaml of a run: ")
     assert "user1:" in err
@@ -142,9 +138,8 @@ def test_a_config_that_is_another_file_is_not_printed(duetto: Command, tmp_path:
 
 def test_what_other_libraries_call_an_option(train: Command):
     code, _, err = train("--lr", "1e-3")
-    assert (code, err) == (
-        2, "duetto: td3 has no option --lr. Did you mean --actor-learning-rate or --critic-learning-rate?\n"
-    )  # fmt: skip
+    meant = "Did you mean --actor-learning-rate or --critic-learning-rate?"
+    assert (code, err) == (2, f"duetto: duetto train td3 has no option --lr. {meant}\n")
     assert train("--total-timesteps=9").err.endswith("no option --total-timesteps. Did you mean --steps?\n")
 
 
@@ -184,7 +179,7 @@ def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path)
 
 def test_a_copy_of_a_run_with_a_beginning_says_so(duetto: Command, trained: Path, tmp_path: Path):
     other = shutil.copytree(trained, tmp_path / "source")
-    code, out, _ = duetto("train", "--config", other / "config.yaml", "--from", other, "--name", "tuned")
+    code, out, _ = duetto("train", "td3", "--config", other / "config.yaml", "--from", other, "--name", "tuned")
     assert code == 0
     assert "It begins with what" in out
     began = yaml.safe_load((tmp_path / "runs" / "tuned" / "config.yaml").read_text())["from"]
@@ -196,7 +191,7 @@ def tuned(duetto: Command, trained: Path, tmp_path: Path) -> tuple[Path, Path]:
     """A run, and one that began with its networks."""
     first, second = shutil.copytree(trained, tmp_path / "first"), tmp_path / "runs" / "tuned"
     call = ("--from", first, "--from-optimizers", "--name", "tuned", "--random-steps", "0")
-    assert duetto("train", "--config", trained / "config.yaml", *call).code == 0
+    assert duetto("train", "td3", "--config", trained / "config.yaml", *call).code == 0
     return first, second
 
 
@@ -207,34 +202,36 @@ def beginning(run: Path) -> Any:
 def test_of_a_run_with_a_beginning_config_has_it_too(duetto: Command, tuned: tuple[Path, Path]):
     first, second = tuned
     again = second.with_name("again")
-    assert duetto("train", "--config", second / "config.yaml", "--name", "again").code == 0
+    assert duetto("train", "td3", "--config", second / "config.yaml", "--name", "again").code == 0
     assert beginning(again) == beginning(second)
     assert Run(again).agent().fingerprint == Run(second).agent().fingerprint
-    assert yaml.safe_load(duetto("train", "--config", second, "--dry-run").out)["from"] == beginning(second)
+    assert yaml.safe_load(duetto("train", "td3", "--config", second, "--dry-run").out)["from"] == beginning(second)
     # the other run has gone on, and has that checkpoint still
     assert duetto("resume", first, "--steps", "80").code == 0
-    assert duetto("train", "--config", second, "--name", "later").code == 0
+    assert duetto("train", "td3", "--config", second, "--name", "later").code == 0
     assert Run(second.with_name("later")).agent().fingerprint == Run(second).agent().fingerprint
-    assert duetto("train", "--config", second, "--seeds", "0-1", "--name", "several").code == 0
+    assert duetto("train", "td3", "--config", second, "--seeds", "0-1", "--name", "several").code == 0
     assert [beginning(second.with_name(f"several-s{seed}"))["step"] for seed in range(2)] == [60, 60]
 
 
 def test_where_the_other_run_is_not_what_it_was_config_refuses(duetto: Command, tuned: tuple[Path, Path]):
     first, second = tuned
     moved = first.rename(first.with_name("moved"))
-    code, out, err = duetto("train", "--config", second, "--name", "again")
+    code, out, err = duetto("train", "td3", "--config", second, "--name", "again")
     assert (code, out.count("step 1")) == (1, 0)
     assert f"The run began with step 60 of {first}, which cannot be had: {first} is no run to begin from" in err
     assert "--from RUN" in err
     assert not second.with_name("again").exists()
-    assert duetto("train", "--config", second, "--from", moved, "--name", "again").code == 0
+    assert duetto("train", "td3", "--config", second, "--from", moved, "--name", "again").code == 0
     assert beginning(second.with_name("again"))["run"] == str(moved)
     assert beginning(second.with_name("again"))["optimizers"] is True  # as the file says
     assert Run(second.with_name("again")).agent().fingerprint == Run(second).agent().fingerprint
     shutil.copytree(moved, first)
     assert duetto("resume", first, "--steps", "150").code == 0  # of which that step is forgotten
-    assert f"began with step 60 of {first}, which cannot be had: " in duetto("train", "--config", second).err
-    assert duetto("train", "--config", second, "--from", first, "--no-from-optimizers", "--name", "other").code == 0
+    assert f"began with step 60 of {first}, which cannot be had: " in duetto("train", "td3", "--config", second).err
+    assert (
+        duetto("train", "td3", "--config", second, "--from", first, "--no-from-optimizers", "--name", "other").code == 0
+    )
     assert [beginning(second.with_name("other"))[key] for key in ("step", "optimizers")] == [150, False]
 
 
@@ -243,10 +240,10 @@ def test_a_strangers_config_begins_with_no_run_of_ones_own(duetto: Command, tune
     config = yaml.safe_load((second / "config.yaml").read_text())
     del config["signature"]
     (second / "config.yaml").write_text(yaml.safe_dump(config))
-    code, _, err = duetto("train", "--config", second, "--name", "again")
+    code, _, err = duetto("train", "td3", "--config", second, "--name", "again")
     assert (code, f"started with the networks of another, step 60 of {first}, and it is of no run" in err) == (2, True)
     assert "Name that other run yourself: --from RUN --from-checkpoint " in err
-    assert duetto("train", "--config", second, "--from", first, "--name", "again").code == 0
+    assert duetto("train", "td3", "--config", second, "--from", first, "--name", "again").code == 0
 
 
 def test_a_run_on_a_cluster_is_not_repeated_without_one(
@@ -254,23 +251,23 @@ def test_a_run_on_a_cluster_is_not_repeated_without_one(
 ):
     asked: list[Any] = []
 
-    def stop(address: str, **how: Any) -> None:
-        asked.append((address, how["mode"], how["actors"], how["block"]))
+    def stop(given: dict[str, Any]) -> None:
+        asked.append((given["cluster"], given["mode"], given.get("actors"), given.get("block")))
         raise UsageError("no cluster is begun here")
 
-    monkeypatch.setattr(train_command, "cluster", stop)
+    monkeypatch.setattr(recorded, "cluster", stop)
     values = yaml.safe_load((trained / "config.yaml").read_text())
     values["cluster"] = {"mode": "sync", "actors": 4, "block": 64}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(values))
-    code, _, err = duetto("train", "--dry-run", "--config", "other.yaml")
+    code, _, err = duetto("train", "td3", "--dry-run", "--config", "other.yaml")
     assert code == 2
     assert "other.yaml is of a run on a cluster, which decides its numbers. Give --cluster" in err
     for options in (("--cluster",), ("--cluster", "--mode", "async"), ("--cluster", "--actors", "4")):
-        assert duetto("train", "--config", "other.yaml", *options).code == 2
+        assert duetto("train", "td3", "--config", "other.yaml", *options).code == 2
     assert asked == [("here", "sync", 4, 64), ("here", "async", None, None), ("here", "sync", 4, 64)]
-    assert repeat_command.command(values, "other.yaml") == "duetto train --config other.yaml --cluster"
+    assert repeat_command.command(values, "other.yaml") == "duetto train td3 --config other.yaml --cluster"
     assert "Cluster: it ran on Ray actors, which decide its numbers." in repeat_command.needed(values)
-    assert repeat_command.command(values | {"cluster": {}}, "other.yaml") == "duetto train --config other.yaml"
+    assert repeat_command.command(values | {"cluster": {}}, "other.yaml") == "duetto train td3 --config other.yaml"
 
 
 def test_a_complete_run_that_is_resumed_says_its_last_evaluation_in_json_too(train: Command, duetto: Command):

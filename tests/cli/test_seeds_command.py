@@ -7,9 +7,24 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import Command
+from commands import SMALL, Command
 
 from duetto.runs.run import Run
+
+
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_how_many_and_which_mean_the_same(duetto: Command, command: str):
+    words = (command, "td3", "Pendulum-v1", "--json", *SMALL, "--steps", "60", "--dry-run", "--seeds")
+    runs = [json.loads(duetto(*words, seeds).out)["runs"] for seeds in ("3", "0-2")]
+    assert len(runs[0]) == 3
+    assert [one | {"command": ""} for one in runs[0]] == [one | {"command": ""} for one in runs[1]]
+
+
+def test_of_a_study_too(duetto: Command):
+    words = ("tune", "td3", "Pendulum-v1", "--json", *SMALL, "--steps", "60", "--trials", "1")
+    first, second = (json.loads(duetto(*words, "--seeds", seeds, "--output", seeds).out) for seeds in ("2", "0-1"))
+    assert len(first["trials"][0]["seeds"]) == 2
+    assert first["trials"] == second["trials"]
 
 
 def test_a_run_for_each_is_made_and_told_of(train: Command, tmp_path: Path):

@@ -53,7 +53,7 @@ def pendulum(duetto: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """`duetto train ppo Pendulum-v1` with a preset that has options of the environment."""
     algorithm = {"rollout_steps": 32, "minibatches": 2, "epochs": 1, "hidden": [8]}
     preset = Preset(algorithm=algorithm, environment={"g": 9.0, "max_episode_steps": 50})
-    monkeypatch.setattr("duetto.tools.cli.train.choose", lambda *_: ("mine", preset))
+    monkeypatch.setattr("duetto.runs.spec.choose", lambda *_: ("mine", preset))
     return lambda *arguments: duetto("train", "ppo", "Pendulum-v1", *QUICK, *arguments)
 
 
@@ -118,9 +118,9 @@ def test_an_option_that_the_environment_does_not_know(duetto: Command):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["CartPole-v1", "--clip-rage", "0.1"], ["--clip-rage", "--clip-range FLOAT"]),
-        (["CartPole-v1", "--policy-delay", "2"], ["Unrecognized options: --policy-delay"]),
-        (["CartPole-v1", "--epochs", "few"], ["Error parsing --epochs", "'few'"]),
+        (["CartPole-v1", "--clip-rage", "0.1"], ["has no option --clip-rage. Did you mean --clip-range?"]),
+        (["CartPole-v1", "--policy-delay", "2"], ["ppo has no option --policy-delay."]),
+        (["CartPole-v1", "--epochs", "few"], ["--epochs is 'few'; it must be a whole number."]),
     ],
 )
 def test_wrong_options_are_named_with_the_nearest_and_code_2(duetto: Command, arguments: list[str], words: list[str]):

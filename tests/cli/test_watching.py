@@ -50,3 +50,16 @@ def test_mistakes_leave_nothing_behind(duetto: Command, tmp_path: Path, options:
     code, _, err = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", *options)
     assert (code, err) == (2, f"duetto: {message}\n")
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_environment_without_a_window_says_how_to_get_one(duetto: Command, tmp_path: Path):
+    (tmp_path / "blind.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import PendulumEnv\n"
+        "class Blind(PendulumEnv):\n    metadata = {'render_modes': ['rgb_array']}\n"
+        "def make(render_mode=None):\n    return gymnasium.wrappers.TimeLimit(Blind(render_mode), 20)\n"
+    )
+    assert duetto("train", "td3", "./blind.py:make", *SMALL, "--steps", "20", "--name", "blind", "--quiet").code == 0
+    code, out, err = duetto("watch", "runs/blind")
+    assert (code, out) == (2, "")
+    assert "has no window: human is not among its render modes (rgb_array)." in err
+    assert "duetto video RUN" in err

@@ -11,36 +11,40 @@ import pytest
 from duetto.cluster import Cluster
 from duetto.cluster import config as options
 from duetto.errors import UsageError
-from duetto.tools.cli.options import cluster, with_address
+from duetto.tools.cli.options import CLUSTER, EnvironmentId, cluster
+from duetto.tools.cli.parser import Group, Parser
 
 
 @pytest.mark.parametrize(
-    ("given", "completed"),
+    ("words", "address"),
     [
-        ("", ""),
-        ("Pendulum-v1", "Pendulum-v1"),
-        ("Pendulum-v1 --cluster", "Pendulum-v1 --cluster here"),
-        ("--cluster Pendulum-v1", "--cluster here Pendulum-v1"),
-        ("--cluster --actors 4", "--cluster here --actors 4"),
-        ("--cluster module:Env-v0", "--cluster here module:Env-v0"),
-        ("--cluster auto Pendulum-v1", "--cluster auto Pendulum-v1"),
-        ("--cluster head:6379", "--cluster head:6379"),
-        ("--cluster ray://10.0.0.1:10001", "--cluster ray://10.0.0.1:10001"),
+        ("Pendulum-v1", None),
+        ("Pendulum-v1 --cluster", "here"),
+        ("--cluster --actors 4 Pendulum-v1", "here"),
+        ("--cluster=auto --actors 2 Pendulum-v1", "auto"),
+        ("Pendulum-v1 --cluster head:6379", "head:6379"),
+        ("Pendulum-v1 --cluster ray://10.0.0.1:10001 --actors 2", "ray://10.0.0.1:10001"),
     ],
 )
-def test_an_address_may_be_left_out(given: str, completed: str):
-    assert with_address(given.split()) == completed.split()
+def test_an_address_may_be_left_out(words: str, address: str | None):
+    group = Group("cluster", CLUSTER, dict.fromkeys(CLUSTER))
+    parser = Parser("duetto train td3", [Group("", {"environment": EnvironmentId}), group])
+    given = parser.parse(words.split())
+    assert (given["environment"], given.get("cluster")) == ("Pendulum-v1", address)
 
 
 def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(options, "find_spec", lambda name: name)
-    assert cluster(None, actors=None, mode=None) is None
-    assert cluster("here", actors=None, mode=None) == Cluster(None, 0, None)
-    assert cluster("auto", actors=8, mode="async", block=4, ahead=64) == Cluster("auto", 8, "async", 4, 64)
+    assert cluster({"seeds": "3", "actors": None}) is None
+    assert cluster({"cluster": "here"}) == Cluster(None, 0, None)
+    given = {"cluster": "auto", "actors": 8, "mode": "async", "block": 4, "ahead": 64}
+    assert cluster(given) == Cluster("auto", 8, "async", 4, 64)
     with pytest.raises(UsageError, match="--actors is of a cluster"):
-        cluster(None, actors=3, mode=None)
+        cluster({"actors": 3})
     with pytest.raises(UsageError, match="--mode is of a cluster"):
-        cluster(None, actors=None, mode="sync")
+        cluster({"mode": "sync"})
+    with pytest.raises(UsageError, match="--cluster is 'Pendulum-v1'; it must be HOST:PORT"):
+        cluster({"cluster": "Pendulum-v1"})
 
 
 def test_a_run_goes_on_with_the_actors_that_it_was_given_though_some_had_no_environment(

@@ -42,7 +42,7 @@ def output_of(*arguments: str) -> str:
 
 def commands_and_options() -> Rows:
     algorithms = list(json.loads(output_of("list", "algorithms", "--json"))["algorithms"])
-    commands = re.findall(r"^  (\w+) +\S", output_of("--help"), re.MULTILINE)
+    commands = re.findall(r"^  (?!duetto)(\w+) +\S", output_of("--help"), re.MULTILINE)
     commands += dict.fromkeys(re.findall(r"duetto (demos \w+) ", output_of("demos", "--help")))
     where: dict[str, set[str]] = defaultdict(set)
     choices: dict[str, dict[str, None]] = defaultdict(dict)
@@ -50,14 +50,15 @@ def commands_and_options() -> Rows:
     for command in commands:
         variants = [[], *([name] for name in algorithms if command in ("train", "sweep", "tune"))]
         for algorithm in variants:
-            text = output_of(*command.split(), *algorithm, "--help")
+            everything = ["--help-all"] if algorithm else ["--help"]
+            text = output_of(*command.split(), *algorithm, *everything)
             begins = "" if len(variants) > 1 and not algorithm else "^.{0,3}"  # without an algorithm it is plain text
             for option, values in re.findall(rf"{begins}(?<!\S)(--[a-z][\w-]*)(?:.*?(\{{\S+\}}))?", text, re.MULTILINE):
                 where[option].add(command)
                 choices[option] |= dict.fromkeys(value for value in re.findall(r"[\w-]+", values) if value != "None")
                 takers[option].update(algorithm)
     rows: Rows = {("Commands", f"duetto {command}"): "" for command in commands}
-    for option in sorted(where.keys() - {"--help"}):
+    for option in sorted(where.keys() - {"--help", "--help-all"}):
         of = ["of:", *sorted(takers[option])] if 0 < len(takers[option]) < len(algorithms) else []
         name = f"{option} ({', '.join(sorted(where[option]))})"
         rows["Options", name] = " ".join([*choices[option], *of])

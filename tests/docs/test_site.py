@@ -6,12 +6,11 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import build_pages
@@ -19,14 +18,13 @@ import command_options
 import compared
 import numpy as np
 import pytest
-import tyro
 import yaml
 
 from duetto import errors
 from duetto.algorithms import ALGORITHMS
 from duetto.presets import presets
 from duetto.storage import reproducibility, run_folder
-from duetto.tools.cli import run_command
+from duetto.tools.cli.parser import Parser, function_parser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -232,7 +230,8 @@ def test_names_on_a_page_exist(page: Path):
 
 def options() -> set[str]:
     """Every option of every command, as written."""
-    return {"help", "config", *(flag[2:] for flag in command_options.every_flag())}  # train reads --config itself
+    shell = {"tyro-print-completion", "tyro-write-completion"}
+    return {"help", "help-all", *shell, *(flag[2:] for flag in command_options.every_flag())}
 
 
 @pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(DOCS)))
@@ -251,7 +250,7 @@ def calls(text: str) -> Iterator[list[str]]:
     """The words behind `duetto` of each call in code, of syntax too; without what only mentions a command."""
     for code in re.findall(r"`duetto ([^`]*)`|(?:^|&& |\$ )duetto ([^`&\n]*)", text, re.MULTILINE):
         words = shlex.split("".join(code), comments=True)
-        if len(words) > 1 and words != ["demos", words[1]]:
+        if len(words) > 1 and words != ["demos", words[1]] and not words[0].startswith("--"):
             yield ["1" if word in ("N", "K", "S") else word for word in words]
 
 
@@ -260,17 +259,16 @@ def flags_of(words: list[str]) -> set[str]:
     if words[0] not in command_options.OF_ALGORITHMS:
         return {"--help", *command_options.flags(*words[: 2 if words[0] == "demos" else 1])}
     named = [name for name in words[1].split(",") if name in ALGORITHMS] or ALGORITHMS
-    alone = ["--config"] * (words[0] == "train")
-    return {"--help", *alone}.union(*(command_options.flags(words[0], name) for name in named))
+    return {"--help", "--help-all"}.union(*(command_options.flags(words[0], name) for name in named))
 
 
-def only_parsed(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """tyro's `cli` that reads the arguments of a command, and does not run it."""
-
-    def cli(command: Callable[..., Any], **how: Any) -> None:
-        parse(wraps(command)(lambda *_, **__: None), **how)
-
-    return cli
+def parser_of(words: list[str]) -> tuple[Parser, list[str]]:
+    """The parser of a command that has no algorithm, and the words that it parses."""
+    command, *rest = words
+    module = import_module(f"duetto.tools.cli.{command}")
+    if command == "demos":
+        return module.parsers()[rest[0]], rest[1:]
+    return function_parser(getattr(module, command), f"duetto {command}"), rest
 
 
 CALLED = [ROOT / "README.md", *OWN]
@@ -284,16 +282,15 @@ def test_a_call_on_a_page_has_options_of_its_own_command(page: Path):
 
 
 @pytest.mark.parametrize("page", CALLED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_call_on_a_page_is_one_that_its_command_takes(page: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_call_on_a_page_is_one_that_its_command_takes(page: Path):
     """With all that it requires; training's calls begin with presets, and syntax is no call."""
-    monkeypatch.setattr(tyro, "cli", only_parsed(tyro.cli))
     for words in calls(page.read_text("utf-8")):
         if words[0] in command_options.OF_ALGORITHMS or any(set(word) & set("[]|…") or word == "..." for word in words):
             continue
-        try:
-            run_command(words[0], words[1:])
-        except SystemExit as ended:
-            pytest.fail(f"duetto {shlex.join(words)} ends with {ended.code}")
+        parser, rest = parser_of(words)
+        given = parser.parse(rest)
+        if "help" not in given:
+            parser.check_complete(given)
 
 
 def test_calls_are_found():

@@ -87,7 +87,7 @@ def test_the_card_is_of_the_zoos_form(server: Server, run: Run):
         "seed 0, checkpoint last",
         "duetto pull me/pendulum --output pendulum",
         "duetto evaluate pendulum --episodes 2 --seed 0",
-        "duetto train --config pendulum/config.yaml",
+        "duetto train td3 --config pendulum/config.yaml",
         "There is no video: it was not asked for.",
         f"gymnasium {gymnasium.__version__}",
     ):
@@ -209,7 +209,7 @@ def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path)
         "Only the last name of paths on this machine is sent: environment.options.file, from.run, command."
     )
     card = server.repositories["me/filed"].files()["README.md"].decode()
-    assert "duetto train --config filed/config.yaml --from first --from-checkpoint 5\n" in card
+    assert "duetto train td3 --config filed/config.yaml --from first --from-checkpoint 5\n" in card
     assert "First networks: step 5 of the run `first`; give it with --from RUN" in card
     assert "# TD3 on `Filed-v0 (file=arm.xml)`" in card
     pulled = duetto.pull("me/filed", tmp_path / "pulled")
@@ -277,7 +277,7 @@ def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path
     assert b"alice" not in b"\n".join(files.values())
     card = files["README.md"].decode()
     assert "# TD3 on `swing.py:Swing`" in card
-    assert "duetto train --config swing/config.yaml swing.py:Swing\n" in card
+    assert "duetto train td3 --config swing/config.yaml swing.py:Swing\n" in card
     assert "Environment: the class Swing in `swing.py`." in card
     assert b"swing.py:Swing" in files["config.yaml"]
 

@@ -107,7 +107,10 @@ def test_it_says_what_the_runs_are(tmp_path: Path, capsys: pytest.CaptureFixture
     assert {"1,234", "10", "6", "1.5 min", "s1"} <= set(cells)  # greatest, its step, most, time, a folder
     assert "above max(0, r_max) / (1 − γ), which no policy can reach: diverging" in seen.texts["dd"]
     assert (tmp_path / "s0" / "config.yaml").read_text() in seen.texts["pre"]
-    assert "duetto train --config config.yaml --seed 0\nduetto train --config config.yaml --seed 1" in seen.texts["pre"]
+    assert (
+        "duetto train td3 --config config.yaml --seed 0\nduetto train td3 --config config.yaml --seed 1"
+        in seen.texts["pre"]
+    )
     assert "0123456789ab" in cells
     assert (tmp_path / "out" / "report.html").parent.is_dir()
 
@@ -213,12 +216,12 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
     [
         (
             {"from": {"run": "/runs/first", "checkpoint": "last", "optimizers": False, "memory": False, "step": 5}},
-            "duetto train --config config.yaml --seed 0",
+            "duetto train td3 --config config.yaml --seed 0",
             "First networks: step 5 of the run /runs/first; give it with --from RUN --from-checkpoint 5.",
         ),
         (
             {"algorithm": {"name": "own", "from": {"class": "Own", "file": "/home/me/own.py"}}},
-            "duetto train --config config.yaml --seed 0",
+            "duetto train /home/me/own.py:Own --config config.yaml --seed 0",
             "Algorithm: the class Own in /home/me/own.py.",
         ),
         (
@@ -228,28 +231,28 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
         ),
         (
             {"environment": {"id": "G", "options": {}, "remakeable": False}},
-            "duetto train --config config.yaml ENVIRONMENT --seed 0",
+            "duetto train td3 --config config.yaml ENVIRONMENT --seed 0",
             "Environment: G was a Python object; ENVIRONMENT is its id or FILE.py:CLASS.",
         ),
         (
             {"environment": {"id": "/home/me/g.py:G", "options": {}, "remakeable": True}},
-            "duetto train --config config.yaml --seed 0",
+            "duetto train td3 --config config.yaml --seed 0",
             "Environment: the class G in /home/me/g.py.",
         ),
         (
             {"algorithm": {"name": "bc", "demonstrations": "demos/a"}},
-            "duetto train --config config.yaml --seed 0",
+            "duetto train bc --config config.yaml --seed 0",
             "Demonstrations: demos/a; give them with --demonstrations.",
         ),
         (
             {"beside": [2, 1]},
-            "duetto train --config config.yaml --seed 0",
+            "duetto train td3 --config config.yaml --seed 0",
             "Seeds: 0,1,2 were trained in one program. --seeds 0,1,2 repeats its numbers exactly, --seed up to "
             "rounding.",
         ),
         (
             {"history": {"changed": [{"step": 1200, "what": "algorithm.tau was 0.1, is now 0.2"}]}},
-            "duetto train --config config.yaml --seed 0",
+            "duetto train td3 --config config.yaml --seed 0",
             "Changed during the run: step 1,200: algorithm.tau was 0.1, is now 0.2. config.yaml has the new values; to "
             "repeat the run, train with the old ones until there and resume with the new ones.",
         ),

@@ -79,7 +79,7 @@ def test_a_failed_run_is_named_and_the_exit_code_says_it(command: Any, monkeypat
     assert code == 1
     name = "td3-broken_pendulum-Broken-v0-s0"
     assert err.splitlines() == [
-        "duetto: 1 of 2 runs failed; why, is in their logs. The same command tries them again.",
+        "duetto: 1 of 2 runs failed; their logs say why. The same command tries them again.",
         f"  here/{name}: here/logs/{name}.txt",
     ]
     assert f"{name}  failed: " in out
@@ -139,9 +139,9 @@ def test_the_seed_to_judge_the_best_by_has_other_starts(options: dict[str, Any])
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sweep td3", "Algorithms and environments come first"),
-        ("sweep td3 --steps 10", "Algorithms and environments come first"),
-        ("sweep td3 Pendulum-v1 --seed 3", "A sweep has --seeds: how many, --seeds 5"),
+        ("sweep td3", "duetto sweep td3 needs ENVIRONMENT[,ENVIRONMENT ...]."),
+        ("sweep td3 --steps 10", "duetto sweep td3 needs ENVIRONMENT[,ENVIRONMENT ...]."),
+        ("sweep td3 Pendulum-v1 --seed 3", "duetto sweep td3 has no option --seed. Did you mean --seeds?"),
         ("sweep td3 Pendulum-v1 --seeds x", "seeds is 'x'; it must be how many"),
         ("sweep td3 Pendulum-v1 --jobs 0", "jobs is 0"),
         ("sweep td3,td4 Pendulum-v1", "There is no algorithm 'td4'. Did you mean 'td3'?"),

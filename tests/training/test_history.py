@@ -143,7 +143,7 @@ def test_a_new_run_with_the_options_of_one_that_was_changed(made: Run, capfd: py
     made.resume(actor_learning_rate=0.5)
     file = str(made.path / "config.yaml")
     with pytest.raises(SystemExit, match="0"):
-        main(["train", "--config", file, "--dry-run"])
+        main(["train", "td3", "--config", file, "--dry-run"])
     out, err = capfd.readouterr()
     assert "Changed during the run: step 70:" in " ".join(err.split())
     assert "\nhistory:" not in out

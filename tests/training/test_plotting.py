@@ -470,3 +470,17 @@ def test_a_long_label_takes_no_width_from_the_curves():
         axes.figure.draw_without_rendering()
         widths.append(axes.get_window_extent().width)
     assert widths[1] == pytest.approx(widths[0], rel=0.02)
+
+
+def test_a_long_legend_is_in_the_picture(tmp_path: Path):
+    from matplotlib.image import imread
+
+    labels = [
+        f"variant {number} with a long description of the options that differ, {'x ' * 50}" for number in range(9)
+    ]
+    rows = [
+        f'"{label}",E-v0,{seed},mean_return,{step},{step}' for label in labels for seed in (0, 1, 2) for step in (0, 9)
+    ]
+    (tmp_path / "long.csv").write_text("\n".join(["exp_name,env_name,seed,metric,env_step,value", *rows]) + "\n")
+    image = imread(plot([tmp_path / "long.csv"], tmp_path / "long.png"))
+    assert (image[-3:] == 1).all()  # the legend's frame does not reach the border

@@ -216,7 +216,16 @@ def test_what_it_began_with_is_a_run(begun: Path, began: str):
 # ---------------------------------------------------------------------------------------------- as another's config
 def test_a_strangers_config_imports_nothing(mine: Path, mark: Path, key: Path, capsys: pytest.CaptureFixture[str]):
     key.unlink()
-    call = ["train", "--config", str(mine / "config.yaml"), "--runs-dir", str(mine.parent / "new"), "--steps", "40"]
+    call = [
+        "train",
+        "td3",
+        "--config",
+        str(mine / "config.yaml"),
+        "--runs-dir",
+        str(mine.parent / "new"),
+        "--steps",
+        "40",
+    ]
     with pytest.raises(SystemExit) as ended:
         main(call)
     assert ended.value.code == 2
@@ -224,7 +233,7 @@ def test_a_strangers_config_imports_nothing(mine: Path, mark: Path, key: Path, c
     assert not mark.exists()
     assert not key.exists()
     with pytest.raises(SystemExit) as ended:
-        main([*call[:3], ID, *call[3:]])  # the user's own word
+        main([*call[:4], ID, *call[4:]])  # the user's own word
     assert ended.value.code == 0
 
 
@@ -234,7 +243,9 @@ def test_options_of_a_strangers_config_are_checked_though_the_call_names_the_env
     values["environment"] = {"id": "Object", "remakeable": False, "options": {"env_id": ID}}
     path.write_text(yaml.safe_dump(values))
     with pytest.raises(SystemExit) as ended:
-        main(["train", "--config", str(path), "Pendulum-v1", "--runs-dir", str(mine.parent / "new"), "--dry-run"])
+        main(
+            ["train", "td3", "--config", str(path), "Pendulum-v1", "--runs-dir", str(mine.parent / "new"), "--dry-run"]
+        )
     assert ended.value.code == 2
     with pytest.raises(UsageError, match="--trust"):
         Run(mine).config.check_trust("environment", mine)
@@ -243,6 +254,6 @@ def test_options_of_a_strangers_config_are_checked_though_the_call_names_the_env
 
 def test_ones_own_config_is_never_asked_about(mine: Path, mark: Path):
     with pytest.raises(SystemExit) as ended:
-        main(["train", "--config", str(mine / "config.yaml"), "--runs-dir", str(mine.parent / "new")])
+        main(["train", "td3", "--config", str(mine / "config.yaml"), "--runs-dir", str(mine.parent / "new")])
     assert ended.value.code == 0
     assert mark.exists()

@@ -242,8 +242,15 @@ class VecEnv:
         """Reset environments with render_mode "human", which show themselves; the first reset opens a window.
 
         Raises:
-            UsageError: No window can be opened.
+            UsageError: The environment has no window, or none can be opened.
         """
+        modes = (self.engine.metadata or {}).get("render_modes")
+        if modes is not None and "human" not in modes:
+            raise UsageError(
+                f"{self.name} has no window: human is not among its render modes ({', '.join(map(str, modes))}). "
+                "Record a video (duetto video RUN), or open a window in the environment and add human to its "
+                "metadata's render_modes."
+            )
         if suggestions.lacks_display(self.name):
             raise suggestions.no_window(self.name, "there is no display")
         try:

@@ -28,9 +28,10 @@ def command(values: Mapping[str, Any], config: str, names_all: bool = False) -> 
         values["environment"],
         _dict(values.get("from")),
     )
-    first, last = [], []
-    if origin and (names_all or not origin.get("file")):
-        first = [f"{_name(origin.get('file') or 'FILE.py')}:{_class(origin)}"]
+    first, last = str(values["algorithm"].get("name")), []
+    if origin:
+        file = str(origin.get("file") or "FILE.py")
+        first = f"{_name(file) if names_all else file}:{_class(origin)}"
     if environment.get("remakeable") is False:
         last = ["ENVIRONMENT"]
     elif names_all and ":" in environment["id"]:
@@ -39,7 +40,7 @@ def command(values: Mapping[str, Any], config: str, names_all: bool = False) -> 
         checkpoint = [] if start.get("checkpoint") == "best" else ["--from-checkpoint", str(start.get("step"))]
         last += ["--from", _name(start.get("run")), *checkpoint]
     cluster = ["--cluster"] if values.get("cluster") else []
-    return shlex.join(["duetto", "train", *first, "--config", config, *last, *cluster])
+    return shlex.join(["duetto", "train", first, "--config", config, *last, *cluster])
 
 
 def needed(values: Mapping[str, Any], place: Callable[[str], str] = str) -> list[str]:

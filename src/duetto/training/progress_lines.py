@@ -35,11 +35,12 @@ SHOW_CURSOR = b"\x1b[?25h"
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print text without markup and line breaks of its own; show control characters escaped."""
+    """Print text without markup; show control characters escaped. A terminal's lines break between words only."""
     if console.is_jupyter:  # where Rich would make an output for each line
         print(escaped(text), file=console.file)
         return
-    console.print(escaped(text), style=style, highlight=False, markup=False, soft_wrap=True)
+    breaks: dict[str, Any] = {"overflow": "ignore", "crop": False} if console.is_terminal else {"soft_wrap": True}
+    console.print(escaped(text), style=style, highlight=False, markup=False, **breaks)
 
 
 def is_watched(console: Console) -> bool:

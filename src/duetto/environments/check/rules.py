@@ -21,6 +21,7 @@ from duetto.errors import UsageError
 from duetto.networks.preprocessing import image_warnings
 from duetto.networks.spaces import Box, Dict
 
+NORMALIZE = "--normalize-observations collected (of ppo: --normalize-observations)"
 LARGE = 100.0  # networks learn well from numbers of about 1
 SLOW = 300.0  # steps per second; below this, the environment takes most of a run's time
 
@@ -45,7 +46,7 @@ def check_spaces(findings: Findings, vec: VecEnv) -> None:
         refused = (
             f"Training refuses its {wrapper}: evaluations would have other running statistics. Remove the wrapper "
         )
-        findings.add("normalization", broken=f"{refused}and use --normalize-observations.")
+        findings.add("normalization", broken=f"{refused}and use {NORMALIZE}.")
 
 
 def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
@@ -94,7 +95,7 @@ def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) 
         if np.abs(seen).max() > LARGE:
             costs.append(
                 f"The {label} reaches {np.abs(seen).max():.4g}, and networks learn best from numbers of about 1. Scale "
-                "it, or use --normalize-observations."
+                f"it, or use {NORMALIZE}."
             )
     fine = "Observations stay within their space and are of a good size."
     findings.add("observations", costs=" ".join(costs), fine=fine)
@@ -114,7 +115,7 @@ def _check_episodes(findings: Findings, limit: int | None, record: RolloutRecord
     lengths = [length for length, _, _ in record.episodes]
     count, steps = len(lengths), len(record.rewards)
     terminated = sum(terminated for _, terminated, _ in record.episodes)
-    truncated = sum(truncated for _, _, truncated in record.episodes)
+    truncated = sum(truncated and not terminated for _, terminated, truncated in record.episodes)
     both = sum(terminated and truncated for _, terminated, truncated in record.episodes)
     broken = costs = ""
     if 2 * both > count:  # a task that is done just when its time is up is correct
@@ -123,13 +124,13 @@ def _check_episodes(findings: Findings, limit: int | None, record: RolloutRecord
             "came after a time limit. Return terminated=True only if the task is over, and truncated=True alone for a "
             "time limit."
         )
-    elif count >= 3 and not truncated and 1 < lengths[0] == min(lengths) == max(lengths):
+    elif count >= 3 and not truncated and not both and 1 < lengths[0] == min(lengths) == max(lengths):
         costs = (
             f"All {count} episodes terminated after exactly {lengths[0]} steps. If this is a time limit, return "
             "truncated=True and terminated=False (or register max_episode_steps): values are learned as if nothing "
             "came after it. If the task really ends there, observe the remaining time."
         )
-    elif limit is None and not truncated and count < 3:
+    elif limit is None and not truncated and not both and count < 3:
         costs = (
             f"{count} episode(s) ended in {steps:,} steps, and there is no time limit: evaluations, which play whole "
             "episodes, may never end. Register max_episode_steps, or wrap it in gymnasium.wrappers.TimeLimit."

@@ -12,7 +12,7 @@ from tyro.conf import arg
 
 from duetto.environments import check as checker
 from duetto.errors import DuettoError
-from duetto.tools.cli.options import EnvironmentId, Json, PlainEnvironmentOptions, parse_options
+from duetto.tools.cli.options import EnvironmentId, EnvironmentOptions, Json, parse_options
 from duetto.tools.cli.output import print_json
 from duetto.training.progress_lines import working
 
@@ -21,9 +21,11 @@ TITLES = {"broken": "Broken: training fails or learns the wrong thing", "costs":
 
 def check(
     environment: EnvironmentId,
-    environment_options: PlainEnvironmentOptions = (),
+    environment_options: EnvironmentOptions = (),
     steps: Annotated[int, arg(help="Maximum number of random steps.")] = checker.STEPS,
-    timeout: Annotated[float, arg(help="Seconds after which one call counts as a hang.")] = checker.TIMEOUT,
+    timeout: Annotated[
+        float, arg(help="Seconds after which one call counts as a hang.", metavar="SECONDS")
+    ] = checker.TIMEOUT,
     json: Json = False,
 ) -> None:
     """Check an environment against Gymnasium's contract and Duetto's, and suggest a remedy for each problem.

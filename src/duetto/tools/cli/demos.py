@@ -9,11 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from duetto import demonstrations, environments
 from duetto.demonstrations import (
@@ -35,8 +34,9 @@ from duetto.runs.run import Run
 from duetto.storage import signing, user_code
 from duetto.storage.config import circumstances
 from duetto.tools.cli import unknown
-from duetto.tools.cli.options import EnvironmentId, Json, PlainEnvironmentOptions, Trust, parse_options
+from duetto.tools.cli.options import EnvironmentId, EnvironmentOptions, Json, Trust, parse_options
 from duetto.tools.cli.output import print_json, print_notices
+from duetto.tools.cli.parser import Flag, Parser, function_parser, run_function
 from duetto.training.evaluation import PARALLEL, SEED_OFFSET
 from duetto.training.evaluator import check_same_spaces
 from duetto.training.progress_lines import say
@@ -49,19 +49,20 @@ _EXPERT = "The folder of a run, whose policy takes its best actions, or a class 
 
 def main(arguments: list[str]) -> None:
     """Parse and run one of the commands."""
-    if not arguments or arguments[0] in ("-h", "--help"):
+    command, *rest = arguments or ["--help"]
+    if command in ("-h", "--help"):
         lines = [f"  {example}" for example in COMMANDS.values()]
-        print(
-            "\n".join(
-                [f"usage: duetto demos {'|'.join(COMMANDS)} ...", "", "Demonstrations to learn from:", "", *lines]
-            )
-        )
-        print("\nEach has its own --help.")
+        usage = f"usage: duetto demos {'|'.join(COMMANDS)} ..."
+        print("\n".join([usage, "", "Demonstrations to learn from:", "", *lines, "", "Each has its own --help."]))
         return
-    command, *rest = arguments
     if command not in COMMANDS:
         raise unknown("command", command, COMMANDS, prefix="demos ")
-    tyro.cli(FUNCTIONS[command], args=rest, prog=f"duetto demos {command}")
+    run_function(FUNCTIONS[command], f"duetto demos {command}", rest)
+
+
+def parsers() -> dict[str, Parser]:
+    """Return the parser of each command."""
+    return {name: function_parser(function, f"duetto demos {name}") for name, function in FUNCTIONS.items()}
 
 
 # ---------------------------------------------------------------------------------------------------- record
@@ -77,15 +78,17 @@ class ExpertSource(NamedTuple):
 def record(
     environment: EnvironmentId,
     expert: Annotated[str, arg(help=_EXPERT, metavar="RUN|FILE.py:CLASS")],
-    output: Annotated[str, arg(help="The folder to make.")],
+    output: Annotated[str, arg(help="The folder to make.", metavar="FOLDER")],
     episodes: Annotated[int, arg(help="Whole episodes.")] = 100,
     seed: Annotated[int, arg(help="Seed of the first episode; the next one has the next.")] = 0,
-    only_successes: Annotated[bool, arg(help="Leave out returns of 0 and less.")] = False,
-    minimum_return: Annotated[float | None, arg(help="Leave out episodes with a lower return.")] = None,
-    environment_options: PlainEnvironmentOptions = (),
+    only_successes: Annotated[Flag, arg(help="Leave out returns of 0 and less.")] = False,
+    minimum_return: Annotated[
+        float | None, arg(help="Leave out episodes with a lower return.", metavar="RETURN")
+    ] = None,
+    environment_options: EnvironmentOptions = (),
     checkpoint: Annotated[str, arg(help="Checkpoint of the run.", metavar="last|best|STEP")] = "last",
-    stochastic: Annotated[FlagCreatePairsOff[bool], arg(help="Of a run: explore as in training.")] = False,
-    overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    stochastic: Annotated[Flag, arg(help="Of a run: explore as in training.")] = False,
+    overwrite: Annotated[Flag, arg(help="Replace the dataset that is there.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -212,9 +215,9 @@ def _return_range(demos: Demonstrations) -> str:
 # ---------------------------------------------------------------------------------------------------- export
 def export(
     source: Annotated[Positional[str], arg(help="The folder of a run, or of demonstrations.", metavar="RUN|DEMOS")],
-    output: Annotated[str, arg(help="The folder to make.")],
+    output: Annotated[str, arg(help="The folder to make.", metavar="FOLDER")],
     checkpoint: Annotated[str, arg(help="Checkpoint of the run.", metavar="last|best|STEP")] = "last",
-    overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    overwrite: Annotated[Flag, arg(help="Replace the dataset that is there.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -276,14 +279,17 @@ def _left_out(memory: Remembered) -> str:
 
 # ---------------------------------------------------------------------------------------------------- import
 def import_(
-    source: Annotated[Positional[str], arg(help="A Minari dataset: its folder, or its id in Minari's local folder.")],
+    source: Annotated[
+        Positional[str],
+        arg(help="A Minari dataset: its folder, or its id in Minari's local folder.", metavar="DATASET"),
+    ],
     environment: Annotated[str, arg(help="The environment that they were recorded in.", metavar="ID|FILE.py:CLASS")],
-    output: Annotated[str, arg(help="The folder to make.")],
-    expert: Annotated[str | None, arg(help="Who acted; by default as the dataset says.")] = None,
-    environment_options: PlainEnvironmentOptions = (),
-    overwrite: Annotated[bool, arg(help="Replace the dataset that is there.")] = False,
+    output: Annotated[str, arg(help="The folder to make.", metavar="FOLDER")],
+    expert: Annotated[str | None, arg(help="Who acted; by default as the dataset says.", metavar="TEXT")] = None,
+    environment_options: EnvironmentOptions = (),
+    overwrite: Annotated[Flag, arg(help="Replace the dataset that is there.")] = False,
     json: Json = False,
-    trust: Annotated[bool, arg(help="You trust the author of the dataset.")] = False,
+    trust: Annotated[Flag, arg(help="You trust the author of the dataset.")] = False,
 ) -> None:
     """Import a Minari dataset. Actions of Box spaces are mapped to [-1, 1], as agents act; rewards are clipped, or
     replaced by their logarithm, if the options of an Atari game say that agents learn from these.
@@ -302,10 +308,10 @@ def import_(
 
 # ---------------------------------------------------------------------------------------------------- inspect
 def inspect(
-    demos: Annotated[Positional[str], arg(help="The folder of the demonstrations.")],
+    demos: Annotated[Positional[str], arg(help="The folder of the demonstrations.", metavar="DEMOS")],
     video: Annotated[str | None, arg(help="Replay an episode and record it.", metavar="FILE.mp4")] = None,
     episode: Annotated[int | None, arg(help="Number of that episode; by default 0, the first.", metavar="K")] = None,
-    all: Annotated[bool, arg(help=f"List all episodes, not only the first {LISTED}.")] = False,
+    all: Annotated[Flag, arg(help=f"List all episodes, not only the first {LISTED}.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:

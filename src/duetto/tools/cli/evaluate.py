@@ -8,8 +8,9 @@ from rich.console import Console
 from tyro.conf import arg
 
 from duetto.runs.run import Run
-from duetto.tools.cli.options import Checkpoint, Flag, Json, PlainEnvironmentOptions, RunFolder, Trust, parse_options
+from duetto.tools.cli.options import Checkpoint, EnvironmentOptions, Json, RunFolder, Trust, parse_options
 from duetto.tools.cli.output import print_json, print_notices
+from duetto.tools.cli.parser import Flag
 from duetto.training.progress_lines import working
 
 
@@ -21,7 +22,7 @@ def evaluate(
     environment: Annotated[
         str | None, arg(help="Another environment of the same spaces.", metavar="ID|FILE.py:CLASS")
     ] = None,
-    environment_options: PlainEnvironmentOptions = (),
+    environment_options: EnvironmentOptions = (),
     stochastic: Annotated[Flag, arg(help="Explore as in training.")] = False,
     json: Json = False,
     trust: Trust = False,

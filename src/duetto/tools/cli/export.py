@@ -43,8 +43,10 @@ def export(
             shape = ", ".join(map(str, port["shape"]))
             print(f"{kind[:-1]:7} {port['name']:24} {port['dtype']:8} ({shape})  {port['about']}")
     checked = about["checked"]
+    actions = [port for port in about["outputs"] if port["name"].startswith("action")]  # the others are hidden states
+    numbers = any(port["dtype"].startswith("float") for port in actions)
     difference = f"largest difference {checked['largest_difference']:.0e} of the range"
-    difference = f"{checked['differing']} choices differ" if checked["differing"] else difference
+    difference = difference if numbers and not checked["differing"] else f"{checked['differing']} choices differ"
     print(
         f"{path}: acts as the agent of step {about['step']:,} on {checked['observations']} observations ({difference})."
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
-from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Table
 from tyro.conf import Positional, arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
@@ -18,12 +14,13 @@ from duetto.install_hint import install, is_installed, names
 from duetto.learners.backends import EXTRA, installed
 from duetto.presets import presets
 from duetto.tools.cli.options import Json
-from duetto.tools.cli.output import print_json
+from duetto.tools.cli.output import print_json, wrapped
 
 
-def overview(
+def list(
     what: Annotated[
-        Positional[Literal["all", "algorithms", "environments", "presets"]], arg(help="One of them, with its details.")
+        Positional[Literal["all", "algorithms", "environments", "presets"]],
+        arg(help="One of them, with its details.", metavar="algorithms|environments|presets"),
     ] = "all",
     json: Json = False,
 ) -> None:
@@ -32,25 +29,28 @@ def overview(
         everything = _to_dict()
         print_json(everything if what == "all" else {what: everything[what]})
         return
-    console = Console()
     match what:
         case "algorithms":
-            rows = ((name, kind.observations, kind.actions, _about(kind)) for name, kind in ALGORITHMS.items())
-            console.print(_table("Algorithms", ("algorithm", "observations", "actions", "paper"), rows))
+            for name, kind in ALGORITHMS.items():
+                _print_entry(name, _about(kind), f"observations: {kind.observations}", f"actions: {kind.actions}")
         case "environments":
-            rows = (
-                (family.name, ", ".join(family.examples), "yes" if _is_there(family) else "no", family.extra)
-                for family in FAMILIES
-            )
-            console.print(_table("Environments", ("environments", "for example", "there", "extra"), rows))
-            console.print("Any other registered Gymnasium id works too.")
-            _print_install(console, _missing_families())
+            for family in FAMILIES:
+                state = "installed" if _is_there(family) else "not installed"
+                _print_entry(f"{family.name} ({state})", ", ".join(family.examples), f"extra: {family.extra}")
+            print("Any other registered Gymnasium id works too.")
+            _print_install(_missing_families())
         case "presets":
-            rows = ((name, key, preset.about) for name in ALGORITHMS for key, preset in presets(name).items())
-            console.print(_table("Presets", ("algorithm", "preset", "what it is"), rows))
-            console.print("The preset named after an environment is its default; --preset selects another.")
+            for name in ALGORITHMS:
+                for key, preset in presets(name).items():
+                    _print_entry(f"{name} {key}", preset.about)
+            print("The preset named after an environment is its default; --preset selects another.")
         case _:
-            _print_all(console)
+            _print_all()
+
+
+def _print_entry(name: str, *texts: str) -> None:
+    """Print a name, and texts below it."""
+    print("\n".join([name, *(wrapped(text, indent="  ") for text in texts)]))
 
 
 def _to_dict() -> dict[str, Any]:
@@ -70,31 +70,20 @@ def _to_dict() -> dict[str, Any]:
     }
 
 
-def _print_all(console: Console) -> None:
+def _print_all() -> None:
     """Print an overview that fits on one screen."""
-    algorithms = [(name, kind.actions, ", ".join(presets(name))) for name, kind in ALGORITHMS.items()]
-    families = [
-        (family.name, family.examples[0], "installed" if _is_there(family) else f"extra {family.extra}")
-        for family in FAMILIES
-    ]
-    for title, rows in (("Algorithms", algorithms), ("Environments", families)):
-        console.print(title, style="bold")
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for row in rows:
-            grid.add_row(*map(escape, row))
-        console.print(Padding(grid, (0, 0, 1, 2)))
+    print("Algorithms")
+    for name, kind in ALGORITHMS.items():
+        print(wrapped(f"{name:12} {kind.actions}: {', '.join(presets(name))}", "  ", 15))
+    print("\nEnvironments")
+    for family in FAMILIES:
+        state = "installed" if _is_there(family) else f"extra {family.extra}"
+        print(f"  {family.name:16} {family.examples[0]:22} {state}")
     for title, state in (("Backends", _backends()), ("Extras", _extras())):
         listed = [f"{name} ({'installed' if there else 'not installed'})" for name, there in state.items()]
-        console.print(f"{title}: {', '.join(listed)}", highlight=False)
-    console.print("More: duetto list algorithms, duetto list environments, duetto list presets", highlight=False)
-    _print_install(console, [*_missing_families(), *(name for name, there in _extras().items() if not there)])
-
-
-def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table(*head, title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
+        print("\n" + wrapped(f"{title}: {', '.join(listed)}"))
+    print("\nMore: duetto list algorithms, duetto list environments, duetto list presets")
+    _print_install([*_missing_families(), *(name for name, there in _extras().items() if not there)])
 
 
 def _backends() -> dict[str, bool]:
@@ -111,13 +100,13 @@ def _about(algorithm: type[Algorithm]) -> str:
     return (algorithm.__doc__ or "").split("\n\n")[0].strip()
 
 
-def _print_install(console: Console, extras: Sequence[str]) -> None:
+def _print_install(extras: Sequence[str]) -> None:
     """Print the command for each missing extra, on one line that the terminal breaks, so that it can be copied."""
     for extra in dict.fromkeys(extras):
-        console.print(f"Install {extra}: {install(extra)}", highlight=False, markup=False, soft_wrap=True)
+        print(f"Install {extra}: {install(extra)}")
 
 
-def _missing_families() -> list[str]:
+def _missing_families() -> Sequence[str]:
     return [family.extra for family in FAMILIES if not _is_there(family)]
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
@@ -49,6 +51,38 @@ def expendable() -> Iterator[Any]:
             yield stream
         finally:
             stream.flush()
+
+
+def print_error(text: str) -> None:
+    """Print an error on stderr; on a terminal without breaking words."""
+    lines = f"duetto: {text}".split("\n")
+    print("\n".join(map(wrapped, lines) if sys.stderr.isatty() else lines), file=sys.stderr)
+
+
+def wrapped(line: str, indent: str = "", hanging: int | None = None) -> str:
+    """Return a line as lines that fit the terminal, broken between words only.
+
+    Args:
+        line: The text.
+        indent: Begins the first line.
+        hanging: Spaces at the start of the others; by default those of `indent`.
+    """
+    others = indent if hanging is None else " " * hanging
+    kept: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(
+        line, shutil.get_terminal_size().columns, initial_indent=indent, subsequent_indent=others, **kept
+    )
+
+
+def show_cursor() -> None:
+    """Show the cursor of the terminal, which a live display hides."""
+    if "rich.live" not in sys.modules:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream.isatty():
+                stream.write("\x1b[?25h")
+                stream.flush()
 
 
 def print_json(values: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from duetto.tools.cli.options import Json, Metric, Runs
 from duetto.tools.cli.output import print_file
@@ -12,7 +12,7 @@ from duetto.tools.plot import figure
 
 
 def plot(
-    runs: Positional[Runs],
+    runs: Runs,
     output: Annotated[str, arg(help="The picture: .png, .svg or .pdf.", metavar="FILE")] = "curves.png",
     metric: Metric = "mean_return",
     json: Json = False,

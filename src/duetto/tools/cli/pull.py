@@ -17,7 +17,7 @@ from duetto.training.progress_lines import say, working
 def pull(
     repository: Annotated[Positional[str], arg(help="The run's repository.", metavar="USER/NAME")],
     output: Annotated[str | None, arg(help="The folder to make; by default runs/NAME.", metavar="FOLDER")] = None,
-    revision: Annotated[str | None, arg(help="A branch, a tag or a commit.")] = None,
+    revision: Annotated[str | None, arg(help="A branch, a tag or a commit.", metavar="REVISION")] = None,
     at_most: Annotated[float, arg(help="Refuse a larger run, in GB.", metavar="GB")] = AT_MOST,
     json: Json = False,
 ) -> None:

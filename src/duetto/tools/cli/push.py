@@ -9,8 +9,9 @@ from tyro.conf import Positional, arg
 
 from duetto.errors import escaped
 from duetto.runs.run import Run
-from duetto.tools.cli.options import Checkpoint, Flag, Json, RunFolder, Trust
+from duetto.tools.cli.options import Checkpoint, Json, RunFolder, Trust
 from duetto.tools.cli.output import print_json, print_notices
+from duetto.tools.cli.parser import Flag
 from duetto.tools.hub import push as push_run
 from duetto.training.progress_lines import working
 
@@ -25,7 +26,7 @@ def push(
     metrics: Annotated[bool, arg(help="Send metrics.jsonl.")] = True,
     memory: Annotated[Flag, arg(help="Send the replay memory, with which the run resumes exactly.")] = False,
     private: Annotated[Flag, arg(help="Make a new repository private; else everybody can read it.")] = False,
-    message: Annotated[str | None, arg(help="The commit's message.")] = None,
+    message: Annotated[str | None, arg(help="The commit's message.", metavar="TEXT")] = None,
     dry_run: Annotated[Flag, arg(help="Write all files into a folder, list them, and send nothing.")] = False,
     output: Annotated[str | None, arg(help="That folder; by default hub/NAME.", metavar="FOLDER")] = None,
     json: Json = False,

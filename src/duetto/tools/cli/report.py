@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from duetto.tools.cli.options import Json, Metric, Runs
 from duetto.tools.cli.output import print_file
@@ -14,7 +14,7 @@ from duetto.training.progress_lines import working
 
 
 def report(
-    runs: Positional[Runs],
+    runs: Runs,
     output: Annotated[str, arg(help="The page: .html.", metavar="FILE")] = "report.html",
     metric: Metric = "mean_return",
     json: Json = False,

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from inspect import signature
 from typing import Annotated
 
-import tyro
 from rich.console import Console
 from tyro.conf import arg
 
 from duetto.algorithms import ALGORITHMS
-from duetto.errors import UsageError
 from duetto.storage.config import RunOptions
 from duetto.tools.cli import options as shared
-from duetto.tools.cli.options import Flag, Json, Quiet, RunFolder, Trust, with_address
+from duetto.tools.cli.options import Json, Quiet, RunFolder, Trust
 from duetto.tools.cli.output import expendable, print_json
+from duetto.tools.cli.parser import Flag, run_function
 
 
 def main(arguments: list[str]) -> None:
     """Parse the options and resume."""
-    _check_known(arguments)
-    tyro.cli(resume, args=with_address(arguments), prog="duetto resume")
+    run_function(resume, "duetto resume", arguments, _how_to_change)
 
 
-def _check_known(arguments: list[str]) -> None:
-    """Raise UsageError for options of `train`, with the way to change them in a run."""
+def _how_to_change(name: str) -> str:
+    """Return how to change an option of `train` in a run; "" for other names."""
     options = {name for kind in ALGORITHMS.values() for name in kind.options()}
     options |= {field.name for field in dataclasses.fields(RunOptions)}
-    for argument in arguments:
-        name = argument.removeprefix("--").partition("=")[0].replace("-", "_")
-        name = name if name in options else name.removeprefix("no_")
-        if argument.startswith("--") and name in options - signature(resume).parameters.keys():
-            raise UsageError(
-                f"duetto resume has no option {argument.partition('=')[0]}. Change {name} in the run's config.yaml, "
-                f"and give --accept-changes; in Python: duetto.Run(path).resume({name}=...). Duetto then refuses "
-                "options that cannot change in a run, such as its networks' sizes."
-            )
+    option, name = name.replace("_", "-"), name if name in options else name.removeprefix("no_")
+    if name not in options:
+        return ""
+    return (
+        f"duetto resume has no option --{option}. Change {name} in the run's config.yaml, and give --accept-changes; "
+        f"in Python: duetto.Run(path).resume({name}=...). Duetto then refuses options that cannot change in a run, "
+        "such as its networks' sizes."
+    )
 
 
 def resume(
@@ -74,14 +70,15 @@ def resume(
     from duetto.training.progress import shown
 
     how = {"actors": actors, "mode": mode, "block": block, "ahead": ahead, "replay_shards": replay_shards}
-    placed = shared.cluster(cluster, **how)
+    placed = shared.cluster({"cluster": cluster, **how})
+    watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
     with expendable() as stream:
         console = Console(stderr=True) if json else Console(file=stream)
         doing = f"{run}: reading the checkpoint, making environments and networks"
         with shown(console, doing, quiet or json) as display:
             from duetto.runs.run import ResumeOptions, Run  # slow to import: the display shows something already
 
-            callbacks = shared.callbacks(stop_at_return, time_limit, video_every, track)
+            callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
             resumed = Run(run, trust=trust)
             going = ResumeOptions(
                 steps,

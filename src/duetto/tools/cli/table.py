@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from duetto.tools.cli.options import Json, Runs
 from duetto.tools.cli.output import print_file, print_json
+from duetto.tools.cli.parser import Texts
 from duetto.tools.plot import table as tables
 from duetto.tools.plot import tidy_csv
 
 
 def table(
-    runs: Positional[Runs],
+    runs: Runs,
     output: Annotated[str | None, arg(help="A .csv; without it the table is printed.", metavar="FILE")] = None,
     metric: Annotated[
-        tuple[str, ...], arg(help="Columns of evaluations.csv or numbers of metrics.jsonl.", metavar="NAME ...")
+        Texts, arg(help="Columns of evaluations.csv or numbers of metrics.jsonl.", metavar="NAME ...")
     ] = ("mean_return",),
     json: Json = False,
 ) -> None:

@@ -15,10 +15,12 @@ from duetto.training.progress_lines import working
 
 def video(
     run: RunFolder,
-    output: Annotated[str | None, arg(help="The mp4; by default in the run's folder videos/.")] = None,
+    output: Annotated[str | None, arg(help="The mp4; by default in the run's folder videos/.", metavar="FILE")] = None,
     checkpoint: Checkpoint = "last",
     seed: Annotated[int | None, arg(help="Seed of the initial state; by default the run's own.")] = None,
-    frames: Annotated[str | None, arg(help="A folder for the same frames as numbered PNG files.")] = None,
+    frames: Annotated[
+        str | None, arg(help="A folder for the same frames as numbered PNG files.", metavar="FOLDER")
+    ] = None,
     json: Json = False,
     trust: Trust = False,
 ) -> None:

@@ -113,7 +113,7 @@ def save(figure: Any, path: Path) -> None:
     """Write a figure. An earlier file stays until the new one is complete."""
     try:
         with atomic_io.replacing(path) as partial:
-            figure.savefig(partial, dpi=120)
+            figure.savefig(partial, dpi=120, bbox_inches="tight")  # a long legend is not cut
     except OSError as error:
         raise DuettoError(f"The picture {path} cannot be written: {error.strerror or error}.") from error
 

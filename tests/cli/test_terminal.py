@@ -1,0 +1,108 @@
+"""A terminal of 80 columns: lines break between words only, and the cursor is there after every exit."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from commands import SMALL
+
+ENTRY = [sys.executable, "-c", "from duetto.tools.cli import main; main()"]
+HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"
+COLUMNS = 80
+
+
+def terminal(folder: Path, *words: str, end: tuple[str, int] | None = None) -> tuple[int, str]:
+    """Exit status and output of a command on a terminal; `end`: the signal to send once it has printed a text."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, COLUMNS, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    command = [*ENTRY, *words]
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment | {"TERM": "xterm"}, stdin=follower, stdout=follower, stderr=follower
+    )
+    os.close(follower)
+    printed = b""
+    while True:
+        try:
+            chunk = os.read(leader, 4096)
+        except OSError:  # the process has ended
+            break
+        if not chunk:
+            break
+        printed += chunk
+        if end and end[0].encode() in printed:
+            process.send_signal(end[1])
+            end = None
+    os.close(leader)
+    return process.wait(), printed.decode()
+
+
+def lines(text: str) -> list[str]:
+    plain = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", text)
+    return [line.rstrip() for line in re.split("[\r\n]+", plain)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "train td3 Pendulum-v1 --normalize-observations",
+        "train td3 Pendulum-v1 --batch-size 0",
+        "train td4 Pendulum-v1",
+        "evaluate runs/nothing",
+        "list presets",
+        "list algorithms",
+        "list environments",
+        "list",
+        "train ppo --help-all",
+        "check Pendulum-v1 --steps 300",
+    ],
+)
+def test_words_and_numbers_are_not_broken(tmp_path: Path, call: str):
+    _, printed = terminal(tmp_path, *call.split())
+    piped = subprocess.run([*ENTRY, *call.split()], cwd=tmp_path, capture_output=True, text=True, check=False,
+                           env=os.environ | {"COLUMNS": "1000"})  # fmt: skip
+    frame = "[│╭╮╰╯─━]"
+    words, whole = (
+        {*re.sub(frame, " ", text).split()} for text in (printed_text(printed), piped.stdout + piped.stderr)
+    )
+    assert [line for line in lines(printed) if len(line) > COLUMNS and " " in line.strip()] == []
+    assert sorted(word for word in words - whole if not re.fullmatch(r"[\d.,]+|\(\d+", word)) == []
+
+
+def printed_text(printed: str) -> str:
+    """What is left on the terminal, without the live display's activity."""
+    return "\n".join(line for line in lines(printed) if not line.startswith(("checking ", "td3 on ")))
+
+
+TRAIN = ["train", "td3", "Pendulum-v1", "--steps", "100000", *SMALL]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_cursor_is_back_after_a_signal(tmp_path: Path, number: int):
+    code, printed = terminal(tmp_path, *TRAIN, end=("steps/s", number))
+    assert HIDDEN in printed
+    assert printed.rfind(SHOWN) > printed.rfind(HIDDEN)
+    assert code in (128 + number, -number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_cursor_is_back_after_a_signal_while_modules_are_imported(tmp_path: Path, number: int):
+    _, printed = terminal(tmp_path, *TRAIN, end=(HIDDEN, number))
+    assert printed.rfind(SHOWN) > printed.rfind(HIDDEN)
+
+
+def test_the_cursor_is_back_after_an_error(tmp_path: Path):
+    code, printed = terminal(tmp_path, *TRAIN, *shlex.split("--critic-learning-rate 1e30 --learning-starts 35"))
+    assert (code, "diverged" in printed) == (1, True)
+    assert printed.rfind(SHOWN) > printed.rfind(HIDDEN)
