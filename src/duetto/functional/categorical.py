@@ -1,5 +1,7 @@
 """Values as categorical distributions over fixed returns ("atoms"), for critics that learn by cross-entropy.
 
+Terms::
+
     atoms        z_j, j = 0 .. n-1, evenly spaced from `low` to `high`
     value        Σ_j p_j z_j,  p = softmax(logits)
     target       y_j = clip(r + γ (z_j - e), low, high), with the probabilities p of a target critic; e: α log π(a'|s')
