@@ -4,7 +4,7 @@ Pages are plain Markdown, so that they also read well on a code host. A comment 
 
     <!-- figure: sac.idea -->                    `idea()` in docs/figures/sac.py draws _static/figures/sac-idea.svg
     <!-- source: src/duetto/algorithms/sac.py pyobject="SAC.update" -->             these lines of the source
-    <!-- table: fast.beside -->                  `beside()` in docs/figures/fast.py returns header and rows
+    <!-- table: fast.ratios -->                  `ratios()` in docs/figures/fast.py returns header and rows
     <!-- results: td3-halfcheetah td3-ant -->    a table of committed learning runs
 
 python docs/build_pages.py            # refresh all pages; a test checks that this changes nothing
@@ -26,6 +26,7 @@ from types import SimpleNamespace
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS / "figures"), str(DOCS / "_ext")]
 FIGURES = DOCS / "_static" / "figures"
+RUNS = DOCS.parent / "benchmarks" / "results" / "runs.md"  # the page of results includes it
 BLOCK = re.compile(
     r"<!-- (?P<kind>figure|source|table|results): (?P<source>[^\n]*?) -->\n"
     r"(?P<block>!\[[^\n]*|```.*?\n```|(?:\|[^\n]*\n?)+)?",
@@ -105,7 +106,7 @@ def markdown(of: Table) -> str:
 def main() -> None:
     """Refresh all pages and figures; delete figures that no page shows."""
     figures: dict[Path, str] = {}
-    for page in [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]:
+    for page in [DOCS.parent / "README.md", RUNS, *sorted(DOCS.rglob("*.md"))]:
         text, own = refreshed(page)
         figures |= own
         if text != page.read_text("utf-8"):

@@ -52,8 +52,8 @@ def who() -> str:
         "Success on KeyCorridor: R2D3 92 %, BC 58 %, DQfD 37 %, R2D2 0 %",
         [
             ("R2D2, no demonstrations", "R2D2, no demonstrations", "ink-target"),
-            ("BC", "behaviour cloning", "ink-reward"),
-            ("DQfD, not recurrent", "DQfD, no memory of the episode", "ink-noise"),
+            ("BC", "behavior cloning", "ink-reward"),
+            ("DQfD, not recurrent", "DQfD, no recurrence", "ink-noise"),
             ("R2D3", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
         ],
     )
@@ -93,7 +93,7 @@ def parts() -> str:
             ("default", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
             ("the paper's loss", "the paper's loss alone", "ink-target"),
             ("2,000 pre-training updates", "2,000 updates of pre-training", "ink-noise"),
-            ("no weight decay", "no decay of weights", "ink-noise"),
+            ("no weight decay", "no weight decay", "ink-noise"),
         ],
     )
 
