@@ -16,7 +16,6 @@ PUBLISHED = {
     "td3-halfcheetah": "TD3, HalfCheetah-v5",
     "td3-halfcheetah-100k": "TD3, HalfCheetah-v5",
     "td3-hopper-bf16": "TD3, bfloat16, Hopper-v5",
-    "td3-hopper": "TD3, Hopper-v5",
     "td3-walker2d-di-engine-bf16": "TD3, bfloat16, Walker2d-v5",
     "td3-ant-bf16": "TD3, bfloat16, Ant-v5",
     "td3-ant-bullet": "TD3, AntBulletEnv-v0",
@@ -37,12 +36,9 @@ MEMORY = {
     "MemoryS13 with a view of 5 x 5, R2D2 and DQN": ("r2d2-memory-13-view-5", "dqn-memory-13-view-5"),
     "MemoryS9 with a view of 5 x 5, recurrent PPO": ("ppo-memory-view-5", ""),
     "Pendulum-v1 without velocities, TD3": ("td3-masked-pendulum-jax", "td3-masked-pendulum-feedforward"),
-    "Pendulum-v1 without velocities, TD3, PyTorch": ("td3-masked-pendulum-torch", ""),
     "Pendulum-v1 without velocities, DDPG": ("ddpg-masked-pendulum-jax", "ddpg-masked-pendulum-feedforward"),
-    "Pendulum-v1 without velocities, DDPG, PyTorch": ("ddpg-masked-pendulum-torch", ""),
     "Pendulum-v1 without velocities, SAC": ("sac-masked-pendulum-jax", "sac-masked-pendulum-feedforward"),
     "CartPole-v1 without velocities, PPO": ("ppo-masked-cartpole-jax", "ppo-masked-cartpole-feedforward"),
-    "CartPole-v1 without velocities, PPO, PyTorch": ("ppo-masked-cartpole-torch", ""),
 }
 
 # Task of MiniGrid: the prefix of its jobs.
