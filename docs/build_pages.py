@@ -42,7 +42,7 @@ def refreshed(page: Path) -> tuple[str, dict[Path, str]]:
     def new(match: re.Match[str]) -> str:
         kind, source = match["kind"], match["source"]
         block = figure(source, page, figures) if kind == "figure" else MAKERS[kind](source)
-        ends = "\n" if (match["block"] or "").endswith("\n") else ""
+        ends = "\n" if (match["block"] or "\n").endswith("\n") else ""
         return f"<!-- {kind}: {source} -->\n{block}{ends}"
 
     return BLOCK.sub(new, page.read_text("utf-8")), figures
@@ -64,13 +64,19 @@ def figure(source: str, page: Path, figures: dict[Path, str]) -> str:
 
 @cache
 def code(source: str) -> str:
-    """Return lines of a file as a code block, which is no example to run. Options are those of `literalinclude`."""
+    """Return lines of a file as a code block, which is no example to run.
+
+    Options are those of `literalinclude`, and `line`: only the line that contains this text.
+    """
     from sphinx.directives.code import LiteralIncludeReader
 
-    path, *options = shlex.split(source)
+    path, *given = shlex.split(source)
+    options = {"dedent": None} | dict(option.split("=", 1) for option in given)
+    if line := options.pop("line", None):
+        options |= {"start-at": line, "end-at": line}
     reader = LiteralIncludeReader(
         str(DOCS.parent / path),
-        {"dedent": None} | dict(option.split("=", 1) for option in options),
+        options,
         SimpleNamespace(source_encoding="utf-8"),  # pyright: ignore[reportArgumentType]
     )
     text, _lines = reader.read()

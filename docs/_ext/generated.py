@@ -85,7 +85,7 @@ class Presets(Table):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """A row for each preset: what it is, and the options that it sets."""
+        """Return a row for each preset: name, source and options."""
         known = presets(ALGORITHMS[self.arguments[0]].name())
         rows = [
             [
@@ -104,7 +104,7 @@ class Metrics(Table):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The rows that a report of a run has, and the steps of the page that they are made in."""
+        """Return the metrics of a report, with the step of the page that explains each."""
         rows = [
             [
                 ", ".join(f"`{metric}`" for metric in row.metrics),
@@ -141,12 +141,12 @@ def results_table(names: str) -> tuple[list[str], list[list[str]]]:
 
 
 def flag(name: str) -> str:
-    """An option as it is written on the command line; networks of one's own are for Python only."""
+    """Return an option as on the command line. Custom networks have only a Python name."""
     return f"`{name}`" if name.endswith("_network") else f"`--{name.replace('_', '-')}`"
 
 
 def _code(text: str) -> str:
-    """Options that stand in plain words, and what they set, as code: else their dashes become one."""
+    """Mark options in plain text as code; otherwise their two dashes become one."""
     return re.sub(r"(?<![`\w-])(--[\w-]+(?: \w+=\w+)?)", r"`\1`", text)
 
 
@@ -191,7 +191,7 @@ def seeds(name: str) -> list[Path]:
 
 
 def _command(name: str) -> str:
-    """What gives a row's runs today: `config.yaml` has the words that were said then, and presets change."""
+    """Return the command that makes a row's runs today. Presets may have changed since the run."""
     return f"`duetto train {campaign()['jobs'][name]['train']}`"
 
 

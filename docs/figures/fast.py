@@ -105,7 +105,7 @@ def fastest(where: Where, ours: bool) -> str:
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
-    """A table: each library's steps per second, and how many times the fastest other library's ours is."""
+    """Return a table of steps per second of each library, and the ratio of Duetto to the fastest other one."""
     rows = []
     for (task, machine), measured in rates().items():
         peer, best = (fastest((task, machine), ours=ours) for ours in (False, True))
@@ -115,7 +115,7 @@ def summary() -> tuple[list[str], list[list[str]]]:
 
 
 def ratios() -> tuple[list[str], list[list[str]]]:
-    """The short table: how many times another's steps a second ours are, in bold from 1.1 on, and both medians."""
+    """Return the table of ratios of steps per second (bold from 1.1 on) with both medians."""
     rows = []
     for label, (task, own, other) in ROWS.items():
         cells = [_compared((task, machine), own, other) for machine in MACHINES]

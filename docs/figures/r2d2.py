@@ -80,7 +80,7 @@ def memory() -> str:
 
 # ---------------------------------------------------------------------------------------------------- steps
 def state() -> str:
-    """Step 1: what goes into one step of the network."""
+    """Step 1: inputs and outputs of one step of the network."""
     d = Drawing(WIDTH, 190, "Inputs and outputs of the recurrent network")
     d.box(185, 95, 86, 60, "recurrent", "ink-critic", more="network")
     for i, (words, ink) in enumerate((("o_t", "ink-state"), ("a_{t−1}", "ink-actor"), ("r_{t−1}", "ink-reward"))):
@@ -123,7 +123,7 @@ def sequences() -> str:
 
 
 def stored() -> str:
-    """Step 3: what lies with a sequence."""
+    """Step 3: the stored hidden state of a sequence."""
     d = Drawing(WIDTH, 170, "Only the state before the first step is stored")
     d.dot(40, 70, "ink-critic", 8)
     d.text(40, 104, "h", "ink-critic strong", size=13)

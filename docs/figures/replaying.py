@@ -30,7 +30,7 @@ def features(x: np.ndarray) -> np.ndarray:
 
 @cache
 def swept(memory: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """After walking from 0 to 1 three times: what is believed along the way, and the mean error after each step.
+    """Return the estimates along the way after three passes from 0 to 1, and the mean error after each step.
 
     A step down the squared error at each place, at the place itself or at one drawn from all places visited so far.
     """

@@ -1,4 +1,4 @@
-"""The pictures of the page on demonstrations: what the committed runs say about how they are best used."""
+"""Figures of the page on demonstrations, from committed runs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def lander() -> str:
 
 
 def _band(d: Drawing, plot: Plot, run: str, words: str, ink: str, shift: float) -> None:
-    """Five seeds up to the axis's end; the evaluation after pre-training stands at 0."""
+    """Draw five seeds up to the end of the axis; step 0 is the evaluation after pre-training."""
     curves = [[point for point in evaluations(f"{run}-s{seed}")[1:] if point[0] <= 100_000] for seed in range(5)]
     steps = [step for step, _ in curves[0]]
     values = [[max(curve[i][1], -800.0) for curve in curves] for i in range(len(steps))]

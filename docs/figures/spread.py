@@ -113,7 +113,7 @@ def strips() -> str:
 
 @cache
 def right(size: int, tries: int = 20_000) -> float:
-    """How often means over `size` seeds of each setting say what those over all twenty say.
+    """Return how often means over `size` seeds agree with the means over all twenty.
 
     With one seed each: of all 400 pairs, a tie counted as half. Otherwise of that many random choices.
     """
@@ -162,7 +162,7 @@ def interquartile(values: np.ndarray) -> np.ndarray:
 
 
 def iqm() -> str:
-    """Eight values, of which two at either end do not count."""
+    """Draw the interquartile mean of eight values."""
     d = Drawing(660, 170, "The IQM of eight values is the mean of the middle four")
     plot = Plot(d, 60, 20, 560, 80, (0.0, 520.0), (0.0, 1.0))
     d.line([(plot.left, 60), (plot.right, 60)], "axis")

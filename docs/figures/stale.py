@@ -1,4 +1,4 @@
-"""The page on R2D2: how stored states go stale and what a burn-in mends. From the committed measurements."""
+"""Figure of the page on R2D2: stale hidden states and burn-in, from committed measurements."""
 
 from __future__ import annotations
 

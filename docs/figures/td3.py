@@ -93,7 +93,7 @@ def memory() -> str:
         d.text(x, 134, str(slot), "faint", size=10.5)
     x = 30 + 40 * (written % rows)
     d.arrow([(x, 38), (x, 70)], "ink-target")
-    d.text(x, 28, f"transition {written} goes here, {held[written % rows]} is forgotten", "ink-target", size=12)
+    d.text(x, 28, f"transition {written} overwrites {held[written % rows]}", "ink-target", size=12)
     d.text(WIDTH / 2, 160, "row = number of the transition mod 8", "faint", size=11.5)
     d.text(WIDTH / 2, 180, "each: s, a, r, s′, terminated?, truncated?", "faint", size=11.5)
     return d.svg()

@@ -89,7 +89,7 @@ def test_the_picture_of_the_memory():
     assert np.asarray(storage.observation(np.arange(8))).tolist() == [8, 9, 10, 3, 4, 5, 6, 7]
     drawn = re.findall(r">(\d+)</text>", td3.memory())
     assert [int(n) for n in drawn[::2]][:8] == [8, 9, 10, 3, 4, 5, 6, 7]
-    assert "transition 11 goes here, 3 is forgotten" in td3.memory()
+    assert "transition 11 overwrites 3" in td3.memory()
 
 
 def test_the_pendulum_that_values_are_measured_in_is_gymnasiums():
@@ -233,7 +233,7 @@ def test_the_families_are_algorithms_of_ours():
 def test_two_of_the_six_cases_have_no_push():
     """A > 0 below and inside: up; above: none. A < 0 below: none; inside and above: down."""
     assert [round(ppo.slope(*case), 6) for case in ppo.CASES] == [1, 1, 0, 0, -1, -1]
-    assert ppo.six_cases().count("no push") == 2
+    assert ppo.six_cases().count("no gradient") == 2
 
 
 def test_the_clip_keeps_the_policy_near_and_without_it_runs_away():
