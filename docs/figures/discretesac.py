@@ -108,7 +108,9 @@ def target() -> str:
 def actor_step() -> str:
     """Step 2."""
     best = 1.0 / (1.0 + float(np.exp(-(LOWER[0] - LOWER[1]) / ALPHA)))
-    d = Drawing(WIDTH, 230, f"The actor's loss over the first action's probability has its minimum at {number(best, 3)}")
+    d = Drawing(
+        WIDTH, 230, f"The actor's loss over the first action's probability has its minimum at {number(best, 3)}"
+    )
     p = np.linspace(0.001, 0.999, 120)
     loss = p * (ALPHA * np.log(p) - LOWER[0]) + (1 - p) * (ALPHA * np.log(1 - p) - LOWER[1])
     plot = Plot(d, 52, 24, 250, 150, (0.0, 1.0), (-10.8, -7.8))

@@ -128,7 +128,10 @@ def decision() -> str:
     _end(d, 700, 122, ("discrete", "cheap steps"), "ink-critic")
     d.arrow([(426, 138), (470, 168)])
     d.text(436, 162, "no", "faint", "end", size=11.5)
-    for y, words, end in ((180, "yes", "expensive steps, full observation"), (238, "no", "expensive steps, partial observation")):
+    for y, words, end in (
+        (180, "yes", "expensive steps, full observation"),
+        (238, "no", "expensive steps, partial observation"),
+    ):
         d.arrow([(592, 190), (627, y)] if words == "yes" else [(516, 213), (516, 238), (627, 238)])
         d.text(
             610 if words == "yes" else 528,

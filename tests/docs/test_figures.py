@@ -39,14 +39,14 @@ USED = sorted(
     {
         name
         for page in DOCS.rglob("*.md")
-        for name in re.findall(r"<!-- figure: (\w+\.\w+) -->", page.read_text("utf-8"))
+        for name in re.findall(r"_static/figures/(\w+-\w+)\.svg", page.read_text("utf-8"))
     }
 )
 
 
 @pytest.mark.parametrize("name", USED)
 def test_a_picture_is_whole_and_says_in_words_what_it_shows(name: str):
-    module, function = name.split(".")
+    module, function = name.split("-")
     root = ElementTree.fromstring(getattr(import_module(module), function)())
     words = root.find("title")
     assert words is not None
