@@ -1,6 +1,6 @@
 """Figures and steps of the site.
 
-A paragraph that starts with an image becomes a figure; the rest of the paragraph is its caption. Drawings in
+A paragraph that starts with an image becomes a figure; the rest, after a line break, is its caption. Drawings in
 `_static/figures` become a part of the page, so that their colors follow its theme. Clips in `_static/clips` have a
 still for readers who asked for less motion.
 
@@ -28,7 +28,10 @@ def _figures(app: Sphinx, tree: nodes.document) -> None:
             continue
         figure = nodes.figure("", nodes.raw("", html, format="html"), classes=["drawn"])
         figure["ids"] = [f"figure-{number}"]
-        if caption := paragraph.children[1:]:
+        caption = paragraph.children[1:]
+        while caption and isinstance(caption[0], nodes.raw):  # the line break between image and caption
+            del caption[0]
+        if caption:
             figure += nodes.caption("", "", *caption)
         paragraph.replace_self(figure)
         for files in app.env.images.values():

@@ -2,10 +2,11 @@
 
 {options} NAME        every option of an algorithm, of a `run` or of an `atari` game: its default, and its help
 {presets} NAME        the algorithm's presets: their sources and the options that they set
-{metrics} NAME        what the algorithm's metrics mean, and what they look like in health
-{command} NAME ...    what `duetto NAME ... --help` says
+{metrics} NAME        the meaning and the healthy values of the algorithm's metrics
+{command} NAME ...    the output of `duetto NAME ... --help`
 
-`docs/build_pages.py` writes the other tables into the pages.
+The content of a directive is only for readers of the Markdown: a command that shows the same. `docs/build_pages.py`
+writes the other tables into the pages.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
 class Table(SphinxDirective):
     """A directive that makes a table of rows of Markdown."""
 
+    has_content = True
+
     def table(self, head: list[str], rows: list[list[str]], kind: str) -> nodes.Node:
-        """A cell is a line of Markdown; a row of one cell is a heading over what follows."""
+        """Return a table. A cell is a line of Markdown; a row of one cell is a heading."""
         table = nodes.table(classes=kind.split())
         group = nodes.tgroup(cols=len(head))
         table += group
@@ -64,12 +67,12 @@ class Table(SphinxDirective):
 
 
 class Options(Table):
-    """See the module."""
+    """The options of an algorithm, a run or an Atari game."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The table, an algorithm's own options first, then those of its bases."""
+        """Return the table: an algorithm's own options first, then those of its bases."""
         rows: list[list[str]] = []
         name = self.arguments[0]
         for owner, options in grouped({"run": RunOptions, "atari": AtariOptions}.get(name) or ALGORITHMS[name]):
@@ -80,7 +83,7 @@ class Options(Table):
 
 
 class Presets(Table):
-    """See the module."""
+    """The presets of an algorithm."""
 
     required_arguments = 1
 
@@ -99,7 +102,7 @@ class Presets(Table):
 
 
 class Metrics(Table):
-    """See the module."""
+    """The metrics of an algorithm."""
 
     required_arguments = 1
 
@@ -118,13 +121,14 @@ class Metrics(Table):
 
 
 class Command(SphinxDirective):
-    """See the module."""
+    """The help of a command."""
 
+    has_content = True
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """The help, as on a terminal of 88 columns."""
+        """Return the help, as on a terminal of 88 columns."""
         name, *arguments = self.arguments[0].split()
         said = StringIO()
         with patch.dict(os.environ, COLUMNS="88", TERM="dumb"), redirect_stdout(said), suppress(SystemExit):

@@ -21,10 +21,10 @@ KINDS = {name for name, kind in inspect.getmembers(errors, inspect.isclass) if i
 
 
 class Sentences(SphinxDirective):
-    """See the module."""
+    """A list of messages for each package."""
 
     def run(self) -> list[nodes.Node]:
-        """A heading and a list for each package."""
+        """Return a heading and a list for each package."""
         found: list[nodes.Node] = []
         for package in sorted({path.parent for path in SOURCE.rglob("*.py")}):
             said = sorted({one for path in sorted(package.glob("*.py")) for one in sentences(path.read_text("utf-8"))})

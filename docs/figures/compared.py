@@ -64,7 +64,7 @@ def memory() -> Table:
 
 
 def exploration() -> Table:
-    """Return the success rate of each seed for four algorithms. A cell names its steps if they differ from its row's."""
+    """Return the success rate of each seed for four algorithms. A cell names its steps if its row has others."""
     kinds = ("r2d3", "r2d2", "bc", "dqfd")
     rows = []
     for task, name in EXPLORATION.items():

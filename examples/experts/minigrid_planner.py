@@ -13,8 +13,8 @@ The goal is a green square, or an object to pick up (`env.obj`). In every step, 
     3. a cell that was never seen or, while doors are locked, a box, which may hide a key
 
 and if none can, the first ball, box or key on the way to one of them, which it carries aside. An object in the hand is
-put down out of the way when the hand is needed. (BabyAI's bot opens no boxes, which hide the keys of ObstructedMaze, and
-needs an instruction.)
+put down out of the way when the hand is needed. (BabyAI's bot opens no boxes, which hide the keys of
+ObstructedMaze, and needs an instruction.)
 
 It plans by Dijkstra's algorithm over positions and directions, anew in every step, because each step shows new cells.
 """

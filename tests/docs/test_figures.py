@@ -230,10 +230,10 @@ def test_the_families_are_algorithms_of_ours():
 
 
 # ---------------------------------------------------------------------------------------------------- PPO
-def test_two_of_the_six_cases_have_no_push():
+def test_two_of_the_six_cases_have_no_gradient():
     """A > 0 below and inside: up; above: none. A < 0 below: none; inside and above: down."""
     assert [round(ppo.slope(*case), 6) for case in ppo.CASES] == [1, 1, 0, 0, -1, -1]
-    assert ppo.six_cases().count("no gradient") == 2
+    assert ppo.six_cases().count("no gradient: far enough") == 2
 
 
 def test_the_clip_keeps_the_policy_near_and_without_it_runs_away():
