@@ -167,7 +167,7 @@ def critic_step() -> str:
 
 def actor_step() -> str:
     """Step 5."""
-    d = Drawing(WIDTH, HEIGHT, f"The actor follows the gradient of the critic: θ moves from 0.5 to {number(NEW_SLOPE, 4)}")
+    d = Drawing(WIDTH, HEIGHT, f"The actor follows the critic's gradient: θ moves from 0.5 to {number(NEW_SLOPE, 4)}")
     plot = Plot(d, 50, 20, 240, 124, (0.0, 1.0), (1.2, 2.9))
     plot.axes((0, 0.5, 1), (1.5, 2, 2.5), "action in s = 1", "Q")
     plot.curve([(a, NEW_WEIGHT * (STATE + a)) for a in (0.0, 1.0)], "ink-critic")

@@ -180,27 +180,6 @@ def scale() -> str:
     return d.svg()
 
 
-def rewards_of_any_size() -> str:
-    """What an error of 1 % of the return costs, with the scale and without."""
-    d = Drawing(620, 270, "Squared error of 1 % of the return, with and without h")
-    plot = Plot(d, 76, 34, 400, 180, (0.0, 4.0), (-6.0, 4.0))
-    plot.axes((), (), "return", "squared error of 1 % of it")
-    for power in range(5):
-        x, y = plot.at(power, -6.0)
-        d.line([(x, y), (x, y + 4)], "axis")
-        d.text(x, y + 17, f"{10**power:,}", "faint", size=11)
-    for power in (-6, -4, -2, 0, 2, 4):
-        x, y = plot.at(0.0, power)
-        d.line([(x - 4, y), (x, y)], "axis")
-        d.text(x - 7, y + 4, f"10^{{{power}}}".replace("-", "−"), "faint", "end", size=11)
-    for words, scaled, ink in (("without h", False, "ink-target"), ("with h", True, "ink-reward")):
-        points = [(float(p), float(np.log10(cost(10.0**p, scaled)))) for p in np.linspace(0, 4, 41)]
-        plot.curve(points, ink)
-        x, y = plot.at(*points[-1])
-        d.text(x + 8, y + 4, words, f"{ink} strong", "start", size=12.5)
-    return d.svg()
-
-
 def cost(size: float, scaled: bool) -> float:
     """Squared error of a prediction that is off by 1 % of a return."""
     one, other = np.array(size), np.array(1.01 * size)

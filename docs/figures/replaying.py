@@ -161,14 +161,6 @@ def cliff() -> str:
     return d.svg()
 
 
-def cliff_table() -> tuple[list[str], list[list[str]]]:
-    """Medians."""
-    lengths = (2, 4, 6, 8, 10)
-    rows = [[kind, *(f"{median(walks()[n, kind]):,.0f}" for n in lengths)] for kind in cliffwalk.KINDS]
-    rows.insert(0, ["steps in the buffer", *(f"{len(cliffwalk.transitions(n)):,}" for n in lengths)])
-    return ["median updates of ten seeds", *(f"n = {n}" for n in lengths)], rows
-
-
 # ---------------------------------------------------------------------------------------------------- the weights
 LUCK = 0.1  # a step that pays 1 one time in ten, else nothing
 

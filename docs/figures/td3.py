@@ -376,7 +376,7 @@ def critic_step() -> str:
 
 def actor_step() -> str:
     """Step 13: uphill on Q_1, and the timetable."""
-    d = Drawing(WIDTH, 230, "The actor follows the gradient of the first critic")
+    d = Drawing(WIDTH, 230, "The actor follows the first critic's gradient")
     plot = Plot(d, 46, 20, WIDTH - 100, 96, (-1.0, 1.0), (8.0, 12.6))
     plot.axes((-1, 0, 1), (8, 10, 12), "", "value")
     d.text(plot.at(0.5, 8)[0], plot.bottom + 17, "action", "faint", size=11)

@@ -431,6 +431,16 @@ def test_how_many_of_a_batch_are_demonstrations():
     assert r2d3.probability(0, 1 / 256) == pytest.approx(0.7784196094)
 
 
+def test_errors_of_stale_states_on_the_page_of_r2d2():
+    """Relative errors without burn-in, and with one of 20 steps."""
+
+    def error(age: int, start: str, burn_in: int) -> int:
+        return round(100 * float(np.mean(stale.off(age, start, burn_in))))
+
+    assert [error(0, "zeros", 0), error(0, "stored", 0), error(1_600, "stored", 0)] == [55, 7, 17]
+    assert [error(0, "zeros", 20), error(0, "stored", 20), error(1_600, "stored", 20)] == [8, 1, 4]
+
+
 def test_successes_are_those_of_the_report():
     """As benchmarks/results/learning.md has them."""
     report = (DOCS.parent / "benchmarks" / "results" / "learning.md").read_text("utf-8")
