@@ -30,7 +30,7 @@ TARGET_SLOPE = OPTIONS.tau * NEW_SLOPE + (1 - OPTIONS.tau) * SLOPE
 
 def idea() -> str:
     """Who asks whom."""
-    d = Drawing(700, 250, "The actor chooses an action, the critic rates it, and its slope improves the actor")
+    d = Drawing(700, 250, "The actor selects an action, the critic evaluates it, and its gradient improves the actor")
     d.box(90, 120, 110, 46, "observation", "ink-state", more="s")
     d.box(290, 60, 130, 50, "actor", "ink-actor", more="a = μ(s)")
     d.box(500, 120, 130, 50, "critic", "ink-critic", more="Q(s, a)")

@@ -76,9 +76,7 @@ def cloned(margin: float, draws: int = 200, updates: int = 2_000, rate: float = 
 
 def without() -> str:
     """How often the greedy action is the expert's, and how far its value is off, with a margin and without."""
-    d = Drawing(
-        640, 230, "Without the margin values of actions that no demonstration shows are never corrected, and win"
-    )
+    d = Drawing(640, 230, "Without the margin, wrong values of undemonstrated actions stay")
     for i, (title, which, top, form) in enumerate(
         (
             ("greedy action is the expert's", 0, 1.0, lambda value: f"{value:.0%}"),

@@ -59,7 +59,7 @@ def banded(d: Drawing, plot: Plot, job: str, name: str, ink: str, shift: float =
 
 def halfcheetah() -> str:
     """TD3 and DDPG, and the authors' curve."""
-    title = "Returns on HalfCheetah of our TD3 and DDPG over a million steps, and those that TD3's authors report"
+    title = "Returns of TD3 and DDPG on HalfCheetah, and those of TD3's authors"
     return _on_halfcheetah(
         title,
         (("td3-halfcheetah", "TD3", "ink-actor", 12), ("ddpg-halfcheetah", "DDPG", "ink-critic", -4)),

@@ -115,9 +115,7 @@ def speeds(machine: str) -> dict[tuple[str, str, int], float]:
 
 def side_by_side() -> str:
     """PPO on HalfCheetah with one environment and with eight."""
-    d = Drawing(
-        640, 210, "Eight environments side by side make PPO's acting cheaper: on JAX twice the steps per second"
-    )
+    d = Drawing(640, 210, "Steps per second of PPO with one and eight environments, on JAX and PyTorch")
     plot = Plot(d, 190, 16, 380, 150, (0.0, 20_000.0), (-0.6, 3.6))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
     for tick in (0, 5_000, 10_000, 15_000, 20_000):

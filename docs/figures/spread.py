@@ -56,9 +56,7 @@ def two_spreads() -> tuple[float, float]:
 
 def episodes_and_seeds() -> str:
     """Ten episodes of each seed: for seven of ten a short line; the seeds: far apart."""
-    title = (
-        "Seven of ten trained agents have ten episodes close together, three some that are bad; agents lie far apart"
-    )
+    title = "Returns of ten episodes of each of ten agents, and the mean of each agent"
     d = Drawing(660, 310, title)
     plot = Plot(d, 80, 16, 540, 236, (-400.0, 9_000.0), (-0.6, 9.6))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
