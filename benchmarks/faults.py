@@ -38,14 +38,13 @@ from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import versions
 
 METHOD = """\
-Runs of a few thousand steps on a Ray cluster of three nodes on this machine. While one trains, faults come at random,
-{gap:g} s apart in the mean: kill -9 of an actor (or of the one that evaluates), of a shard of the memory; an actor
-that stands still for a while (a delay); a node that is gone without a word, with all that is on it; kill -9 of the
-run itself, which is then resumed. What sends a run back (its own death; with shards that of a shard or a node, too)
-comes once it has made a checkpoint since it was sent back last, or it would come to no end. At the end a run is
-compared with the same one undisturbed: last checkpoint, memory and logs, bit for bit; in the mode async, whose order
-depends on timing, every count: updates, steps, rows of each environment. Answers that come twice or late, and what is
-lost on the way, cannot be had of Ray at will: that is the simulation's part (`tests/cluster/test_modes.py`)."""
+Runs of a few thousand steps on a Ray cluster of three nodes on this machine. During training, faults occur at random,
+{gap:g} s apart on average: kill -9 of an actor, of the evaluator, or of a replay shard; an actor that hangs for a while
+(a delay); a node that disappears with all its processes; kill -9 of the run itself, which is then resumed. A fault that
+sends the run back to its checkpoint (its own death; with shards, the death of a shard or a node) occurs only after the
+run has made another checkpoint. At the end the run is compared with the same one undisturbed: last checkpoint, replay
+buffer and logs, bit for bit; in `async`, whose order depends on timing, every count: updates, steps, rows of each
+environment. Repeated, late and lost answers are tested in the simulation (`tests/cluster/test_modes.py`)."""
 
 COMMON = (
     "--hidden 32 32 --batch-size 16 --checkpoint-every 50 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
@@ -329,7 +328,7 @@ def report(rows: Path, gap: float) -> str:
             about,
             METHOD.format(gap=gap),
             table(header, body),
-            f"{total} faults. *still*: an actor that stands still for a while. *gave up*: the run ended with an error, "
+            f"{total} faults. *still*: an actor that hangs for a while. *gave up*: the run ended with an error, "
             "as it does when one actor has died three times without an answer, and was resumed. All rounds: "
             f"[{rows.name}]({rows.name}).",
         ]

@@ -45,8 +45,8 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "learning"
 FEWEST = 3  # seeds that make an interval
 ROUNDED = (
-    "†: in bfloat16, made before 25 November 2026. Until then what leaves a network was rounded to bfloat16, too (near "
-    "300 only even numbers were left); now it is float32. What that did to these runs was not measured."
+    "†: in bfloat16, from before 25 November 2026. Network outputs were rounded to bfloat16 (near 300, to even "
+    "numbers); now they are float32. The effect on these runs was not measured."
 )
 
 
@@ -264,7 +264,7 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
         [
             "# Learning results",
             "Made by `python benchmarks/learning.py report` from the CSVs in `learning/`; `jobs.yaml` has commands. "
-            "Ten episodes per evaluation, or as many as the preset says, in environments of their own. A run whose "
+            "Ten episodes per evaluation, or as many as the preset says, in separate environments. A run whose "
             "steps end before those planned is not finished; it counts only where no other seed of its job is.",
             ROUNDED,
             table(
@@ -295,7 +295,7 @@ def report(jobs: list[Job], figures: dict[str, dict[str, Any]]) -> None:
             ),
             "## What it costs",
             "Times of the median seed, evaluations included, to its end and to the level; steps/s are those of the "
-            "whole. Runs had two cores or one, and often other work beside them, so they are upper bounds. The "
+            "whole. Runs had two cores or one, often shared with other work, so they are upper bounds. The "
             "processor is named where the run recorded it; earlier ones had an AMD EPYC (Zen 5) or an Intel Xeon.",
             table(
                 ("run", "steps", "time", "steps/s", "level", "time to it", "processor"),

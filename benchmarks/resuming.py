@@ -54,10 +54,10 @@ def timed(call: Callable[[], Any], calls: int) -> float:
     """Return the microseconds of a call, the best of several rounds."""
     best = float("inf")
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(calls):
             call()
-        best = min(best, (time.perf_counter() - began) / calls)
+        best = min(best, (time.perf_counter() - start) / calls)
     return 1e6 * best
 
 
@@ -85,12 +85,12 @@ def resuming(environment: Any, num_envs: int, steps: int) -> tuple[float, float]
         first.step(first.sample_actions(random))
     checkpoints, resumes = [], []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        start = time.perf_counter()
         state = first.state_dict()
-        checkpoints.append(time.perf_counter() - began)
-        began = time.perf_counter()
+        checkpoints.append(time.perf_counter() - start)
+        start = time.perf_counter()
         second.load_state_dict(state)
-        resumes.append(time.perf_counter() - began)
+        resumes.append(time.perf_counter() - start)
         assert second.resumed_exactly, second.not_restored
     first.close()
     second.close()

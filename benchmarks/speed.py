@@ -31,7 +31,7 @@ REFERENCE = "sb3"
 WITHOUT_GPU = ("skrl", "tianshou")  # not tested on a GPU
 PLACES = {
     "cpu": "On the CPU.",
-    "cuda": "Networks and updates on the GPU, as each library does it by itself there; environments on the processor.",
+    "cuda": "Networks and updates on the GPU, as each library does by default; environments on the processor.",
 }
 
 METHOD = """\

@@ -1,10 +1,11 @@
 """Write what the pages take from the source and from committed runs: figures, lines of code, tables.
 
-Pages are plain Markdown, so that they also read well on a code host. A comment says where the next block comes from:
+Pages are plain Markdown, so that they also read well on a code host. The name of a figure is that of the function that
+draws it: _static/figures/sac-idea.svg is drawn by `idea()` in docs/figures/sac.py, which also gives the text of the
+image. A comment names the source of the next block:
 
-    <!-- figure: sac.idea -->                    `idea()` in docs/figures/sac.py draws _static/figures/sac-idea.svg
     <!-- source: src/duetto/algorithms/sac.py pyobject="SAC.update" -->             these lines of the source
-    <!-- table: fast.beside -->                  `beside()` in docs/figures/fast.py returns header and rows
+    <!-- table: fast.ratios -->                  `ratios()` in docs/figures/fast.py returns header and rows
     <!-- results: td3-halfcheetah td3-ant -->    a table of committed learning runs
 
 python docs/build_pages.py            # refresh all pages; a test checks that this changes nothing
@@ -26,9 +27,12 @@ from types import SimpleNamespace
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS / "figures"), str(DOCS / "_ext")]
 FIGURES = DOCS / "_static" / "figures"
+RUNS = DOCS.parent / "benchmarks" / "results" / "runs.md"  # the page of results includes it
+FIGURE = re.compile(
+    r"^!\[.*\]\((?P<up>[./]*)_static/figures/(?P<module>[a-z0-9]+)-(?P<function>\w+)\.svg\)", re.MULTILINE
+)
 BLOCK = re.compile(
-    r"<!-- (?P<kind>figure|source|table|results): (?P<source>[^\n]*?) -->\n"
-    r"(?P<block>!\[[^\n]*|```.*?\n```|(?:\|[^\n]*\n?)+)?",
+    r"<!-- (?P<kind>source|table|results): (?P<source>[^\n]*?) -->\n(?P<block>```.*?\n```|(?:\|[^\n]*\n?)+)?",
     re.DOTALL,
 )
 Table = tuple[list[str], list[list[str]]]  # header and rows; a row of one cell is a heading
@@ -38,38 +42,39 @@ def refreshed(page: Path) -> tuple[str, dict[Path, str]]:
     """Return the page with new blocks, and the SVG files that it shows."""
     figures: dict[Path, str] = {}
 
-    def new(match: re.Match[str]) -> str:
+    def block(match: re.Match[str]) -> str:
         kind, source = match["kind"], match["source"]
-        block = figure(source, page, figures) if kind == "figure" else MAKERS[kind](source)
-        ends = "\n" if (match["block"] or "").endswith("\n") else ""
-        return f"<!-- {kind}: {source} -->\n{block}{ends}"
+        ends = "\n" if (match["block"] or "\n").endswith("\n") else ""
+        return f"<!-- {kind}: {source} -->\n{MAKERS[kind](source)}{ends}"
 
-    return BLOCK.sub(new, page.read_text("utf-8")), figures
+    def figure(match: re.Match[str]) -> str:
+        svg = getattr(import_module(match["module"]), match["function"])()
+        path = FIGURES / f"{match['module']}-{match['function']}.svg"
+        figures[path] = alone(svg)
+        words = re.search(r"<title>(.*?)</title>", svg)
+        assert words is not None
+        return f"![{unescape(words[1])}]({match['up']}_static/figures/{path.name})"
 
-
-def figure(source: str, page: Path, figures: dict[Path, str]) -> str:
-    """Draw a figure; return the image that shows it."""
     from drawing import alone
 
-    module, _, function = source.partition(".")
-    svg = getattr(import_module(module), function)()
-    path = FIGURES / f"{module}-{function}.svg"
-    figures[path] = alone(svg)
-    words = re.search(r"<title>(.*?)</title>", svg)
-    assert words is not None
-    up = "../" * (len(page.relative_to(DOCS).parts) - 1)
-    return f"![{unescape(words[1])}]({up}_static/figures/{path.name})"
+    return FIGURE.sub(figure, BLOCK.sub(block, page.read_text("utf-8"))), figures
 
 
 @cache
 def code(source: str) -> str:
-    """Return lines of a file as a code block, which is no example to run. Options are those of `literalinclude`."""
+    """Return lines of a file as a code block, which is no example to run.
+
+    Options are those of `literalinclude`, and `line`: only the line that contains this text.
+    """
     from sphinx.directives.code import LiteralIncludeReader
 
-    path, *options = shlex.split(source)
+    path, *given = shlex.split(source)
+    options = {"dedent": None} | dict(option.split("=", 1) for option in given)
+    if line := options.pop("line", None):
+        options |= {"start-at": line, "end-at": line}
     reader = LiteralIncludeReader(
         str(DOCS.parent / path),
-        {"dedent": None} | dict(option.split("=", 1) for option in options),
+        options,
         SimpleNamespace(source_encoding="utf-8"),  # pyright: ignore[reportArgumentType]
     )
     text, _lines = reader.read()
@@ -105,7 +110,7 @@ def markdown(of: Table) -> str:
 def main() -> None:
     """Refresh all pages and figures; delete figures that no page shows."""
     figures: dict[Path, str] = {}
-    for page in [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]:
+    for page in [DOCS.parent / "README.md", RUNS, *sorted(DOCS.rglob("*.md"))]:
         text, own = refreshed(page)
         figures |= own
         if text != page.read_text("utf-8"):

@@ -1,4 +1,4 @@
-"""Sphinx: `sphinx-build -n -W docs docs/_build`. What it makes needs no network."""
+"""Sphinx: `sphinx-build -n -W docs docs/_build`. The built site needs no network."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ sys.path[:0] = [str(DOCS / "_ext"), str(DOCS / "figures"), str(DOCS.parent / "sr
 
 project = "Duetto"
 author = "the authors of Duetto"
-copyright = "the authors of Duetto, MIT licence"
+copyright = "the authors of Duetto, MIT license"
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
@@ -23,20 +23,20 @@ extensions = [
 exclude_patterns = ["_build", "_ext", "_static", "_templates", "figures"]
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:.*", r"(?!duetto).*"),  # of other packages nothing can be looked up without network
+    ("py:.*", r"(?!duetto).*"),  # other packages cannot be looked up without a network
     (
         "py:class",
         r"duetto\.(algorithms|environments|learners|storage|tools\.plot|trackers|training)\..*",
-    ),  # parts that only the library hands out
+    ),  # internal classes
 ]
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 default_role = "code"
 add_module_names = False
 autodoc_typehints = "signature"
-autodoc_preserve_defaults = True  # as they are written: of <function ...> no signature can be read
+autodoc_preserve_defaults = True  # as in the source
 autodoc_member_order = "bysource"
-smartquotes_action = "qe"  # two dashes begin an option
+smartquotes_action = "qe"  # two dashes mark an option
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

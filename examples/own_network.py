@@ -1,9 +1,9 @@
-"""A network of your own: one class per framework, handed to the algorithm.
+"""A custom network: one class per framework, passed to the algorithm.
 
     python examples/own_network.py
 
-Here it is a critic with layer normalisation. Give the parts the same names in both classes, and what one framework has
-trained the other can load. If you use one framework only, write one class.
+This example is a critic with layer normalization. If the parts have the same names in both classes, each framework can
+load a network that the other has trained. If you use one framework only, write one class.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def main(backend: str = "auto", steps: int = 8_000, runs_dir: str = "runs") -> d
     run = duetto.train(algorithm, "Pendulum-v1", steps=steps, backend=backend, evaluate_every=2_000, runs_dir=runs_dir)
     for row in run.evaluations():
         print(f"step {row['step']:6.0f}  mean return {row['mean_return']:8.1f}")
-    # A run's folder holds no code: whoever loads it hands the classes over again.
+    # A run's folder contains no code: pass the classes again to load it.
     agent = duetto.load(run.path, networks=networks)
     print("An action:", agent.act([1.0, 0.0, 0.0]))
     return run
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Train TD3 with a critic of your own.")
+    parser = argparse.ArgumentParser(description="Train TD3 with a custom critic.")
     parser.add_argument("--backend", choices=["auto", "torch", "jax"], default="auto")
     parser.add_argument("--steps", type=int, default=8_000)
     given = parser.parse_args()

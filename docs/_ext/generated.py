@@ -2,10 +2,11 @@
 
 {options} NAME        every option of an algorithm, of a `run` or of an `atari` game: its default, and its help
 {presets} NAME        the algorithm's presets: their sources and the options that they set
-{metrics} NAME        what the algorithm's metrics mean, and what they look like in health
-{command} NAME ...    what `duetto NAME ... --help` says
+{metrics} NAME        the meaning and the healthy values of the algorithm's metrics
+{command} NAME ...    the output of `duetto NAME ... --help`
 
-`docs/build_pages.py` writes the other tables into the pages.
+The content of a directive is only for readers of the Markdown: a command that shows the same. `docs/build_pages.py`
+writes the other tables into the pages.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning"
 class Table(SphinxDirective):
     """A directive that makes a table of rows of Markdown."""
 
+    has_content = True
+
     def table(self, head: list[str], rows: list[list[str]], kind: str) -> nodes.Node:
-        """A cell is a line of Markdown; a row of one cell is a heading over what follows."""
+        """Return a table. A cell is a line of Markdown; a row of one cell is a heading."""
         table = nodes.table(classes=kind.split())
         group = nodes.tgroup(cols=len(head))
         table += group
@@ -64,12 +67,12 @@ class Table(SphinxDirective):
 
 
 class Options(Table):
-    """See the module."""
+    """The options of an algorithm, a run or an Atari game."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The table, an algorithm's own options first, then those of its bases."""
+        """Return the table: an algorithm's own options first, then those of its bases."""
         rows: list[list[str]] = []
         name = self.arguments[0]
         for owner, options in grouped({"run": RunOptions, "atari": AtariOptions}.get(name) or ALGORITHMS[name]):
@@ -80,12 +83,12 @@ class Options(Table):
 
 
 class Presets(Table):
-    """See the module."""
+    """The presets of an algorithm."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """A row for each preset: what it is, and the options that it sets."""
+        """Return a row for each preset: name, source and options."""
         known = presets(ALGORITHMS[self.arguments[0]].name())
         rows = [
             [
@@ -99,12 +102,12 @@ class Presets(Table):
 
 
 class Metrics(Table):
-    """See the module."""
+    """The metrics of an algorithm."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The rows that a report of a run has, and the steps of the page that they are made in."""
+        """Return the metrics of a report, with the step of the page that explains each."""
         rows = [
             [
                 ", ".join(f"`{metric}`" for metric in row.metrics),
@@ -118,13 +121,14 @@ class Metrics(Table):
 
 
 class Command(SphinxDirective):
-    """See the module."""
+    """The help of a command."""
 
+    has_content = True
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """The help, as on a terminal of 88 columns."""
+        """Return the help, as on a terminal of 88 columns."""
         name, *arguments = self.arguments[0].split()
         said = StringIO()
         with patch.dict(os.environ, COLUMNS="88", TERM="dumb"), redirect_stdout(said), suppress(SystemExit):
@@ -141,12 +145,12 @@ def results_table(names: str) -> tuple[list[str], list[list[str]]]:
 
 
 def flag(name: str) -> str:
-    """An option as it is written on the command line; networks of one's own are for Python only."""
+    """Return an option as on the command line. Custom networks have only a Python name."""
     return f"`{name}`" if name.endswith("_network") else f"`--{name.replace('_', '-')}`"
 
 
 def _code(text: str) -> str:
-    """Options that stand in plain words, and what they set, as code: else their dashes become one."""
+    """Mark options in plain text as code; otherwise their two dashes become one."""
     return re.sub(r"(?<![`\w-])(--[\w-]+(?: \w+=\w+)?)", r"`\1`", text)
 
 
@@ -191,7 +195,7 @@ def seeds(name: str) -> list[Path]:
 
 
 def _command(name: str) -> str:
-    """What gives a row's runs today: `config.yaml` has the words that were said then, and presets change."""
+    """Return the command that makes a row's runs today. Presets may have changed since the run."""
     return f"`duetto train {campaign()['jobs'][name]['train']}`"
 
 

@@ -1,6 +1,6 @@
-"""`{sentences}`: every sentence that the library refuses or fails with, read from its sources while the site is built.
+"""`{sentences}`: every error message of the library, read from its source while the site is built.
 
-What a sentence fills in when it is said stands as an ellipsis. Grouped by package, under its docstring's first line.
+An ellipsis marks a value. Messages are grouped by package, under the first line of its docstring.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ KINDS = {name for name, kind in inspect.getmembers(errors, inspect.isclass) if i
 
 
 class Sentences(SphinxDirective):
-    """See the module."""
+    """A list of messages for each package."""
 
     def run(self) -> list[nodes.Node]:
-        """A heading and a list for each package."""
+        """Return a heading and a list for each package."""
         found: list[nodes.Node] = []
         for package in sorted({path.parent for path in SOURCE.rglob("*.py")}):
             said = sorted({one for path in sorted(package.glob("*.py")) for one in sentences(path.read_text("utf-8"))})
@@ -43,7 +43,7 @@ class Sentences(SphinxDirective):
 
 
 def sentences(source: str) -> Iterator[tuple[str, str]]:
-    """What a file's errors say, and of which kind they are; not those that only hand on what another one said."""
+    """Yield message and kind of each error in a file, except errors that only pass on another message."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS and node.args:
             words = " ".join(_words(node.args[0]).split())

@@ -3,7 +3,7 @@
     python docs/figures/ablated.py [ALGORITHM ...]      # minutes each on one core; writes data/ablations.csv
 
 Every run is a preset's, shorter, with one option or method changed; the returns are those of its evaluations. TD3's
-are in `overestimation.py`, which looks at its critics, too.
+are in `overestimation.py`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class OneCritic(duetto.SAC):
 
 @dataclass(frozen=True)
 class Apart(duetto.CrossQ):
-    """CrossQ whose critics see what was done and what would be done in two passes, each with statistics of its own."""
+    """CrossQ with two passes, for current and next pairs, each with its own statistics."""
 
     def critic_loss(self, nets: Any, batch: Any, noise: Any) -> Any:
-        """As CrossQ's, but for the second pass."""
+        """Return CrossQ's critic loss with two passes."""
 
         def critic(obs: Any, action: Any, train: bool) -> Any:
             xp, half = array_namespace(action), len(batch.reward)
@@ -72,7 +72,7 @@ ABLATIONS = {
         *PENDULUM,
         {
             "no target networks": {"tau": 1.0},
-            "a memory of 200 steps": {"replay_capacity": 200},
+            "a buffer of 200 steps": {"replay_capacity": 200},
             "no noise": {"exploration_noise": 0.0},
         },
     ),
@@ -80,7 +80,7 @@ ABLATIONS = {
         *PENDULUM,
         {
             "α stays at 1": {"learn_temperature": False, "temperature": 1.0},
-            "hardly any entropy": {"learn_temperature": False, "temperature": 1e-6},
+            "almost no entropy": {"learn_temperature": False, "temperature": 1e-6},
             "one critic": {"class": OneCritic},
         },
         seeds=3,
@@ -88,7 +88,7 @@ ABLATIONS = {
     "crossq": Ablations(
         *PENDULUM,
         {
-            "each half by itself": {"class": Apart},
+            "separate halves": {"class": Apart},
             "no normalisation": {"network": "mlp"},
         },
         seeds=3,
@@ -106,7 +106,7 @@ ABLATIONS = {
         *CARTPOLE,
         {
             "no target network": {"target_period": 1},
-            "a memory of 256 steps": {"replay_capacity": 256},
+            "a buffer of 256 steps": {"replay_capacity": 256},
             "no exploration": {"exploration_start": 0.0, "exploration_end": 0.0},
         },
     ),
@@ -169,7 +169,7 @@ def curves(name: str) -> dict[str, dict[int, list[tuple[float, float]]]]:
 
 def _drawn(name: str) -> str:
     task, variants = ABLATIONS[name], [one for one in ABLATIONS[name].without if one in curves(name)]
-    d = Drawing(54 + 206 * len(variants), 240, f"Returns on {task.task} without a part each; all of it in grey")
+    d = Drawing(54 + 206 * len(variants), 240, f"Returns on {task.task} without one part each; complete: gray")
     for i, variant in enumerate(variants):
         plot = Plot(d, 54 + 206 * i, 40, 172, 145, (0, task.steps), (task.least, task.most))
         ticks = range(int(task.most), int(task.least) - 1, -500 if task.least < 0 else -250)

@@ -1,4 +1,4 @@
-"""The pictures of the page on behaviour cloning: its loss, and how small mistakes grow, computed."""
+"""Figures of the page on behavior cloning: its loss, and compounding errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from duetto.functional.imitation import cross_entropy
 
 WIDTH, HEIGHT = 340, 200
 
-# The example: what the network says of three actions; the expert took the first.
+# The example: logits of three actions; the expert took the first.
 PREFERENCES, EXPERT = np.array([1.0, 2.0, 1.5]), 0
 CHANCES = np.exp(PREFERENCES) / np.exp(PREFERENCES).sum()
 LOSS = float(cross_entropy(PREFERENCES[None], np.array([EXPERT]))[0])

@@ -1,10 +1,10 @@
-"""How many updates until a value has come back along a chain: drawn uniformly from the memory, and by priority.
+"""Updates until a value has propagated back along a chain, with uniform and with prioritized sampling.
 
     python docs/figures/cliffwalk.py        # about a minute; writes data/cliffwalk.csv
 
-The "blind cliffwalk" (Schaul et al., 2016, arXiv:1511.05952, figure 1): n states in a row and two actions, of which the
-wrong one ends the episode without pay. Only n right ones in a row are paid, with 1. The memory holds every episode that
-there can be, so that few of its transitions say anything: 2ⁿ⁺¹ - 2 in all, of which one is paid.
+The "blind cliffwalk" (Schaul et al., 2016, arXiv:1511.05952, figure 1): n states in a row and two actions. The
+wrong action ends the episode with reward 0; only n right actions in a row give reward 1. The buffer contains every
+possible episode: 2ⁿ⁺¹ - 2 transitions, and only one has a reward.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def transitions(length: int) -> np.ndarray:
     """State and action (0: right, 1: wrong) of all steps of all episodes, (2ⁿ⁺¹ - 2, 2)."""
     found = []
     for state in range(length):
-        copies = 2 ** (length - state - 1)  # episodes that begin alike up to here
+        copies = 2 ** (length - state - 1)  # episodes with the same steps up to here
         found += [(state, 0)] * copies + [(state, 1)] * copies
     return np.array(found)
 
 
 def truth(length: int) -> np.ndarray:
-    """Values (n, 2): γ to the number of right steps still to come before the paid one; of wrong ones 0."""
+    """Return the values (n, 2): γ to the power of the remaining right steps; 0 for wrong actions."""
     return np.stack([discount(length) ** np.arange(length - 1, -1, -1), np.zeros(length)], axis=1)
 
 
@@ -43,7 +43,7 @@ def discount(length: int) -> float:
 
 
 def updates(length: int, kind: str, seed: int) -> int:
-    """Until the mean squared error of a table of values, which begins at 0, is below a thousandth."""
+    """Return the updates until the mean squared error of a table of values, initially 0, is below 0.001."""
     random, steps, wanted = np.random.default_rng(seed), transitions(length), truth(length)
     q, gamma = np.zeros((length + 1, 2)), discount(length)
     priorities = Prioritization(exponent=0.6, importance_exponent=0.0, importance_anneal_samples=0, epsilon=1e-5)

@@ -1,4 +1,4 @@
-"""Moving pictures of our own agents, as SVG with CSS: no video file, and they stand still where a reader wants that.
+"""Animated drawings of trained agents, as SVG with CSS. They do not move if a reader prefers reduced motion.
 
 python docs/figures/clips.py        # trains TD3 on Pendulum-v1 and PPO on CartPole-v1, two minutes; writes data/
 """
@@ -44,9 +44,9 @@ def pendulum() -> str:
         turned = f"transform-origin:{x}px 88px;transform:rotate({-angles[-1]:.1f}deg)"
         style = f"{turned};animation:{name} {SECONDS:g}s linear infinite"
         d.add("circle", "line axis", cx=x, cy=88, r=70)
-        d.begin("moving", style, f"@keyframes {name}{{{frames}}}")
+        d.open_group("moving", style, f"@keyframes {name}{{{frames}}}")
         d.add("rect", "box ink-actor rod", x=x - 7, y=24, width=14, height=70, rx=7)
-        d.end()
+        d.close_group()
         d.dot(x, 88, radius=4)
         d.text(x, 182, words, "faint", size=12)
     return d.svg()
@@ -81,14 +81,14 @@ def cartpole() -> str:
         turns = "".join(f"{at}{{transform:rotate({states[i][1]:.1f}deg)}}" for at, i in zip(share, kept, strict=True))
         time = f"{BALANCED * 0.02:g}s linear infinite"
         d.line([(x - 105, 112), (x + 105, 112)], "axis")
-        d.begin("moving", f"animation:cart-{name} {time}", f"@keyframes cart-{name}{{{moves}}}")
+        d.open_group("moving", f"animation:cart-{name} {time}", f"@keyframes cart-{name}{{{moves}}}")
         d.box(x, 102, 44, 20, "", "ink-state")
-        d.begin(
+        d.open_group(
             "moving", f"transform-origin:{x}px 98px;animation:pole-{name} {time}", f"@keyframes pole-{name}{{{turns}}}"
         )
         d.add("rect", "box ink-actor", x=x - 5, y=28, width=10, height=74, rx=5)
-        d.end()
-        d.end()
+        d.close_group()
+        d.close_group()
         d.text(x, 140, words, "faint", size=12)
     return d.svg()
 

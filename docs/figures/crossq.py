@@ -26,7 +26,7 @@ NETS = SimpleNamespace(actor=sac.policy, critic=critics, log_alpha=np.log(sac.AL
 _loss, _info = CrossQ().critic_loss(NETS, sac.BATCH, sac.NEXT * sac.ONE)
 LOSS, TARGET = float(_loss), float(_info["target"][0])
 
-# A norm's rows by hand: two of what was done, two of what would be done next; and running statistics.
+# Rows of a normalization by hand: two current, two next; and running statistics.
 DONE, AHEAD, RUNNING = np.array([1.0, 3.0]), np.array([2.0, 6.0]), (2.0, 3.999)
 ROWS = np.concatenate([DONE, AHEAD])
 MEAN, VARIANCE = float(ROWS.mean()), float(ROWS.var())

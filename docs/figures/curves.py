@@ -1,4 +1,4 @@
-"""The page on TD3: what its critics say against what happens, and what each fact changes. From committed runs."""
+"""Figures of the page on TD3: critic values compared with returns, and ablations, from committed runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def overestimation() -> str:
 
 
 def ablations() -> str:
-    """Returns of the changed algorithms, TD3 in grey behind each."""
+    """Draw the returns of the ablations, with TD3 in gray."""
     d = Drawing(860, 470, "Ablations of TD3 on Pendulum-v1")
     others = [variant for variant in VARIANTS if variant != "TD3"]
     for i, variant in enumerate(others):

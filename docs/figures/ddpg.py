@@ -30,7 +30,7 @@ TARGET_SLOPE = OPTIONS.tau * NEW_SLOPE + (1 - OPTIONS.tau) * SLOPE
 
 def idea() -> str:
     """Who asks whom."""
-    d = Drawing(700, 250, "The actor chooses an action, the critic rates it, and its slope improves the actor")
+    d = Drawing(700, 250, "The actor selects an action, the critic evaluates it, and its gradient improves the actor")
     d.box(90, 120, 110, 46, "observation", "ink-state", more="s")
     d.box(290, 60, 130, 50, "actor", "ink-actor", more="a = μ(s)")
     d.box(500, 120, 130, 50, "critic", "ink-critic", more="Q(s, a)")
@@ -167,7 +167,7 @@ def critic_step() -> str:
 
 def actor_step() -> str:
     """Step 5."""
-    d = Drawing(WIDTH, HEIGHT, f"The actor climbs the critic: θ moves from 0.5 to {number(NEW_SLOPE, 4)}")
+    d = Drawing(WIDTH, HEIGHT, f"The actor follows the critic's gradient: θ moves from 0.5 to {number(NEW_SLOPE, 4)}")
     plot = Plot(d, 50, 20, 240, 124, (0.0, 1.0), (1.2, 2.9))
     plot.axes((0, 0.5, 1), (1.5, 2, 2.5), "action in s = 1", "Q")
     plot.curve([(a, NEW_WEIGHT * (STATE + a)) for a in (0.0, 1.0)], "ink-critic")

@@ -108,7 +108,9 @@ def target() -> str:
 def actor_step() -> str:
     """Step 2."""
     best = 1.0 / (1.0 + float(np.exp(-(LOWER[0] - LOWER[1]) / ALPHA)))
-    d = Drawing(WIDTH, 230, f"The actor's loss over the first action's probability is least at {number(best, 3)}")
+    d = Drawing(
+        WIDTH, 230, f"The actor's loss over the first action's probability has its minimum at {number(best, 3)}"
+    )
     p = np.linspace(0.001, 0.999, 120)
     loss = p * (ALPHA * np.log(p) - LOWER[0]) + (1 - p) * (ALPHA * np.log(1 - p) - LOWER[1])
     plot = Plot(d, 52, 24, 250, 150, (0.0, 1.0), (-10.8, -7.8))
@@ -120,7 +122,7 @@ def actor_step() -> str:
     d.text(x + 10, y - 8, f"now: {number(-VALUE, 4)}", "ink-actor strong", "start", size=12)
     x, y = plot.at(best, float(loss.min()))
     d.dot(x, y, "ink-target", 4)
-    d.text(x, y + 18, f"least at {number(best, 3)}", "ink-target", "end", size=11.5)
+    d.text(x, y + 18, f"minimum at {number(best, 3)}", "ink-target", "end", size=11.5)
     return d.svg()
 
 
@@ -140,5 +142,5 @@ def temperature() -> str:
     x, now = plot.at(float(PROBABILITY[0]), entropy)
     d.line([(x, now), (x, y)], "ink-noise thick")
     d.dot(x, now, "ink-actor", 5)
-    d.text(x + 12, now + 22, f"{number(entropy, 4)}: too sure, α rises", "ink-noise strong", "start", size=11.5)
+    d.text(x + 12, now + 22, f"{number(entropy, 4)}: too low, α rises", "ink-noise strong", "start", size=11.5)
     return d.svg()

@@ -16,7 +16,7 @@ from duetto.functional.imitation import large_margin
 
 WIDTH, HEIGHT = 340, 200
 
-# The example: what the networks say of the state, the one after it, and the one after three steps; γ = .9, margin .8.
+# The example: Q-values of the state, of the next state, and of the state after three steps; γ = .9, margin .8.
 VALUES, EXPERT, MARGIN, GAMMA = (1.0, 2.0, 1.5), 0, 0.8, 0.9
 ONLINE = {"s": [VALUES], "s'": [(2.0, 4.0, 3.0)], "s'''": [(0.0, 1.0, 6.0)]}
 TARGETS = {"s'": [(1.5, 3.0, 5.0)], "s'''": [(7.0, 8.0, 9.0)]}
@@ -54,7 +54,7 @@ STATES, ACTIONS, SHOWN = 10, 4, 0  # a corridor: action 0 leads on, and is all t
 def cloned(margin: float, draws: int = 200, updates: int = 2_000, rate: float = 0.1) -> tuple[float, float]:
     """After learning from demonstrations alone: how often the greedy action is the expert's, and Q(s₀, a_E) - truth.
 
-    A table of values that begins with normal numbers; reward 1 at the corridor's end, γ = .9. The same update as
+    A table of values that starts with normal numbers; reward 1 at the corridor's end, γ = .9. The same update as
     DQfD's with n = 1: a step down (Q - y)² / 2, and one down J_E.
     """
     q = np.random.default_rng(0).normal(size=(draws, STATES, ACTIONS))
@@ -76,9 +76,7 @@ def cloned(margin: float, draws: int = 200, updates: int = 2_000, rate: float = 
 
 def without() -> str:
     """How often the greedy action is the expert's, and how far its value is off, with a margin and without."""
-    d = Drawing(
-        640, 230, "Without the margin values of actions that no demonstration shows are never corrected, and win"
-    )
+    d = Drawing(640, 230, "Without the margin, wrong values of undemonstrated actions stay")
     for i, (title, which, top, form) in enumerate(
         (
             ("greedy action is the expert's", 0, 1.0, lambda value: f"{value:.0%}"),
@@ -120,7 +118,7 @@ def n_steps() -> str:
 
 
 def margin() -> str:
-    """Step 2: three values, of which the others are raised."""
+    """Step 2: three values, and the margin on two of them."""
     d = Drawing(WIDTH, 220, f"With the margin, the best other action leads by {number(MARGIN_LOSS)}")
     plot = Plot(d, 40, 24, 190, 150, (0.0, 4.0), (0.0, 3.2))
     plot.axes((), (0, 1, 2, 3), "actions", "Q")

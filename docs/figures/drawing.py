@@ -60,16 +60,16 @@ class Drawing:
         """A filled circle."""
         self.add("circle", f"solid {ink}", cx=x, cy=y, r=radius)
 
-    def begin(self, ink: str, style: str, rules: str) -> None:
-        """What follows, until `end`, is a group with a style of its own, and rules for the page that it needs."""
+    def open_group(self, ink: str, style: str, rules: str) -> None:
+        """Open a group with a style and CSS rules. `close_group` closes it."""
         self._parts.append(f'<style>{rules}</style><g class="{ink}" style="{style}">')
 
-    def end(self) -> None:
-        """See `begin`."""
+    def close_group(self) -> None:
+        """Close the group of `open_group`."""
         self._parts.append("</g>")
 
     def svg(self) -> str:
-        """The whole."""
+        """Return the SVG."""
         head = f'viewBox="0 0 {_plain(self.width)} {_plain(self.height)}" style="max-width: {_plain(self.width)}px"'
         kind = "drawing wide" if self.width > 500 else "drawing"
         return f'<svg class="{kind}" role="img" {head}><title>{escape(self.words)}</title>{"".join(self._parts)}</svg>'
@@ -85,7 +85,7 @@ class Plot:
         self.left, self.top, self.right, self.bottom = left, top, left + width, top + height
 
     def at(self, x: float, y: float) -> Point:
-        """Where a value lies in the drawing."""
+        """Return the position of a value in the drawing."""
         across = (x - self._x[0]) / (self._x[1] - self._x[0])
         up = (y - self._y[0]) / (self._y[1] - self._y[0])
         return self.left + across * (self.right - self.left), self.bottom - up * (self.bottom - self.top)
@@ -109,7 +109,7 @@ class Plot:
         self._drawing.line([self.at(*point) for point in points], ink)
 
     def band(self, x: Sequence[float], low: Sequence[float], high: Sequence[float], ink: str) -> None:
-        """What lies between two lines."""
+        """Fill the area between two lines."""
         outline = [*zip(x, high, strict=True), *reversed(list(zip(x, low, strict=True)))]
         points = " ".join(f"{_plain(a)},{_plain(b)}" for a, b in (self.at(*point) for point in outline))
         self._drawing.add("polygon", f"band {ink}", points=points)
@@ -142,7 +142,7 @@ def _raised(words: str) -> str:
 
 
 def alone(svg: str) -> str:
-    """A drawing as a file of its own: the site's palettes and rules for drawings, and the page's colours, in it."""
+    """Return a drawing as a standalone file, with the site's palettes and rules for drawings."""
     style = (STATIC / "site.css").read_text("utf-8")
     rules = "".join(re.findall(r"^svg\.drawing .*\n", style, re.MULTILINE))
     inks = "".join(re.findall(r"^\.ink-\w+ \{.*\n", style, re.MULTILINE))

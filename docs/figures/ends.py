@@ -64,6 +64,6 @@ def values() -> str:
                 d.add("rect", f"box {ink}", x=x - 13, y=y, width=26, height=plot.bottom - y)
                 d.text(x, y - 5, f"{value:.3g}", ink, size=11)
             d.text(plot.at(state, 0)[0], plot.bottom + 17, f"state {state}", "faint", size=11.5)
-    d.text(230, 236, "true, and two flags", "ink-reward strong", size=12)
+    d.text(230, 236, "two flags, correct", "ink-reward strong", size=12)
     d.text(430, 236, "one flag, “done”", "ink-target strong", size=12)
     return d.svg()

@@ -9,8 +9,6 @@ import numpy as np
 from ddpg import processes
 from drawing import Drawing, Plot
 
-from duetto.algorithms import ALGORITHMS, BC
-from duetto.algorithms.exploration import ActionNoise, EpsilonGreedy, PolicySampling
 from duetto.functional.distributions import Categorical
 from duetto.functional.schedules import epsilon_schedule, exploration_ladder
 
@@ -126,17 +124,6 @@ def hill() -> str:
     return d.svg()
 
 
-def car() -> tuple[list[str], list[list[str]]]:
-    """A table: how far noise alone gets."""
-    rows = []
-    for name in mountain.NOISES:
-        found = furthest(name)
-        rows.append(
-            [name, f"{np.median(found):.2f}".replace("-", "−"), f"{100 * (found >= mountain.TOP).mean():.0f} %"]
-        )
-    return ["noise", "furthest position, median", "episodes that reach the flag"], rows
-
-
 # ---------------------------------------------------------------------------------------------------- entropy
 ARMS = (0.3, 0.5, 0.8)  # what three slot machines pay on average, as on the page of twelve pictures
 ALPHAS = (0.05, 0.2, 1.0)
@@ -198,11 +185,6 @@ def climbed(bonus: float, players: int = 500, updates: int = 600, rate: float = 
 BONUSES = ((0.0, "no bonus", "ink-target"), (0.1, "bonus 0.1", "ink-actor"), (0.5, "bonus 0.5", "ink-noise"))
 
 
-def stuck(bonus: float) -> float:
-    """The share of players who in the end take the best machine less than one time in ten."""
-    return float((climbed(bonus)[-1] < 0.1).mean())
-
-
 def collapse() -> str:
     """What becomes of 500 policies, with a bonus for entropy and without."""
     d = Drawing(700, 230, "Policies after 600 pulls with three entropy bonuses")
@@ -221,32 +203,3 @@ def collapse() -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- defaults
-def defaults() -> tuple[list[str], list[list[str]]]:
-    """A table made of the algorithms: how each explores by default, and by which options that changes."""
-    rows: dict[tuple[str, str], list[str]] = {}
-    for kind in ALGORITHMS.values():
-        explorer = kind().explorer()
-        if kind is BC:
-            continue
-        if isinstance(explorer, EpsilonGreedy):
-            how = f"ε-greedy, {explorer.kind}" + (
-                f", {explorer.start:g} to {explorer.end:g} over {explorer.steps:,} steps"
-                if explorer.kind != "ladder"
-                else f", {explorer.start:g} in the first environment"
-            )
-            options = "`--exploration`, `--exploration-start`, " + (
-                "`--ladder-exponent`" if explorer.kind == "ladder" else "`--exploration-end`, `--exploration-steps`"
-            )
-        elif isinstance(explorer, ActionNoise):
-            how = f"{explorer.kind} noise, std {explorer.std:g}"
-            options = "`--exploration`, `--exploration-noise`, `--exploration-final-scale`"
-        else:
-            assert isinstance(explorer, PolicySampling)
-            how = "stochastic policy"
-            options = (
-                "`--entropy-coefficient`"
-                if "entropy_coefficient" in kind.options()
-                else "`--target-entropy-scale`; `--no-learn-temperature --temperature`"
-            )
-        rows.setdefault((how, options), []).append(f"[{kind.__name__}](../algorithms/{kind.name()}.md)")
-    return ["algorithm", "exploration", "options"], [[", ".join(names), *how] for how, names in rows.items()]

@@ -32,8 +32,8 @@ TASKS = {
     "ppo-breakout": "PPO, Breakout",
 }
 MACHINES = ("AMD EPYC, Zen 3", "AMD EPYC, Zen 4", "AMD EPYC, Zen 5", "Intel Xeon, AMX", "Intel Xeon, 2.5 GHz")
-BF16 = "bfloat16"  # ours on JAX, beside float32 of the others
-# Rows of the short table: a task, ours, and the other that it is beside; None: the fastest of them all.
+BF16 = "bfloat16"  # ours on JAX; the others use float32
+# Rows of the short table: a task, our contender, and the library it is compared with (None: the fastest).
 ROWS = {
     "TD3": ("td3", "duetto-jax", None),
     "TD3, `--precision bf16`": ("td3", BF16, None),
@@ -105,7 +105,7 @@ def fastest(where: Where, ours: bool) -> str:
 
 
 def summary() -> tuple[list[str], list[list[str]]]:
-    """A table: each library's steps per second, and how many times the fastest other library's ours is."""
+    """Return a table of steps per second of each library, and the ratio of Duetto to the fastest other one."""
     rows = []
     for (task, machine), measured in rates().items():
         peer, best = (fastest((task, machine), ours=ours) for ours in (False, True))
@@ -114,8 +114,8 @@ def summary() -> tuple[list[str], list[list[str]]]:
     return ["task", "processor", *LABELS.values(), "our best : fastest other"], rows
 
 
-def beside() -> tuple[list[str], list[list[str]]]:
-    """The short table: how many times another's steps a second ours are, in bold from 1.1 on, and both medians."""
+def ratios() -> tuple[list[str], list[list[str]]]:
+    """Return the table of ratios of steps per second (bold from 1.1 on) with both medians."""
     rows = []
     for label, (task, own, other) in ROWS.items():
         cells = [_compared((task, machine), own, other) for machine in MACHINES]

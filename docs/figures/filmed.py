@@ -1,7 +1,7 @@
-"""Moving pictures of our own agents, from their runs' last checkpoints: `docs/_static/clips`, and a still of each.
+"""Film agents from the last checkpoints of their runs: `docs/_static/clips`, and a still of each.
 
-python docs/figures/filmed.py cheetah runs/td3-HalfCheetah-v5-s0      # beside it what it was before its first step
-python docs/figures/filmed.py breakout runs/ppo-Breakout-v5-s0 1430      # beside it what it sees, from that step
+python docs/figures/filmed.py cheetah runs/td3-HalfCheetah-v5-s0      # with the untrained agent
+python docs/figures/filmed.py breakout runs/ppo-Breakout-v5-s0 1430      # with its observation, from that step
 python docs/figures/filmed.py pong runs/ppo-Pong-v5-s0
 """
 
@@ -72,7 +72,7 @@ def steps(run: Path, count: int) -> list[Any]:
 
 
 def game(run: Path, folder: Path, start: int = 0) -> tuple[list[Any], dict[str, Any]]:
-    """A quarter of a minute of a game, and beside it what the agent sees."""
+    """Film 15 seconds of a game, with the agent's observation."""
     from PIL import Image
 
     command = [sys.executable, "-m", "duetto", "video", str(run), "--output", str(folder / "episode.mp4")]

@@ -1,10 +1,9 @@
-"""The pictures of the first pages: what the run of "five minutes" gave, and which algorithm to begin with."""
+"""Figures and tables of the first pages: the run of "five minutes", the choice of an algorithm, extras."""
 
 from __future__ import annotations
 
 import csv
 import re
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ def evaluations() -> list[tuple[float, float]]:
 
 
 def five_minutes() -> str:
-    """The run, its end by force, and how it goes on."""
+    """The run, its kill, and its resume."""
     d = Drawing(
         680,
         270,
@@ -51,8 +50,8 @@ def five_minutes() -> str:
 
 # ---------------------------------------------------------------------------------------------------- extras
 ABOUT = {
-    "torch": "learn with PyTorch",
-    "jax": "learn with JAX; either framework will do, and runs move between them",
+    "torch": "train with PyTorch",
+    "jax": "train with JAX",
     "classic": "CartPole, Pendulum, MountainCar, Acrobot",
     "mujoco": "HalfCheetah, Hopper, Walker2d, Ant, Humanoid",
     "box2d": "LunarLander, BipedalWalker, CarRacing",
@@ -62,7 +61,7 @@ ABOUT = {
     "envpool": "environments in C++, many at once",
     "video": "`duetto video`",
     "plot": "`duetto plot`",
-    "tensorboard": "to look at a run's TensorBoard events",
+    "tensorboard": "view a run's TensorBoard events",
     "demos": "record and import demonstrations",
     "onnx": "export to ONNX",
     "cluster": "actors on a Ray cluster",
@@ -76,23 +75,20 @@ ABOUT = {
 
 
 def extras() -> tuple[list[str], list[list[str]]]:
-    """A table of what can be installed with the package, from pyproject.toml."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
-    known = project["optional-dependencies"]
-    rows = [[f"`{name}`", words, ", ".join(f"`{one}`" for one in known[name])] for name, words in ABOUT.items()]
-    return ["extra", "for", "installs"], rows
+    """Return a table of the extras."""
+    return ["extra", "for"], [[f"`{name}`", words] for name, words in ABOUT.items()]
 
 
 # ---------------------------------------------------------------------------------------------------- which one
-CHOICES: dict[tuple[str, str], tuple[str, ...]] = {  # the answers, and who remains
-    ("choices", "an expert's episodes, no rewards"): ("bc",),
-    ("choices", "an expert's episodes, all is seen"): ("dqfd",),
-    ("choices", "an expert's episodes, not all is seen"): ("r2d3",),
-    ("choices", "steps are cheap"): ("ppo",),
-    ("choices", "steps are dear, all is seen"): ("dqn", "discretesac"),
-    ("choices", "steps are dear, not all is seen"): ("r2d2",),
-    ("numbers", "steps are cheap"): ("ppo",),
-    ("numbers", "steps are dear"): ("crossq", "sac", "td3"),
+CHOICES: dict[tuple[str, str], tuple[str, ...]] = {  # answers, and the algorithms that remain
+    ("discrete", "demonstrations, no rewards"): ("bc",),
+    ("discrete", "demonstrations, full observation"): ("dqfd",),
+    ("discrete", "demonstrations, partial observation"): ("r2d3",),
+    ("discrete", "cheap steps"): ("ppo",),
+    ("discrete", "expensive steps, full observation"): ("dqn", "discretesac"),
+    ("discrete", "expensive steps, partial observation"): ("r2d2",),
+    ("continuous", "cheap steps"): ("ppo",),
+    ("continuous", "expensive steps"): ("crossq", "sac", "td3"),
 }
 
 
@@ -106,14 +102,14 @@ def decision() -> str:
     d = Drawing(
         790,
         420,
-        "Four questions lead to an algorithm: demonstrations, the kind of actions, the price of steps, what is seen",
+        "Four questions lead to an algorithm: demonstrations, action space, cost of steps, observability",
     )
-    d.box(110, 40, 190, 44, "an expert's episodes?", "ink-state", more="and actions are choices")
-    d.box(110, 200, 190, 44, "what are actions?", "ink-state")
-    d.box(340, 130, 170, 44, "are steps cheap?", "ink-state", more="choices")
-    d.box(340, 330, 170, 44, "are steps cheap?", "ink-state", more="numbers")
-    d.box(516, 190, 150, 44, "is all in sight?", "ink-state")
-    d.box(340, 40, 170, 44, "is all in sight?", "ink-state")
+    d.box(110, 40, 190, 44, "demonstrations?", "ink-state", more="and discrete actions")
+    d.box(110, 200, 190, 44, "which actions?", "ink-state")
+    d.box(340, 130, 170, 44, "cheap steps?", "ink-state", more="discrete actions")
+    d.box(340, 330, 170, 44, "cheap steps?", "ink-state", more="continuous actions")
+    d.box(516, 190, 150, 44, "full observation?", "ink-state")
+    d.box(340, 40, 170, 44, "full observation?", "ink-state")
     d.arrow([(206, 40), (254, 40)])
     d.text(230, 32, "yes", "faint", size=11.5)
     d.arrow([(110, 63), (110, 177)])
@@ -121,18 +117,21 @@ def decision() -> str:
     d.arrow([(206, 190), (254, 142)])
     d.arrow([(206, 212), (254, 318)])
     for y, words, end, ink in (
-        (22, "yes", "an expert's episodes, all is seen", "ink-reward"),
-        (72, "no", "an expert's episodes, not all is seen", "ink-reward"),
+        (22, "yes", "demonstrations, full observation", "ink-reward"),
+        (72, "no", "demonstrations, partial observation", "ink-reward"),
     ):
         d.arrow([(426, 40), (622, y)])
         d.text(520, 24 if words == "yes" else 66, words, "faint", size=11.5)
-        _end(d, 700, y, ("choices", end), ink)
+        _end(d, 700, y, ("discrete", end), ink)
     d.arrow([(426, 124), (622, 122)])
     d.text(520, 115, "yes", "faint", size=11.5)
-    _end(d, 700, 122, ("choices", "steps are cheap"), "ink-critic")
+    _end(d, 700, 122, ("discrete", "cheap steps"), "ink-critic")
     d.arrow([(426, 138), (470, 168)])
     d.text(436, 162, "no", "faint", "end", size=11.5)
-    for y, words, end in ((180, "yes", "steps are dear, all is seen"), (238, "no", "steps are dear, not all is seen")):
+    for y, words, end in (
+        (180, "yes", "expensive steps, full observation"),
+        (238, "no", "expensive steps, partial observation"),
+    ):
         d.arrow([(592, 190), (627, y)] if words == "yes" else [(516, 213), (516, 238), (627, 238)])
         d.text(
             610 if words == "yes" else 528,
@@ -142,15 +141,15 @@ def decision() -> str:
             "middle" if words == "yes" else "start",
             size=11.5,
         )
-        _end(d, 708, y, ("choices", end), "ink-critic", 156)
-    for y, words, end in ((310, "yes", "steps are cheap"), (362, "no", "steps are dear")):
+        _end(d, 708, y, ("discrete", end), "ink-critic", 156)
+    for y, words, end in ((310, "yes", "cheap steps"), (362, "no", "expensive steps")):
         d.arrow([(426, 330), (566, y)])
         d.text(500, 310 if words == "yes" else 362, words, "faint", size=11.5)
-        _end(d, 670, y, ("numbers", end), "ink-actor", 200)
+        _end(d, 670, y, ("continuous", end), "ink-actor", 200)
     d.text(
         20,
         408,
-        "episodes without rewards: BC · something has to be remembered: --recurrent lstm works with all of them",
+        "demonstrations without rewards: BC · partial observation: --recurrent lstm works with every algorithm",
         "faint",
         "start",
         size=12,
@@ -177,10 +176,9 @@ def _refuses(asked: Callable[..., None], *given: object) -> bool:
 
 
 def spaces() -> tuple[list[str], list[list[str]]]:
-    """A table of the algorithms, made of their classes: their actions, whether they take images without networks of
-    one's own, heed masks, have recurrent layers, goals in hindsight, and learn from demonstrations.
+    """Return a table of the algorithms: actions, and support of images, masks, recurrence, HER and demonstrations.
 
-    Masks apply to discrete actions only.
+    Images: without a custom network. Masks apply to discrete actions only.
     """
     rows = []
     for name, kind in ALGORITHMS.items():
@@ -198,11 +196,11 @@ def spaces() -> tuple[list[str], list[list[str]]]:
         )
         actions = re.sub(r"[A-Z]\w+", r"`\g<0>`", kind.actions)
         rows.append([f"[{kind.__name__}](algorithms/{name}.md)", actions, *("yes" if one else "" for one in has)])
-    return ["algorithm", "actions", "images", "masks", "recurrence", "hindsight", "demos"], rows
+    return ["algorithm", "actions", "images", "masks", "recurrence", "HER", "demonstrations"], rows
 
 
 def readme() -> tuple[list[str], list[list[str]]]:
-    """The same table for the README, which lies a folder higher."""
+    """Return the same table with links from the README's folder."""
     header, rows = spaces()
     links = [[row[0].replace("(algorithms/", "(docs/algorithms/"), *row[1:]] for row in rows]
-    return [*header[:-2], "HER", "demonstrations"], links
+    return header, links

@@ -1,4 +1,4 @@
-"""Atari preprocessing with real frames of Breakout: what the console shows, and what becomes of it.
+"""Atari preprocessing with real frames of Breakout.
 
     python docs/figures/frames.py        # plays a game, half a minute; writes data/breakout-*.png and data/breakout.csv
 
@@ -110,37 +110,37 @@ def steps() -> str:
     d = Drawing(
         860,
         320,
-        "Four frames of Breakout; the brighter of the last two, in grey; reduced to 84 by 84; the last four of these",
+        "Four frames of Breakout; the brighter of the last two, in gray; reduced to 84 by 84; the last four of these",
     )
     for i in range(SKIP):
         _image(d, f"frame-{i}", 10 + 26 * i, 44 + 14 * i, 120, 157.5, **({"opacity": 0.45} if i < 2 else {}))
     d.text(100, 30, "one step: four frames", "strong", size=13)
-    d.text(100, 262, "210 · 160, in colour", "faint", size=11.5)
+    d.text(100, 262, "210 · 160, color", "faint", size=11.5)
     d.text(100, 280, "the action is held,", "faint", size=11.5)
     d.text(100, 296, "rewards are added up", "faint", size=11.5)
     d.arrow([(218, 140), (262, 140)])
     _image(d, "grey", 272, 61, 120, 157.5)
-    d.text(332, 30, "the last two: grey, brighter of both", "strong", size=13)
+    d.text(332, 30, "the last two: gray, maximum", "strong", size=13)
     d.text(332, 262, "210 · 160 · 1", "faint", size=11.5)
-    d.text(332, 280, "some games draw things in", "faint", size=11.5)
-    d.text(332, 296, "every other frame only", "faint", size=11.5)
+    d.text(332, 280, "some games draw objects only", "faint", size=11.5)
+    d.text(332, 296, "in every second frame", "faint", size=11.5)
     d.arrow([(402, 140), (446, 140)])
     _image(d, "seen-3", 456, 98, 84, 84)
     d.text(498, 70, "smaller", "strong", size=13)
     d.text(498, 262, "84 · 84", "faint", size=11.5)
-    d.text(498, 280, "each pixel a mean", "faint", size=11.5)
-    d.text(498, 296, "of the area below it", "faint", size=11.5)
+    d.text(498, 280, "each pixel: mean", "faint", size=11.5)
+    d.text(498, 296, "of an area", "faint", size=11.5)
     d.arrow([(550, 140), (594, 140)])
     for i in range(STACK):
         _image(d, f"seen-{i}", 606 + 50 * i, 44 + 38 * i, 84, 84)
     d.text(722, 30, "the last four: an observation", "strong", size=13)
     d.text(722, 280, "4 · 84 · 84, oldest first:", "faint", size=11.5)
-    d.text(722, 296, "now the ball has a direction", "faint", size=11.5)
+    d.text(722, 296, "the ball has a direction", "faint", size=11.5)
     return d.svg()
 
 
 def ends() -> str:
-    """A lost life, and what the game pays beside what the learner gets."""
+    """Draw a lost life, and the score of a game with the clipped rewards."""
     rows = game()
     d = Drawing(
         860,

@@ -13,7 +13,7 @@ from drawing import Drawing, Plot
 from duetto.storage import safe_yaml
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-Jobs = tuple[tuple[str, str, str, float], ...]  # job, its name, its ink, and how far the name stands below its end
+Jobs = tuple[tuple[str, str, str, float], ...]  # job, name, color, vertical shift of the name
 
 
 @cache
@@ -46,7 +46,7 @@ def of_seeds(job: str) -> list[list[tuple[float, float]]]:
 
 
 def banded(d: Drawing, plot: Plot, job: str, name: str, ink: str, shift: float = 4) -> None:
-    """The mean over the seeds, and where there are several a band from the least to the greatest."""
+    """Draw the mean over the seeds, with a band from min to max for several seeds."""
     curves = of_seeds(job)
     steps = [step for step, _ in curves[0]]
     values = [[value for _, value in at] for at in zip(*curves, strict=True)]
@@ -59,7 +59,7 @@ def banded(d: Drawing, plot: Plot, job: str, name: str, ink: str, shift: float =
 
 def halfcheetah() -> str:
     """TD3 and DDPG, and the authors' curve."""
-    title = "Returns on HalfCheetah of our TD3 and DDPG over a million steps, and those that TD3's authors report"
+    title = "Returns of TD3 and DDPG on HalfCheetah, and those of TD3's authors"
     return _on_halfcheetah(
         title,
         (("td3-halfcheetah", "TD3", "ink-actor", 12), ("ddpg-halfcheetah", "DDPG", "ink-critic", -4)),

@@ -1,7 +1,7 @@
-"""How far each kind of noise gets by itself in MountainCarContinuous-v0.
+"""Positions that noise alone reaches in MountainCarContinuous-v0.
 
-The car is too weak to drive up the hill: it has to swing. The top pays 100, each step costs 0.1 a². So whoever never
-was at the top learns to stand still, which costs nothing.
+The car is too weak to drive up the hill: it has to swing. The top gives 100, each step costs 0.1 a². An agent
+that never reached the top learns not to move, which costs nothing.
 """
 
 from __future__ import annotations

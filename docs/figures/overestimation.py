@@ -3,7 +3,7 @@
     python docs/figures/overestimation.py        # about ten minutes on one core; writes data/overestimation.csv
 
 Every 500 steps the policy of that moment is rolled out, without noise, from 64 starts in a pendulum that never stops.
-In 20 states of each of the first 200 steps, Q_1(s, μ(s)) stands beside the discounted rewards that really follow.
+In 20 states of each of the first 200 steps, Q_1(s, μ(s)) is compared with the discounted rewards that follow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DATA = Path(__file__).parent / "data" / "overestimation.csv"
 DISCOUNT, STARTS, VISITED, BEYOND, EVERY, STEPS, SEEDS = 0.98, 64, 200, 300, 500, 8000, 3
 FIELDS = ("variant", "seed", "step", "critic", "return", "episode_return")
 
-# One change at a time. Everything else is the preset of Pendulum-v1, but for the learning rate of the critic.
+# One change at a time. Everything else is the preset of Pendulum-v1, except the learning rate of the critic.
 VARIANTS: dict[str, dict[str, Any]] = {
     "TD3": {},
     "one critic": {"twin_critic": False},
@@ -45,7 +45,7 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Impatient(duetto.TD3):
-    """TD3 of which the critics' targets move at every update, and the actor's with the actor."""
+    """TD3 whose target critics move at every update, and whose target actor moves with the actor."""
 
     def update(self, learner: Any, batch: Any, noise: Any, phase: int) -> None:
         """Critics and their targets at every update, the actor and its own in phase 0."""
@@ -78,7 +78,7 @@ def observed(state: np.ndarray) -> np.ndarray:
 
 
 def measured(actor: Any, critic: Any) -> tuple[float, float, float]:
-    """Means of what the critic says and of what follows, in the states that the policy visits; and of 200 rewards."""
+    """Return mean critic value and mean discounted return in visited states, and the mean sum of 200 rewards."""
     random = np.random.default_rng(0)
     state = random.uniform([-np.pi, -1.0], [np.pi, 1.0], (STARTS, 2))
     rewards, said = [], []

@@ -1,6 +1,6 @@
 """Results at a glance, from committed runs: four panels, on the page of results and in README.
 
-python docs/figures/overview.py        # writes docs/_static/results.svg, which brings its own colours
+python docs/figures/overview.py        # writes docs/_static/results.svg, with its own colors
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Curve = list[tuple[float, float]]
 
 
 def overview() -> str:
-    """HalfCheetah, Pong, a task of memory, a task of exploration."""
+    """Draw four panels: HalfCheetah, Pong, MemoryS9, KeyCorridor."""
     d = Drawing(
         860,
         560,
-        "Returns of committed runs: HalfCheetah, Pong, MiniGrid's task of memory, and one that needs demonstrations",
+        "Returns of committed runs: HalfCheetah, Pong, MemoryS9 (partial observation) and KeyCorridor (demonstrations)",
     )
     plot = _panel(d, 0, "HalfCheetah-v5, a million steps", (0, 1e6), (-600, 13_000), (0, 5e5, 1e6), (0, 5_000, 10_000))
     for run, name, ink, shift in (
@@ -35,11 +35,11 @@ def overview() -> str:
     banded(d, plot, "ppo-pong", "PPO", "ink-reward", 16)
     _crosses(d, plot, published("ppo-pong", "CleanRL's PPO (37 details, 2022), 3 seeds, training returns"))
 
-    plot = _panel(d, 2, "MemoryS9, a task of memory", (0, 4e5), (-0.05, 1.05), (0, 2e5, 4e5), (0, 0.5, 1))
+    plot = _panel(d, 2, "MemoryS9, partial observation", (0, 4e5), (-0.05, 1.05), (0, 2e5, 4e5), (0, 0.5, 1))
     banded(d, plot, "r2d2-memory", "R2D2", "ink-actor")
     banded(d, plot, "dqn-memory", "DQN", "ink-critic")
 
-    title = "KeyCorridor, which needs to be shown"
+    title = "KeyCorridor, demonstrations"
     plot = _panel(d, 3, title, (0, 1e5), (-0.05, 1.05), (0, 5e4, 1e5), (0, 0.5, 1))
     for run, name, ink, shift in (
         ("keycorridor-r2d3", "R2D3", "ink-actor", 4),

@@ -77,7 +77,7 @@ def six_cases() -> str:
             d.arrow([(x, y), (x + ahead, y - abs(ahead) * 104 / 1.4 * 1.2 / 200)], "ink-actor")
             words = "the action becomes more likely" if push > 0 else "the action becomes less likely"
         else:
-            words = "no push: far enough"
+            words = "no gradient: far enough"
         d.dot(x, y, "ink-actor" if push else "quiet", 5)
         d.text(left + 100, plot.bottom + 38, words, "ink-actor" if push else "faint", size=12)
     return d.svg()
@@ -329,13 +329,13 @@ NEXT, TERMINATED, TRUNCATED = (1.0, 0.0, 2.5, 3.0), (False, True, False, False),
 
 
 def example(trace: float = 0.8) -> np.ndarray:
-    """Advantages of four steps, of which the second terminates and the third is truncated; γ = 0.9."""
+    """Return the advantages of four steps: the second terminates, the third is truncated; γ = 0.9."""
     columns = (np.array(column) for column in (REWARD, VALUE, NEXT, TERMINATED, TRUNCATED))
     return generalized_advantages(*columns, 0.9, trace)
 
 
 def _rows(words: str, values: tuple[tuple[str, Any, str], ...]) -> tuple[Drawing, float]:
-    """A picture of rows of four numbers, and where the space below them begins."""
+    """Return a drawing with rows of four numbers, and the y coordinate below them."""
     d = Drawing(WIDTH, HEIGHT, words)
     for t in range(4):
         d.text(120 + 62 * t, 34, f"t = {t}", "faint", size=11.5)

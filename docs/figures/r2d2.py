@@ -80,7 +80,7 @@ def memory() -> str:
 
 # ---------------------------------------------------------------------------------------------------- steps
 def state() -> str:
-    """Step 1: what goes into one step of the network."""
+    """Step 1: inputs and outputs of one step of the network."""
     d = Drawing(WIDTH, 190, "Inputs and outputs of the recurrent network")
     d.box(185, 95, 86, 60, "recurrent", "ink-critic", more="network")
     for i, (words, ink) in enumerate((("o_t", "ink-state"), ("a_{t−1}", "ink-actor"), ("r_{t−1}", "ink-reward"))):
@@ -123,7 +123,7 @@ def sequences() -> str:
 
 
 def stored() -> str:
-    """Step 3: what lies with a sequence."""
+    """Step 3: the stored hidden state of a sequence."""
     d = Drawing(WIDTH, 170, "Only the state before the first step is stored")
     d.dot(40, 70, "ink-critic", 8)
     d.text(40, 104, "h", "ink-critic strong", size=13)
@@ -177,27 +177,6 @@ def scale() -> str:
     for i, x in enumerate((1.0, 10.0, 100.0, 1000.0)):
         value = float(rescale(np.array(x), EPSILON))
         d.text(WIDTH - 6, 60 + 22 * i, f"h({number(x)}) = {value:.2f}", "ink-target", "end", size=11.5)
-    return d.svg()
-
-
-def rewards_of_any_size() -> str:
-    """What an error of 1 % of the return costs, with the scale and without."""
-    d = Drawing(620, 270, "Squared error of 1 % of the return, with and without h")
-    plot = Plot(d, 76, 34, 400, 180, (0.0, 4.0), (-6.0, 4.0))
-    plot.axes((), (), "return", "squared error of 1 % of it")
-    for power in range(5):
-        x, y = plot.at(power, -6.0)
-        d.line([(x, y), (x, y + 4)], "axis")
-        d.text(x, y + 17, f"{10**power:,}", "faint", size=11)
-    for power in (-6, -4, -2, 0, 2, 4):
-        x, y = plot.at(0.0, power)
-        d.line([(x - 4, y), (x, y)], "axis")
-        d.text(x - 7, y + 4, f"10^{{{power}}}".replace("-", "−"), "faint", "end", size=11)
-    for words, scaled, ink in (("without h", False, "ink-target"), ("with h", True, "ink-reward")):
-        points = [(float(p), float(np.log10(cost(10.0**p, scaled)))) for p in np.linspace(0, 4, 41)]
-        plot.curve(points, ink)
-        x, y = plot.at(*points[-1])
-        d.text(x + 8, y + 4, words, f"{ink} strong", "start", size=12.5)
     return d.svg()
 
 

@@ -137,10 +137,10 @@ RUNS = {
     "10 demonstrations": "keycorridor-10-demonstrations",
     "1,000 demonstrations": "keycorridor-1000-demonstrations",
     "2,000 updates of pre-training": "keycorridor-pretraining",
-    "no decay of weights": "keycorridor-no-weight-decay",
+    "no weight decay": "keycorridor-no-weight-decay",
     "the paper's loss alone": "keycorridor-paper-losses",
-    "behaviour cloning": "keycorridor-bc",
-    "DQfD, no memory of the episode": "keycorridor-dqfd",
+    "behavior cloning": "keycorridor-bc",
+    "DQfD, no recurrence": "keycorridor-dqfd",
     "R2D2, no demonstrations": "keycorridor-r2d2",
 }
 

@@ -73,7 +73,7 @@ def last(run: str, seeds: int) -> list[float]:
 
 
 def carried() -> str:
-    """Two episodes in one environment; the state runs along the first, and begins again with the second."""
+    """Draw two episodes; the hidden state restarts with the second."""
     d = Drawing(760, 210, "The hidden state is reset to zeros at the end of an episode")
     for i in range(8):
         x, second = 70 + 88 * i, i >= 5
@@ -97,7 +97,7 @@ KEEPS = ((0.5, "ink-target"), (0.9, "ink-noise"), (0.98, "ink-critic"))
 
 
 def half_life(keep: float) -> float:
-    """Steps after which half is left of what was put in."""
+    """Return the steps after which half of a value is left."""
     return log(0.5) / log(keep)
 
 

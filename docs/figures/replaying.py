@@ -30,7 +30,7 @@ def features(x: np.ndarray) -> np.ndarray:
 
 @cache
 def swept(memory: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """After walking from 0 to 1 three times: what is believed along the way, and the mean error after each step.
+    """Return the estimates along the way after three passes from 0 to 1, and the mean error after each step.
 
     A step down the squared error at each place, at the place itself or at one drawn from all places visited so far.
     """
@@ -159,14 +159,6 @@ def cliff() -> str:
         x, y = plot.at(10, float(np.log10(median(of[10]))))
         d.text(x + 10, y + 4, kind, f"{ink} strong", "start", size=12)
     return d.svg()
-
-
-def cliff_table() -> tuple[list[str], list[list[str]]]:
-    """Medians."""
-    lengths = (2, 4, 6, 8, 10)
-    rows = [[kind, *(f"{median(walks()[n, kind]):,.0f}" for n in lengths)] for kind in cliffwalk.KINDS]
-    rows.insert(0, ["steps in the buffer", *(f"{len(cliffwalk.transitions(n)):,}" for n in lengths)])
-    return ["median updates of ten seeds", *(f"n = {n}" for n in lengths)], rows
 
 
 # ---------------------------------------------------------------------------------------------------- the weights

@@ -1,4 +1,4 @@
-"""The pictures of the pages on how the house is built and on one machine: made of the sources and tables."""
+"""Figures of the pages on architecture, resume and speed, drawn from the sources and tables."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ SOURCE = ROOT / "src" / "duetto"
 # ---------------------------------------------------------------------------------------------------- the house
 @cache
 def floors() -> tuple[tuple[str, ...], ...]:
-    """The rooms from top to bottom, as import-linter has them: a room imports only rooms below it."""
+    """Return the packages from top to bottom, as in import-linter's configuration."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if "layers" in contract)
     return tuple(tuple(room.strip().removeprefix("duetto.") for room in layer.split("|")) for layer in layers)
 
 
 def files(room: str) -> list[Path]:
-    """Its Python files."""
+    """Return the Python files of a package."""
     folder = SOURCE / room.replace(".", "/")
     return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
 
 
 @cache
 def imports() -> dict[str, frozenset[str]]:
-    """For each room, the others that it imports from, whether at the top of a file or inside a function."""
+    """Return the packages that each package imports, at the top of a file or inside a function."""
     rooms = [room for floor in floors() for room in floor]
     found = {}
     for room in rooms:
@@ -57,11 +57,11 @@ KNOWN = {
 
 
 def house() -> str:
-    """A floor for each layer; the higher may import the lower, never the other way round."""
+    """Draw one row per layer. A layer imports only lower layers."""
     d = Drawing(
         720,
         40 + 46 * len(floors()),
-        "Rooms in layers: imports go down only, and each framework is imported in few rooms",
+        "Packages in layers: imports go down only, and each framework is imported in few packages",
     )
     for row, floor in enumerate(floors()):
         y, width = 36 + 46 * row, 600 / len(floor)
@@ -80,27 +80,15 @@ def house() -> str:
     return d.svg()
 
 
-def rooms() -> tuple[list[str], list[list[str]]]:
-    """A table: each room, top to bottom, and the first line of its docstring."""
-    rows = []
-    for floor in floors():
-        for room in floor:
-            folder = SOURCE / room.replace(".", "/")
-            first = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-            about = re.match(r'"""(.*?)(?:\n|""")', first.read_text("utf-8"))
-            rows.append([f"`{room}`", about[1] if about else ""])
-    return ["room", "contents"], rows
-
-
 # ---------------------------------------------------------------------------------------------------- resuming
 def checkpoint() -> str:
-    """What of a run is in a checkpoint, and what follows from it."""
+    """Draw the contents of a checkpoint."""
     d = Drawing(740, 240, "A checkpoint contains everything that determines how a run continues")
     parts = (
-        ("learner", "weights, optimisers", "ink-critic"),
-        ("memory", "steps, priorities", "ink-reward"),
-        ("environments", "in mid-episode", "ink-state"),
-        ("random numbers", "each purpose its own", "ink-noise"),
+        ("learner", "weights, optimizers", "ink-critic"),
+        ("replay buffer", "steps, priorities", "ink-reward"),
+        ("environments", "running episodes", "ink-state"),
+        ("random numbers", "one generator each", "ink-noise"),
         ("statistics, logs", "and callbacks", "ink-actor"),
     )
     for i, (words, more, ink) in enumerate(parts):
@@ -108,7 +96,7 @@ def checkpoint() -> str:
         d.arrow([(82 + 144 * i, 77), (82 + 144 * i, 116)], ink)
     d.box(370, 140, 710, 42, "checkpoint: written under a new name, synced, then renamed", "ink-target")
     d.arrow([(370, 163), (370, 196)], "ink-target")
-    d.text(370, 218, "resume: the same next step, on this machine to the last bit", "strong", size=13)
+    d.text(370, 218, "resume: the same next step, bit for bit", "strong", size=13)
     return d.svg()
 
 
@@ -127,9 +115,7 @@ def speeds(machine: str) -> dict[tuple[str, str, int], float]:
 
 def side_by_side() -> str:
     """PPO on HalfCheetah with one environment and with eight."""
-    d = Drawing(
-        640, 210, "Eight environments side by side make PPO's acting cheaper: on JAX twice the steps per second"
-    )
+    d = Drawing(640, 210, "Steps per second of PPO with one and eight environments, on JAX and PyTorch")
     plot = Plot(d, 190, 16, 380, 150, (0.0, 20_000.0), (-0.6, 3.6))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
     for tick in (0, 5_000, 10_000, 15_000, 20_000):

@@ -48,7 +48,7 @@ NEW_LOG_ALPHA = float(np.log(ALPHA) + RATE * (LOG_PROB - 1.0))
 
 def idea() -> str:
     """What is added to DDPG's picture."""
-    d = Drawing(700, 230, "The actor climbs Q plus entropy")
+    d = Drawing(700, 230, "The actor maximizes Q plus entropy")
     d.box(80, 110, 100, 44, "observation", "ink-state", more="s")
     d.box(260, 110, 130, 50, "policy", "ink-actor", more="tanh of a Gaussian")
     d.arrow([(131, 110), (192, 110)])
@@ -56,7 +56,7 @@ def idea() -> str:
     d.box(450, 165, 130, 46, "entropy", "ink-noise", more="−log π(a|s)")
     d.arrow([(326, 100), (383, 66)], "ink-actor")
     d.arrow([(326, 122), (383, 158)], "ink-actor")
-    d.box(625, 110, 110, 50, "climbs", "ink-target", more="Q − α log π")
+    d.box(625, 110, 110, 50, "maximize", "ink-target", more="Q − α log π")
     d.arrow([(516, 66), (568, 98)], "ink-critic")
     d.arrow([(516, 158), (568, 124)], "ink-noise")
     d.text(540, 164, "· α", "ink-noise strong", "start", size=13)

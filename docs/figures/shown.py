@@ -1,4 +1,4 @@
-"""The pictures of the page on demonstrations: what the committed runs say about how they are best used."""
+"""Figures of the page on demonstrations, from committed runs."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def who() -> str:
         "Success on KeyCorridor: R2D3 92 %, BC 58 %, DQfD 37 %, R2D2 0 %",
         [
             ("R2D2, no demonstrations", "R2D2, no demonstrations", "ink-target"),
-            ("BC", "behaviour cloning", "ink-reward"),
-            ("DQfD, not recurrent", "DQfD, no memory of the episode", "ink-noise"),
+            ("BC", "behavior cloning", "ink-reward"),
+            ("DQfD, not recurrent", "DQfD, no recurrence", "ink-noise"),
             ("R2D3", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
         ],
     )
@@ -93,7 +93,7 @@ def parts() -> str:
             ("default", "R2D3, 100 demonstrations, share 1/4", "ink-critic"),
             ("the paper's loss", "the paper's loss alone", "ink-target"),
             ("2,000 pre-training updates", "2,000 updates of pre-training", "ink-noise"),
-            ("no weight decay", "no decay of weights", "ink-noise"),
+            ("no weight decay", "no weight decay", "ink-noise"),
         ],
     )
 
@@ -113,7 +113,7 @@ def lander() -> str:
 
 
 def _band(d: Drawing, plot: Plot, run: str, words: str, ink: str, shift: float) -> None:
-    """Five seeds up to the axis's end; the evaluation after pre-training stands at 0."""
+    """Draw five seeds up to the end of the axis; step 0 is the evaluation after pre-training."""
     curves = [[point for point in evaluations(f"{run}-s{seed}")[1:] if point[0] <= 100_000] for seed in range(5)]
     steps = [step for step, _ in curves[0]]
     values = [[max(curve[i][1], -800.0) for curve in curves] for i in range(len(steps))]

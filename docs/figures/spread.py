@@ -56,9 +56,7 @@ def two_spreads() -> tuple[float, float]:
 
 def episodes_and_seeds() -> str:
     """Ten episodes of each seed: for seven of ten a short line; the seeds: far apart."""
-    title = (
-        "Seven of ten trained agents have ten episodes close together, three some that are bad; agents lie far apart"
-    )
+    title = "Returns of ten episodes of each of ten agents, and the mean of each agent"
     d = Drawing(660, 310, title)
     plot = Plot(d, 80, 16, 540, 236, (-400.0, 9_000.0), (-0.6, 9.6))
     d.line([(plot.left, plot.bottom), (plot.right, plot.bottom)], "axis")
@@ -113,7 +111,7 @@ def strips() -> str:
 
 @cache
 def right(size: int, tries: int = 20_000) -> float:
-    """How often means over `size` seeds of each setting say what those over all twenty say.
+    """Return how often means over `size` seeds agree with the means over all twenty.
 
     With one seed each: of all 400 pairs, a tie counted as half. Otherwise of that many random choices.
     """
@@ -162,7 +160,7 @@ def interquartile(values: np.ndarray) -> np.ndarray:
 
 
 def iqm() -> str:
-    """Eight values, of which two at either end do not count."""
+    """Draw the interquartile mean of eight values."""
     d = Drawing(660, 170, "The IQM of eight values is the mean of the middle four")
     plot = Plot(d, 60, 20, 560, 80, (0.0, 520.0), (0.0, 1.0))
     d.line([(plot.left, 60), (plot.right, 60)], "axis")

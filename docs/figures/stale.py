@@ -1,4 +1,4 @@
-"""The page on R2D2: how stored states go stale and what a burn-in mends. From the committed measurements."""
+"""Figure of the page on R2D2: stale hidden states and burn-in, from committed measurements."""
 
 from __future__ import annotations
 
@@ -58,14 +58,3 @@ def _draw(plot: Plot, points: list[tuple[int, list[float]]], ink: str) -> None:
     x = [at for at, _ in points]
     plot.band(x, [min(values) for _, values in points], [max(values) for _, values in points], ink.split()[0])
     plot.curve([(at, fmean(values)) for at, values in points], ink)
-
-
-def summary() -> tuple[list[str], list[list[str]]]:
-    """A table of the values: means over the seeds."""
-    ages = (AGES[0], AGES[-1])
-    rows = [
-        [words, str(k), *(f"{100 * fmean(off(age, start, k)):.0f} %" for age in ages)]
-        for start, words, _ in STARTS
-        for k in (0, 10, 20)
-    ]
-    return ["start", "burn-in", *(f"error after {age:,} updates" for age in ages)], rows

@@ -1,4 +1,4 @@
-"""How a stored recurrent state goes stale while its network learns, and what a burn-in mends: measured.
+"""Measure how stored hidden states become stale during training, and the effect of a burn-in.
 
     python docs/figures/staleness.py        # about four minutes on one core; writes data/staleness.csv
 
@@ -96,9 +96,9 @@ class Looked:
 
 
 def episodes(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The whole ones of an environment's steps."""
-    begins = [i for i, row in enumerate(rows) if row["starts"]]
-    return [rows[i:j] for i, j in pairwise(begins)]
+    """Return the complete episodes of an environment's steps."""
+    first = [i for i, row in enumerate(rows) if row["starts"]]
+    return [rows[i:j] for i, j in pairwise(first)]
 
 
 def run(network: Any, steps: list[list[dict[str, Any]]], carry: Carry) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -56,7 +56,7 @@ def idea() -> str:
     d.box(600, 160, 150, 44, "minimum", "ink-critic", more="min(Q_1′, Q_2′)")
     d.box(430, 160, 110, 44, "target", "ink-target", more="y = r + γ min")
     d.box(270, 160, 130, 44, "two critics", "ink-critic", more="(Q_1 − y)² + (Q_2 − y)²")
-    d.box(270, 268, 130, 44, "actor", "ink-actor", more="climbs Q_1(s, μ(s))")
+    d.box(270, 268, 130, 44, "actor", "ink-actor", more="maximizes Q_1(s, μ(s))")
     d.box(600, 268, 150, 44, "target networks", "ink-state dashed", more="μ′, Q_1′, Q_2′")
     d.arrow([(140, 60), (205, 60)])
     d.arrow([(335, 60), (375, 60)])
@@ -93,7 +93,7 @@ def memory() -> str:
         d.text(x, 134, str(slot), "faint", size=10.5)
     x = 30 + 40 * (written % rows)
     d.arrow([(x, 38), (x, 70)], "ink-target")
-    d.text(x, 28, f"transition {written} goes here, {held[written % rows]} is forgotten", "ink-target", size=12)
+    d.text(x, 28, f"transition {written} overwrites {held[written % rows]}", "ink-target", size=12)
     d.text(WIDTH / 2, 160, "row = number of the transition mod 8", "faint", size=11.5)
     d.text(WIDTH / 2, 180, "each: s, a, r, s′, terminated?, truncated?", "faint", size=11.5)
     return d.svg()
@@ -376,7 +376,7 @@ def critic_step() -> str:
 
 def actor_step() -> str:
     """Step 13: uphill on Q_1, and the timetable."""
-    d = Drawing(WIDTH, 230, "The actor climbs the first critic")
+    d = Drawing(WIDTH, 230, "The actor follows the first critic's gradient")
     plot = Plot(d, 46, 20, WIDTH - 100, 96, (-1.0, 1.0), (8.0, 12.6))
     plot.axes((-1, 0, 1), (8, 10, 12), "", "value")
     d.text(plot.at(0.5, 8)[0], plot.bottom + 17, "action", "faint", size=11)

@@ -219,7 +219,7 @@ def state_values() -> str:
 
 
 def action_values() -> str:
-    """7: the cell beside the pit."""
+    """7: action values next to the pit."""
     d = Drawing(WIDTH, HEIGHT, "Values of the four actions in one cell")
     cell, best = (2, 1), best_values()
     _world(d, 8, 50, 32, lambda c, x, y: d.dot(x, y, "ink-actor", 6) if c == cell else None)

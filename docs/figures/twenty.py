@@ -1,4 +1,4 @@
-"""Twenty seeds of PPO on CartPole-v1 with two settings of λ: what one seed, three or five would have said.
+"""Twenty seeds of PPO on CartPole-v1 with two settings of λ.
 
 python docs/figures/twenty.py        # about ten minutes on one core; writes data/twenty.csv
 """

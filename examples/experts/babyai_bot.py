@@ -30,7 +30,7 @@ class BabyAIBot:
         self._bot: Any = None
 
     def __call__(self, obs: Any, starts: np.ndarray) -> np.ndarray:
-        """Return the action (1,) int64; `starts` (1,) is True where an episode begins."""
+        """Return the action (1,) int64; `starts` (1,) is True at an episode's first step."""
         if self._bot is None or starts[0]:
             self._bot, self._lost, self._last = Bot(self._env), False, None
             self._search, self._bot._shortest_path = self._bot._shortest_path, self._search_a_little
@@ -38,7 +38,7 @@ class BabyAIBot:
         if not self._lost:
             try:
                 self._last = self._bot.replan(self._last)
-            except Exception:  # whatever it is, the bot has lost its way, and the episode will not be a success
+            except Exception:  # the bot is lost, and the episode will not succeed
                 self._lost = True
         return np.array([DONE if self._lost else int(self._last)])
 

@@ -52,7 +52,7 @@ def keys_for(environment: str, stepper: VecEnv) -> Keys:
     """Return the keys of an environment: Duetto's where there are some, else its own, else digits.
 
     Raises:
-        UsageError: Its actions are not Discrete, or there are more than ten and it has no keys of its own.
+        UsageError: Its actions are not Discrete, or there are more than ten and the environment defines no keys.
     """
     name = environment.rpartition(":")[2].partition("-v")[0]
     if name.startswith(("MiniGrid-", "BabyAI-")):

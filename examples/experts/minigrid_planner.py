@@ -12,11 +12,11 @@ The goal is a green square, or an object to pick up (`env.obj`). In every step, 
     2. a locked door whose key is in the hand, or the key of a locked door that can be reached
     3. a cell that was never seen or, while doors are locked, a box, which may hide a key
 
-and if none can, the first ball, box or key on the way to one of them, to be carried aside. What is in the hand is put
-down when the hand is needed, where it is in nobody's way. (BabyAI's own bot opens no boxes, which hide the keys of
+and if none can, the first ball, box or key on the way to one of them, which it carries aside. An object in the hand is
+put down out of the way when the hand is needed. (BabyAI's bot opens no boxes, which hide the keys of
 ObstructedMaze, and needs an instruction.)
 
-It plans by Dijkstra's algorithm over positions and directions, and in every step anew: a step changes what is known.
+It plans by Dijkstra's algorithm over positions and directions, anew in every step, because each step shows new cells.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from duetto.errors import UsageError
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
 STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # of the directions right, down, left, up
-RING = ((-1, -1), (0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0))  # a cell's neighbours, in a circle
+RING = ((-1, -1), (0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0))  # a cell's neighbors, in a circle
 MOVABLE = ("ball", "box", "key")
 ASIDE = 12  # steps that it costs, about, to carry a thing out of the way
 DETOUR = 6  # steps that a good place to put something down is worth
@@ -67,7 +67,7 @@ class Planner:
         self._explorer: Explorer | None = None
 
     def __call__(self, obs: Any, starts: np.ndarray) -> np.ndarray:
-        """Return the action (1,) int64; `starts` (1,) is True where an episode begins."""
+        """Return the action (1,) int64; `starts` (1,) is True at an episode's first step."""
         if self._explorer is None or starts[0]:
             self._explorer = Explorer(self._env)
         return np.array([self._explorer.act()])
@@ -176,7 +176,7 @@ class Explorer:
         return lambda state, cell: all(self._route(one, None, start=state, laid=cell) for one in wanted)
 
     def _no_farther(self) -> Place:
-        """Return the rule for places to put a thing down that leave no more things in the way than from here.
+        """Return the rule for places to put an object down without blocking more of the way.
 
         The thing itself must not be in the way either, or it would be picked up again, for ever.
         """
@@ -192,7 +192,7 @@ class Explorer:
         return math.inf if route is None or laid in (one[:2] for one in route) else self._count_things(route)
 
     def _joins_nothing(self, cell: Cell) -> bool:
-        """Whether one can still walk around this cell when something lies in it: its free neighbours hang together."""
+        """Return whether an object in this cell leaves a way around it: its free neighbors are connected."""
         free = []
         for dx, dy in RING:
             other = cell[0] + dx, cell[1] + dy
@@ -235,7 +235,7 @@ class Explorer:
                     heapq.heappush(queue, (cost + price, number, then, state))
 
     def _cost(self, cell: Cell, held: Any, past_things: bool, laid: Cell | None) -> int | None:
-        """Return the steps that it takes to enter a cell from beside it; None where that is impossible."""
+        """Return the steps to enter a cell from a neighboring one; None if that is impossible."""
         if cell not in self._seen:
             return None
         thing = self._things.get(cell)

@@ -39,14 +39,14 @@ USED = sorted(
     {
         name
         for page in DOCS.rglob("*.md")
-        for name in re.findall(r"<!-- figure: (\w+\.\w+) -->", page.read_text("utf-8"))
+        for name in re.findall(r"_static/figures/(\w+-\w+)\.svg", page.read_text("utf-8"))
     }
 )
 
 
 @pytest.mark.parametrize("name", USED)
 def test_a_picture_is_whole_and_says_in_words_what_it_shows(name: str):
-    module, function = name.split(".")
+    module, function = name.split("-")
     root = ElementTree.fromstring(getattr(import_module(module), function)())
     words = root.find("title")
     assert words is not None
@@ -89,7 +89,7 @@ def test_the_picture_of_the_memory():
     assert np.asarray(storage.observation(np.arange(8))).tolist() == [8, 9, 10, 3, 4, 5, 6, 7]
     drawn = re.findall(r">(\d+)</text>", td3.memory())
     assert [int(n) for n in drawn[::2]][:8] == [8, 9, 10, 3, 4, 5, 6, 7]
-    assert "transition 11 goes here, 3 is forgotten" in td3.memory()
+    assert "transition 11 overwrites 3" in td3.memory()
 
 
 def test_the_pendulum_that_values_are_measured_in_is_gymnasiums():
@@ -230,10 +230,10 @@ def test_the_families_are_algorithms_of_ours():
 
 
 # ---------------------------------------------------------------------------------------------------- PPO
-def test_two_of_the_six_cases_have_no_push():
+def test_two_of_the_six_cases_have_no_gradient():
     """A > 0 below and inside: up; above: none. A < 0 below: none; inside and above: down."""
     assert [round(ppo.slope(*case), 6) for case in ppo.CASES] == [1, 1, 0, 0, -1, -1]
-    assert ppo.six_cases().count("no push") == 2
+    assert ppo.six_cases().count("no gradient: far enough") == 2
 
 
 def test_the_clip_keeps_the_policy_near_and_without_it_runs_away():
@@ -429,6 +429,16 @@ def test_how_many_of_a_batch_are_demonstrations():
         assert sum(count * p for count, p in enumerate(counts)) == pytest.approx(64 * share)
     assert r2d3.probability(16, 1 / 4) == pytest.approx(0.114517, abs=1e-6)
     assert r2d3.probability(0, 1 / 256) == pytest.approx(0.7784196094)
+
+
+def test_errors_of_stale_states_on_the_page_of_r2d2():
+    """Relative errors without burn-in, and with one of 20 steps."""
+
+    def error(age: int, start: str, burn_in: int) -> int:
+        return round(100 * float(np.mean(stale.off(age, start, burn_in))))
+
+    assert [error(0, "zeros", 0), error(0, "stored", 0), error(1_600, "stored", 0)] == [55, 7, 17]
+    assert [error(0, "zeros", 20), error(0, "stored", 20), error(1_600, "stored", 20)] == [8, 1, 4]
 
 
 def test_successes_are_those_of_the_report():

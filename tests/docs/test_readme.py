@@ -76,7 +76,7 @@ def test_a_ratio_is_the_median_over_rounds_in_which_both_took_turns():
                 turn = row["series"], row["round"]
                 found.setdefault(turn, {})[row["contender"]] = float(row["steps_per_second"])
     ratios = sorted(one["duetto-jax"] / one["sbx"] for one in found.values() if {"duetto-jax", "sbx"} <= one.keys())
-    header, rows = fast.beside()
+    header, rows = fast.ratios()
     cell = next(row for row in rows if row[0] == "DDPG")[header.index("AMD EPYC, Zen 4")]
     assert cell.startswith(f"{ratios[len(ratios) // 2]:.2f} ")
 
@@ -88,7 +88,7 @@ def test_what_the_page_says_of_speed():
         if task in shown:
             peer = fast.fastest((task, machine), ours=False)
             assert peer == ("sb3" if task == "ppo-breakout" else "sbx"), (task, machine)
-    cells = [cell for row in fast.beside()[1] for cell in row[1:] if cell != "–"]
+    cells = [cell for row in fast.ratios()[1] for cell in row[1:] if cell != "–"]
     assert len(cells) > 35
     for cell in cells:
         ratio, ours, theirs, *_ = (float(number.replace(",", "")) for number in re.findall(r"\d[\d.,]*", cell))
