@@ -326,7 +326,7 @@ def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, a
         (["td3", "Pendulum-v1", "--policy-delay"], ["--policy-delay needs a value: a whole number."]),
         (
             ["td3", "Pendulum-v1", "--normalize-observations"],
-            ["--normalize-observations needs a value: off or collected or sampled or sampled_both."],
+            ["--normalize-observations needs a value: off or collected or sampled."],
         ),
         (["ddpg", "Pendulum-v1", "--policy-delay", "2"], ["ddpg has no option --policy-delay."]),
     ],

@@ -110,7 +110,7 @@ class _Progress(Progress):
         if self.console.is_jupyter:
             self._output = import_module("IPython.display").display(_Output(self._lines), display_id=True)
         else:
-            atexit.register(self.stop)  # an interrupt between the start and the `with` block must not hide the cursor
+            atexit.register(self.console.show_cursor)  # for an interrupt between the start and the `with` block
             self._show_cursor_before_sigterm()
             super().start()
 
@@ -142,7 +142,7 @@ class _Progress(Progress):
             self._output = None
         elif self.live.is_started:
             super().stop()
-            atexit.unregister(self.stop)
+            atexit.unregister(self.console.show_cursor)
             if self._on_sigterm is not None and signal.getsignal(SIGTERM) == self._on_sigterm:
                 signal.signal(SIGTERM, signal.SIG_DFL)
 
