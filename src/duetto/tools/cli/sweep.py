@@ -33,13 +33,13 @@ environments, seeds, and options by their names:
   environments: [Pendulum-v1, HalfCheetah-v5]
   seeds: 0-4
   steps: 20000"""
-OF_FILE = {
+OF_FILE: dict[str, Any] = {
     "jobs": Annotated[int, arg(help="Runs at a time (1; on a cluster as many as it has CPUs).")],
     "output": Annotated[str, arg(help="The folder of the runs.", metavar="FOLDER")],
     "cluster": Annotated[Address, arg(help="Train on a Ray cluster: at this address, or one on this machine.")],
     "dry_run": Annotated[Flag, arg(help="List the runs and their progress.")],
 }
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "": {"environment": Annotated[Positional[str], arg(metavar="ENVIRONMENT[,ENVIRONMENT ...]", help="Their ids.")]},
     "run": {"seeds": Seeds} | OF_FILE,
     "evaluation and logging": {"track": Track},

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 ABOUT = """duetto train td3 --help lists td3's options.
 With another run's options: duetto train ALGORITHM --config RUN/config.yaml."""
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "": {"environment": shared.EnvironmentId},
     "run": {
         "seeds": shared.Seeds,

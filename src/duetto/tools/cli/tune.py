@@ -17,7 +17,7 @@ ABOUT = """Hyper-parameters that are on the command line keep their values; the 
 searched around the preset's values. The same command continues a study.
 
 duetto tune td3 --help lists the options with td3's."""
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "": {"environment": EnvironmentId},
     "run": {
         "trials": Annotated[int, arg(help="Trials in all, those of earlier calls included.")],
@@ -31,7 +31,7 @@ OPTIONS = {
         "output": Annotated[str, arg(help="The study's folder.", metavar="FOLDER")],
     },
 }
-DEFAULTS = {"trials": 50, "seeds": "3", "jobs": 1}
+DEFAULTS: dict[str, Any] = {"trials": 50, "seeds": "3", "jobs": 1}
 
 
 def main(arguments: list[str]) -> None:
