@@ -110,6 +110,4 @@ def test_it_wants_choices_and_vectors():
     vector = Box((3,), "float32", (-1.0,) * 3, (1.0,) * 3)
     with pytest.raises(UsageError, match="discretesac needs a Discrete action space; Pendulum has Box"):
         DiscreteSAC().check_spaces(vector, vector, "Pendulum")
-    with pytest.raises(UsageError, match="critic_action_layer is for continuous actions"):
-        DiscreteSAC(critic_action_layer=1)
     DiscreteSAC().check_spaces(vector, Discrete(2), "CartPole")
