@@ -139,6 +139,7 @@ def test_a_fraction_is_no_whole_number(duetto: Command, number: str):
 
 
 OTHERS = {
+    "value_range": (-4.0, 4.0),
     "hidden": (8, 8),
     "target_noise_clip": (-0.25, 0.75),
     "rollout_steps": 30,
