@@ -16,7 +16,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, NonNegative, RewardScaling
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional import categorical
 from duetto.functional.array_ops import stop_gradient
@@ -38,9 +38,11 @@ class CategoricalCritic(ActorCritic):
     return_bound: NonNegative = 5.0
     """Normalized rewards are smaller where past returns would exceed this; 0 for no bound."""
 
-    tuned: ClassVar[Searches] = dict.fromkeys(
-        ("critic", "num_atoms", "value_range", "normalize_rewards", "return_bound")
-    )
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "critic", "normalize_rewards"),
+        **in_group("", "num_atoms", "value_range", needs="critic=categorical", rare=True),
+        **in_group("", "return_bound", needs="normalize_rewards", rare=True),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()

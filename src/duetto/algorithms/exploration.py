@@ -110,12 +110,9 @@ class ActionNoise(Exploration):
 
     kind: Literal["gaussian", "ou", "none"]
     std: float  # in units of the action range [-1, 1]
-    scale: float = 1.0  # the factor at the start
-    final_scale: float = 1.0  # the factor after the change
+    final_scale: float = 1.0  # the factor after the change from 1
     scale_steps: int = 0  # steps over which it changes; 0 for the whole run
-    stops: bool = False  # no noise after those steps
     theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
-    dt: float = 0.0  # its time step; 0 is skrl's form
     reset: bool = True  # restart it from 0 in each episode
 
     def draw(
@@ -129,13 +126,13 @@ class ActionNoise(Exploration):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw scaled noise for each environment and action dimension, (N, A)."""
         steps = self.scale_steps or total_steps
-        scale = linear(step, steps, self.scale, self.final_scale)
-        if self.kind == "none" or (self.stops and step >= steps):
+        scale = linear(step, steps, 1.0, self.final_scale)
+        if self.kind == "none":
             return np.zeros_like(state), state
         normal = random.standard_normal(state.shape, dtype=np.float32)
         if self.kind == "gaussian":
             return scale * self.std * normal, state
-        state = ornstein_uhlenbeck(state, normal, self.theta, self.std, self.dt)
+        state = ornstein_uhlenbeck(state, normal, self.theta, self.std)
         return scale * state, state
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:

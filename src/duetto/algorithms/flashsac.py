@@ -26,7 +26,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ActionNoisePair
 from duetto.algorithms.base import (
     Array,
     Batch,
@@ -39,8 +38,8 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.exploration import RepeatedSampling
-from duetto.algorithms.option_bounds import Searches
-from duetto.algorithms.sac import SAC
+from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.sac import SAC, ActionNoisePair
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.distributions import SquashedGaussian
 from duetto.functional.schedules import Decay
@@ -69,8 +68,7 @@ class FlashSAC(SAC):
     """The target entropy is minus this times the size of an action; by default that of a Gaussian of std 0.15."""
     tau: Fraction = 0.01
     """Step of the target networks towards the online ones at an update; 1 copies."""
-    critic: Literal["categorical"] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # only this
-    """Critics learn distributions over `num_atoms` fixed returns by cross-entropy."""
+    critic: ClassVar[str] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     normalize_rewards: bool = True
     """Divide the rewards of a batch by the running std of discounted returns."""
     hidden: Annotated[tuple[int, ...], Bounds(1)] = (128, 128)
@@ -90,14 +88,16 @@ class FlashSAC(SAC):
 
     small: ClassVar[dict[str, Any]] = {"hidden": (8,), "critic_hidden": (8,), "num_atoms": 11}
     alternatives: ClassVar[dict[str, Any]] = {
-        "critic": None,  # one choice
         "critic_action_layer": None,  # layers of the joint batch take both
         "num_atoms": (21, {}),
         "noise_repeats": (1, {}),
         "initializer_gain": (0.5, {"project_weights": False}),
         "initializer_final_bound": (0.003, {"project_weights": False, "initializer": "normal"}),
     }
-    tuned: ClassVar[Searches] = dict.fromkeys(("project_weights", "noise_repeats"))
+    option_table: ClassVar[OptionTable] = {
+        **in_group("networks", "project_weights", rare=True),
+        **in_group("exploration", "noise_repeats", rare=True),
+    }
 
     # ------------------------------------------------------------------------------------------------ the equations
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:

@@ -18,12 +18,12 @@ all critics, not from each critic; every critic learns from all that remain; the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from array_api_compat import array_namespace, device
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, CountOrZero
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
@@ -68,8 +68,10 @@ def quantile_huber(quantiles: Array, target: Array) -> Array:
 class TQC(SAC):
     """Truncated Quantile Critics (Kuznetsov et al., 2020, arXiv:2005.04269)."""
 
-    critic: Literal["quantiles"] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]  # another kind
-    """Critics learn quantiles."""
+    # No options: its critics are of another kind.
+    critic: ClassVar[str] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]
+    num_atoms: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
+    value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # pyright: ignore[reportIncompatibleVariableOverride]
     num_critics: Count = 5
     """N: number of critics."""
     num_quantiles: Count = 25
@@ -77,11 +79,8 @@ class TQC(SAC):
     dropped_quantiles: CountOrZero = 2
     """d: the largest quantiles, per critic, that targets leave out: more for lower estimates."""
 
-    alternatives: ClassVar[dict[str, Any]] = {
-        "num_quantiles": (24, {}),
-        **dict.fromkeys(("critic", "num_atoms", "value_range")),  # of other critics
-    }
-    tuned: ClassVar[Searches] = {"num_critics": None, "num_quantiles": None}
+    alternatives: ClassVar[dict[str, Any]] = {"num_quantiles": (24, {})}
+    option_table: ClassVar[OptionTable] = in_group("", "num_critics", "num_quantiles")
 
     def __post_init__(self) -> None:
         super().__post_init__()
