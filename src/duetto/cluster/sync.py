@@ -31,7 +31,7 @@ class SyncSource(BlockSource):
     """See above."""
 
     STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {
-        "weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS)})
+        "weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS), "largest": float})
     }
 
     def _fill(self, step: int, total_steps: int) -> None:
