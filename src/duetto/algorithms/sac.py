@@ -26,7 +26,6 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, NonNegative, OptimizerSpec, Positive, Tree, Updater
-from duetto.algorithms.categorical_critic import CategoricalCritic
 from duetto.algorithms.exploration import PolicySampling
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape, stop_gradient
