@@ -6,6 +6,7 @@ Only this package imports Gymnasium.
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
 from duetto.environments.copying import wrappers_of as vector_wrappers
+from duetto.environments.device_registry import is_device
 from duetto.environments.env_registry import FAMILIES, Family
 from duetto.environments.goal_env import GoalEnv
 from duetto.environments.learner_view import learned_reward
@@ -35,6 +36,7 @@ __all__ = [
     "complete_options",
     "draw_globally",
     "from_gymnasium",
+    "is_device",
     "is_instance",
     "learned_reward",
     "leave_if_begun_again",

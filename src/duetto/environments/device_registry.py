@@ -50,8 +50,10 @@ def make_device_env(environment: Any, options: Mapping[str, Any]) -> DeviceEnv:
         raise env_registry.missing(family, found, error) from error
     known = [f"{prefix}:{one}" for one in adapter.names()]
     if found not in known:
-        raise UsageError(f"There is no environment {found}.{nearest(found, known)} There are {len(known)}, such as "
-                         f"{', '.join(known[:5])}.")
+        raise UsageError(
+            f"There is no environment {found}.{nearest(found, known)} There are {len(known)}, such as "
+            f"{', '.join(known[:5])}."
+        )
     return _made(found, lambda **given: adapter.make(name, given), options)
 
 

@@ -63,6 +63,7 @@ class Trainer:
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
+    components_type: type[Components] = Components
     config: Config
     folder: Path
     components: Components
@@ -107,7 +108,7 @@ class Trainer:
     def _open(
         self, config: Config, place: Execution, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
-        self.components = made = Components(config, self._environment, place, build_learner, self.notices)
+        self.components = made = self.components_type(config, self._environment, place, build_learner, self.notices)
         opened.callback(made.close)
         self.stepper, self.learner = made.stepper, made.learner
         self.normalizer, self.collector = made.normalizer, made.collector
@@ -275,6 +276,11 @@ class Trainer:
     def close(self) -> None:
         """Release environments and files."""
         self._opened.close()
+
+    @property
+    def steps_at_once(self) -> int:
+        """Steps between two places where the loop can end: those of one vector step."""
+        return self.stepper.num_envs
 
     @property
     def stopped(self) -> bool:
