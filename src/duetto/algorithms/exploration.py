@@ -1,8 +1,8 @@
 """Exploration: sampling the policy, noise on actions, ε-greedy.
 
 `Algorithm.explorer` makes an exploration from the algorithm's options. It draws the noise of `Algorithm.act` for all N
-environments at once, with NumPy's generator or, in a compiled training loop, with JAX's (`learners.jax_random`). Numbers
-that depend on the step are computed apart, in `schedule`, because a compiled program cannot branch on the step.
+environments at once, with NumPy's generator or, in a compiled training loop, with JAX's (`learners.jax_random`).
+Numbers that depend on the step are computed apart, in `schedule`: a compiled program cannot branch on the step.
 """
 
 from __future__ import annotations

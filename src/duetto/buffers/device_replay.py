@@ -89,7 +89,7 @@ class DeviceReplay:
         )
 
     def _returns(self, arrays: Arrays, written: Any, env: Any, slot: Any) -> tuple[Any, Any, Any]:
-        """Return reward and discount (B,) of the n-step windows that start at `slot`, and the slot of their last step."""
+        """Return reward and discount (B,) of the n-step windows from `slot` on, and the slot of their last step."""
         spec = self._spec
         window = (slot[:, None] + jnp.arange(spec.n_step)) % self.rows
         available = (written - 1 - slot) % self.rows + 1

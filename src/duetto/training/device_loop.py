@@ -6,7 +6,7 @@
 
 Data      The carry is one tree of arrays, donated to each call: networks and optimizers as `JaxLearner` names them,
           environments, observations, the noise process, running returns, statistics, and the replay buffer.
-          The plan is what the host knows beforehand of each turn: rates, schedules, phases, and how many updates are due.
+          The plan is what the host knows of each turn beforehand: rates, schedules, phases, how many updates are due.
 Invariants  Losses, `update`, `collect` and `draw` are the algorithm's own. Every random number comes from a key folded
           from (seed, purpose, vector step, update), or from an environment's own key, which is in the carry. So where
           a call ends does not change any number: a run is the same with another n.
@@ -141,7 +141,7 @@ class DeviceLoop:
     def advance(self, carry: Carry, turns: int, step: int, horizon: int, schedule: Schedule) -> tuple[Carry, Advance]:
         """Make some turns from `step` of all steps on; `horizon` is where schedules end. `carry` is used up."""
         plan, phases = self._plan(turns, step, horizon, schedule)
-        if self._run is None or not self._phases.issuperset(*phases):
+        if self._run is None or set().union(*phases) - self._phases:
             self._phases.update(*phases)
             self._prepare(carry, plan)
         carry, out = self._run(carry, plan, np.int32(step // self.vector.num_envs), np.int32(turns))
@@ -193,8 +193,8 @@ class DeviceLoop:
         if not finite.all():
             at = step + int(finite.argmin()) * self.steps_of_turn
             raise NonFiniteError(
-                f"An observation or a reward is NaN or infinite after step {at}: look for the cause in the environment, "
-                f"or learning has diverged. {ADVICE}"
+                f"An observation or a reward is NaN or infinite after step {at}: look for the cause in the "
+                f"environment, or learning has diverged. {ADVICE}"
             )
 
     # ------------------------------------------------------------------------------------------------ the program

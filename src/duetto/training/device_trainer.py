@@ -108,8 +108,8 @@ class DeviceMemory(Memory):
         state_schema.check(state, {"shape": ANY, "number": int, "schedule": ANY}, "memory")
         if state["shape"] != self.state_dict()["shape"]:
             raise CheckpointError(
-                f"The checkpoint's replay memory has other sizes ({state['shape']}). Set replay_capacity and the number "
-                "of environments back."
+                f"The checkpoint's replay memory has other sizes ({state['shape']}). Set replay_capacity and the "
+                "number of environments back."
             )
         self.number = state["number"]
         self.schedule.load_state_dict(state["schedule"])
