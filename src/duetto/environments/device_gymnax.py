@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnax
+import gymnax  # pyright: ignore[reportMissingImports]  # its own environment, see above
 import jax.numpy as jnp
 import numpy as np
-from gymnax.environments import spaces as gymnax_spaces
+from gymnax.environments import spaces as gymnax_spaces  # pyright: ignore[reportMissingImports]
 
 from duetto.environments.device_env import DeviceEnv
 from duetto.errors import UsageError

@@ -110,7 +110,7 @@ class DeviceLoop:
         self._action: Space = vector.env.action_space
         spaces, n = (vector.env.observation_space, self._action), vector.num_envs
         self.replay: DeviceReplay | None = None
-        if isinstance(self._spec, ReplaySpec):
+        if not self._spec.on_policy:
             self.replay = DeviceReplay(self._spec, *spaces, n)
         self._length = 1 if self.replay else self._spec.steps  # vector steps of a turn
         self.steps_of_turn: int = n * self._length
@@ -144,6 +144,7 @@ class DeviceLoop:
         if self._run is None or set().union(*phases) - self._phases:
             self._phases.update(*phases)
             self._prepare(carry, plan)
+        assert self._run is not None
         carry, out = self._run(carry, plan, np.int32(step // self.vector.num_envs), np.int32(turns))
         out = jax.tree.map(np.asarray, out)
         self._check_finite(out["finite"][:turns], step)
@@ -262,7 +263,7 @@ class DeviceLoop:
 
         def update(i: Any, state: Any) -> Any:
             learner, moments, values = state
-            random = KeyGenerator(jax.random.fold_in(key, i))
+            random: Any = KeyGenerator(jax.random.fold_in(key, i))
             batch, moments = self._draw(memory, step + 1, moments, random)
             learner, own = self._learn(learner, plan, plan["phase"][i], batch, self._algorithm.draw(random, batch))
             return learner, moments, values.at[i].set(own)

@@ -163,14 +163,15 @@ class DeviceExecution(LocalExecution):
 class DeviceComponents(Components):
     """The parts of a run in the compiled loop."""
 
-    memory: DeviceMemory  # type: ignore[assignment]
-    collector: DeviceSource  # type: ignore[assignment]
+    memory: Any  # a DeviceMemory
+    collector: Any  # a DeviceSource
 
     def _make(self, place: Any, build_learner: Any, opened: Any) -> None:
         super()._make(place, build_learner, opened)
         spec, replay = self._config.algorithm.memory(), self.collector.loop.replay
         if replay is not None:
-            replay.check_size(self.learner.device)  # type: ignore[attr-defined]
+            learner: Any = self.learner
+            replay.check_size(learner.device)
         self.memory = DeviceMemory(spec, self.stepper.num_envs, replay)
 
     def _make_memory(self, seen: Any) -> Any:
@@ -245,7 +246,7 @@ class DeviceTrainer(Trainer):
     """A trainer whose loop runs in one compiled program."""
 
     components_type = DeviceComponents
-    components: DeviceComponents
+    components: Any  # DeviceComponents
 
     def __init__(self, config: Config, folder: Any, environment: Any, lock: Any = None, place: Any = None, *more: Any):
         """See Trainer. UsageError for what the compiled loop cannot do yet."""
