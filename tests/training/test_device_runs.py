@@ -132,7 +132,7 @@ def test_a_callback_can_stop_and_evaluate_between_calls(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("ppo", {"recurrent": "gru"}, "ppo with recurrent networks cannot run in the compiled loop"),
+        ("ppo", {"recurrent": "gru", "minibatches": 2}, "ppo with recurrent networks cannot run in the compiled loop"),
         ("ppo", {"target_kl": 0.1}, "ppo with target_kl"),
         ("sac", {"prioritized": True}, "sac with prioritized replay .* --backend torch"),
         ("sac", {"replacement": False}, "sampling without replacement"),
