@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from duetto import environments
+from duetto import environments, learners
 from duetto.algorithms.base import ReplaySpec
 from duetto.buffers import Sample
 from duetto.buffers.base import Memory
@@ -26,6 +27,7 @@ from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
 from duetto.functional.state_schema import ANY, ArrayOf
+from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training import device_loop
@@ -196,6 +198,7 @@ class DeviceComponents(Components):
         carry = source.carry | {"learner": learner.state, "moments": source.carry["moments"] | scaling}
         if memory.rows:
             carry["memory"] = memory.arrays
+        carry = jax.device_put(carry, learner.device)  # all arrays committed, so that the program compiles once
         carry, advance = source.loop.advance(carry, turns, step, horizon, memory.schedule)
         learner.state = carry.pop("learner")
         memory.arrays = carry.pop("memory", {})
@@ -205,6 +208,11 @@ class DeviceComponents(Components):
             self.normalizer.replace({OBSERVATION: _double(observed)})
         source.carry = carry
         return advance
+
+    def remember(self, loaded: Loaded) -> None:
+        """See Components."""
+        self._load_memory(loaded.state["memory"], loaded.segments)
+        self.memory.interrupt()
 
     def look_at_saved(self, saved: dict[str, Any]) -> None:
         """Do nothing: environments of arrays can always be saved."""
@@ -254,6 +262,11 @@ class DeviceTrainer(Trainer):
         if place is not None:
             raise UsageError(
                 f"{config.environment} steps in one compiled program, not on a cluster. Leave --cluster out."
+            )
+        if more and more[0] is not learners.build:
+            raise UsageError(
+                f"{config.environment} steps in one compiled program of one seed. Train several seeds in processes of "
+                "their own: duetto sweep."
             )
         super().__init__(config, folder, environment, lock, DeviceExecution(), *more)
 
