@@ -57,7 +57,7 @@ def test_a_share_of_nothing_draws_as_the_agents_memory_alone():
 # ---------------------------------------------------------------------------------------------------- cutting
 def cuts(memory: Any) -> list[tuple[int, int, bool]]:
     found = memory.state_dict()["items"]
-    return list(zip(found["index"].tolist(), found["real"].tolist(), found["fresh"].tolist(), strict=True))
+    return list(zip(found["index"].tolist(), found["real"].tolist(), found["is_first"].tolist(), strict=True))
 
 
 @pytest.mark.parametrize("learn_from_start", [True, False])

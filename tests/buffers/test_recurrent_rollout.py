@@ -89,7 +89,7 @@ def test_of_steps_from_older_parameters(backend: str):
     played, another = Played(backend), Played(backend)
     for _ in range(10):
         played.learner.update(next(iter(another.memory.due())).batch)
-    played.memory.values_anew = True
+    played.memory.recompute_values = True
     reward = played.memory._arrays["reward"].copy()
     batch = next(iter(played.memory.due())).batch
     np.testing.assert_allclose(next_values(batch, reward), played.next_values(), atol=1e-5)

@@ -49,7 +49,7 @@ def reference(
     kept, random = normalizer.kept(spaces[0]), generator(0, "memory")
     buffer = buffers.build(spec, kept, spaces[1], num_envs, random, lambda obs: learner.value(normalizer.scaled(obs)))
     if isinstance(buffer, buffers.Rollout):
-        buffer.values_anew = True
+        buffer.recompute_values = True
     step, weights = 0, (learner.parameters(), normalizer.moments, rewards and rewards.moments)
     while True:
         made = []

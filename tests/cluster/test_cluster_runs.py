@@ -370,7 +370,7 @@ def test_a_rollouts_values_are_all_of_one_set_of_parameters(tmp_path: Path, monk
     batch_of = Rollout._batch
 
     def noted(self: Rollout, value: np.ndarray, anew: bool = False) -> Any:
-        compared.append(np.array_equal(value, self._values_again()) and anew)
+        compared.append(np.array_equal(value, self._recomputed_values()) and anew)
         return batch_of(self, value, anew)
 
     monkeypatch.setattr(Rollout, "_batch", noted)

@@ -51,23 +51,23 @@ class RecurrentRollout(Rollout):
             whole[experience.env] = part
             self._carry[name] = whole
 
-    def _outlook(self, experience: Experience) -> Tree:
+    def _next_input(self, experience: Experience) -> Tree:
         obs = experience.next_obs
         seen = {f"obs/{name}": part for name, part in obs.items()} if isinstance(obs, dict) else {"obs": obs}
         carry = {f"{CARRY}{name}": part for name, part in _named_like(experience, NEXT_CARRY).items()}
         return seen | carry | {"action": experience.action, "reward": experience.extras["seen_reward"]}
 
-    def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
+    def _end_values(self, ends: list[End], anew: bool) -> np.ndarray:
         if anew:
             return self._value(self._up_to(ends))[:, 0]
-        outlook = tree_map_many(np.stack, [one for _, _, one in ends])
-        obs, count = unnamed("obs", outlook), len(ends)
+        next_input = tree_map_many(np.stack, [one for _, _, one in ends])
+        obs, count = unnamed("obs", next_input), len(ends)
         window = SequenceInput(
             obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
-            previous_action=outlook["action"][:, None],
-            previous_reward=outlook["reward"][:, None],
+            previous_action=next_input["action"][:, None],
+            previous_reward=next_input["reward"][:, None],
             starts=np.zeros((count, 1), bool),
-            carry={name.removeprefix(CARRY): part for name, part in outlook.items() if name.startswith(CARRY)},
+            carry={name.removeprefix(CARRY): part for name, part in next_input.items() if name.startswith(CARRY)},
             is_first=np.zeros(count, bool),
             query_steps=None,
         )
@@ -78,15 +78,15 @@ class RecurrentRollout(Rollout):
 
         Parameters that have changed leave another carry there than the one that was kept.
         """
-        whole, (steps, _) = self._seen(), self._real.shape
+        whole, (steps, _) = self._observations(), self._real.shape
         envs, times = [env for _, env, _ in ends], [time for time, _, _ in ends]
         parts = {**dict(named("obs", whole.obs)), "action": whole.previous_action, "reward": whole.previous_reward}
         longer = {}
         for name, part in parts.items():
             longer[name] = np.zeros((len(ends), steps + 1, *part.shape[2:]), part.dtype)
             longer[name][:, :steps] = part[envs]
-            for row, (time, _, outlook) in enumerate(ends):
-                longer[name][row, time + 1] = outlook[name]
+            for row, (time, _, next_input) in enumerate(ends):
+                longer[name][row, time + 1] = next_input[name]
         starts = np.zeros((len(ends), steps + 1), bool)
         starts[:, :steps] = whole.starts[envs]
         starts[np.arange(len(ends)), np.add(times, 1)] = False
@@ -100,13 +100,13 @@ class RecurrentRollout(Rollout):
             query_steps=np.add(times, 1)[:, None],
         )
 
-    def _values_again(self) -> np.ndarray:
-        return np.ascontiguousarray(self._value(self._seen()).T)
+    def _recomputed_values(self) -> np.ndarray:
+        return np.ascontiguousarray(self._value(self._observations()).T)
 
     def _rows(self, array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.swapaxes(array, 0, 1))
 
-    def _seen(self) -> SequenceInput:
+    def _observations(self) -> SequenceInput:
         arrays = {name: self._rows(array) for name, array in self._arrays.items()}
         steps, num_envs = self._real.shape
         return SequenceInput(

@@ -31,12 +31,12 @@ class Rollout(Memory):
     A vector step may lack some environments (Gymnasium's NEXT_STEP resets); such rows are zeros of weight 0.
 
     Attributes:
-        values_anew: Compute all values when the rollout is complete, with the parameters of that moment. Needed where
-            steps come from older parameters: values at the rollout's ends are always computed then, with newer ones.
+        recompute_values: Compute all values when the rollout is complete, with the parameters of that moment. Needed
+            where steps come from older parameters: values at the rollout's ends are always computed then.
     """
 
-    values_anew = False
-    values_anew: bool
+    recompute_values = False
+    recompute_values: bool
 
     def __init__(
         self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]
@@ -97,17 +97,17 @@ class Rollout(Memory):
         """Yield one batch for each epoch once the rollout is complete; then drop it.
 
         Log-probabilities are those from collection; so are values and advantages, unless `recompute_advantages` or
-        `values_anew` has them computed again.
+        `recompute_values` has them computed again.
         """
         if self._filled < self._spec.steps:
             return
         self._diverged = False
-        batch = self._batch_anew() if self.values_anew else self._batch(self._arrays["value"])
+        batch = self._recomputed_batch() if self.recompute_values else self._batch(self._arrays["value"])
         real = batch.weight > 0
         info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
         for epoch in range(self._spec.epochs):
             if epoch and self._spec.recompute_advantages:
-                batch = self._batch_anew()
+                batch = self._recomputed_batch()
             yield Sample(batch, age=len(self), info=info if epoch == 0 else {})
             if self._diverged:
                 break
@@ -199,32 +199,32 @@ class Rollout(Memory):
         raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")
 
     def _note_next(self, time: int, experience: Experience) -> None:
-        outlook = self._outlook(experience)
+        next_input = self._next_input(experience)
         if len(experience.env) == self._real.shape[1]:
-            self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", outlook)})
+            self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", next_input)})
         else:
             if self._next_obs is None:  # rows that never come have no weight
-                self._next_obs = unnamed("obs", {name: self._blank(part) for name, part in named("obs", outlook)})
-            rows = dict(named("", outlook))  # by name: another learner may have a carry's parts in another order
+                self._next_obs = unnamed("obs", {name: self._blank(part) for name, part in named("obs", next_input)})
+            rows = dict(named("", next_input))  # by name: another learner may have a carry's parts in another order
             for name, array in named("", self._next_obs):
                 array[experience.env] = rows[name]
         for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
-            self._ends.append((time, int(experience.env[row]), _row(outlook, row)))
+            self._ends.append((time, int(experience.env[row]), _row(next_input, row)))
 
     def _blank(self, rows: np.ndarray) -> np.ndarray:
         """Return zeros like these rows (K, ...), for every environment."""
         return np.zeros((self._real.shape[1], *rows.shape[1:]), rows.dtype)
 
     # What differs where networks are recurrent:
-    def _outlook(self, experience: Experience) -> Tree:
+    def _next_input(self, experience: Experience) -> Tree:
         """Return all that the value of what each step led to depends on, (K, ...)."""
         return experience.next_obs
 
-    def _values_behind(self, ends: list[End], anew: bool) -> np.ndarray:
+    def _end_values(self, ends: list[End], anew: bool) -> np.ndarray:
         """Return V (N,) of what N steps led to; `anew` where the parameters have changed since they were made."""
-        return self._value(tree_map_many(np.stack, [outlook for _, _, outlook in ends]))
+        return self._value(tree_map_many(np.stack, [next_input for _, _, next_input in ends]))
 
-    def _values_again(self) -> np.ndarray:
+    def _recomputed_values(self) -> np.ndarray:
         """Compute V (T, N) of all steps, with the current parameters."""
         return self._value(unnamed("obs", self._flat())).reshape(self._real.shape)
 
@@ -232,7 +232,7 @@ class Rollout(Memory):
         """Return an array (T, N, ...) in the order of a batch's rows."""
         return array.reshape(-1, *array.shape[2:])
 
-    def _seen(self) -> Any:
+    def _observations(self) -> Any:
         """Return the batch's observations."""
         return unnamed("obs", self._flat())
 
@@ -240,9 +240,9 @@ class Rollout(Memory):
         """Return all arrays as views (T·N, ...)."""
         return {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
 
-    def _batch_anew(self) -> RolloutBatch:
+    def _recomputed_batch(self) -> RolloutBatch:
         """Make the batch with values by the current parameters."""
-        return self._batch(self._values_again(), anew=True)
+        return self._batch(self._recomputed_values(), anew=True)
 
     def _batch(self, value: np.ndarray, anew: bool = False) -> RolloutBatch:
         arrays = self._arrays
@@ -256,7 +256,7 @@ class Rollout(Memory):
             self._spec.trace,
         )
         return RolloutBatch(
-            obs=self._seen(),
+            obs=self._observations(),
             action=self._rows(arrays["action"]),
             log_prob=self._rows(arrays["log_prob"]),
             value=self._rows(value),
@@ -274,7 +274,7 @@ class Rollout(Memory):
         for start in range(0, len(ends), num_envs):  # always N rows: another number would be compiled anew
             some = ends[start : start + num_envs]
             padded = some + some[:1] * (num_envs - len(some))
-            for (time, env, _), end in zip(some, self._values_behind(padded, anew), strict=False):
+            for (time, env, _), end in zip(some, self._end_values(padded, anew), strict=False):
                 following[time, env] = end
         return following
 

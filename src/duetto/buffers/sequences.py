@@ -1,8 +1,8 @@
-"""Replay of sequences: stretches of successive steps, for recurrent networks (Kapturowski et al., 2019, R2D2).
+"""Replay of sequences, spans of an episode, for recurrent networks (Kapturowski et al., 2019, R2D2).
 
-`sequence_bounds` says which stretches of an episode are sequences.
+`sequence_bounds` says which spans of an episode are sequences.
 
-Burn-in 2, unroll 4 (L = 6 steps, 7 observations), n = 2. A stretch from the middle of an episode; and one that begins
+Burn-in 2, unroll 4 (L = 6 steps, 7 observations), n = 2. A span from the middle of an episode; and one that begins
 its episode and also ends it, after four steps:
 
     step                 4  5  6  7  8  9  .         step                 0  1  2  3  -  -  .
@@ -15,7 +15,7 @@ its episode and also ends it, after four steps:
     discount             2  2  2  2  2  1            discount             2  2  e  e  .  .       n of γ^n; e: 2 and 1,
                                                                                                  0 if terminated
 
-Rewards are summed up to the end of the stretch at most: a step near its end looks less far ahead, but none is lost.
+Rewards are summed up to the end of the span at most: a step near its end looks less far ahead, but none is lost.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SequenceReplay(Replay):
     - A sequence disappears with the step before its first one, whose action and reward it needs.
     - A sequence without any step to learn from (`learn_from_start` off, and not longer than the burn-in) is not kept.
     - It is named by the index and the number of its first step.
-    - An episode's first sequence is fresh: its network state is exactly the zero state.
+    - An episode's first sequence is marked `is_first`: its network state is exactly the zero state.
     - New sequences get the largest priority.
     """
 
@@ -60,8 +60,8 @@ class SequenceReplay(Replay):
                 f"replay_capacity gives each environment {storage.rows} steps, but a sequence of {self._length} steps "
                 f"needs {self._length + 1}. Raise replay_capacity."
             )
-        self._real = np.zeros(items, np.int32)  # steps of the sequence that begins at each index; 0 for none
-        self._fresh = np.zeros(items, bool)  # whether it begins its episode
+        self._length_at = np.zeros(items, np.int32)  # steps of the sequence that begins at each index; 0 for none
+        self._is_first = np.zeros(items, bool)  # whether it begins its episode
         self._steps = np.zeros(num_envs, np.int64)  # of each running episode
         self._carries = RecurrentStates()
 
@@ -87,9 +87,9 @@ class SequenceReplay(Replay):
         oldest = self._oldest()[env]
         gone = self._storage.index(env, np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
         self._carries.drop(gone)
-        if self._real[gone].any():
-            index = np.unique(gone[self._real[gone] > 0])
-            self._real[index] = 0
+        if self._length_at[gone].any():
+            index = np.unique(gone[self._length_at[gone] > 0])
+            self._length_at[index] = 0
             self._masses.remove(index)
 
     def _oldest(self) -> np.ndarray:
@@ -104,23 +104,25 @@ class SequenceReplay(Replay):
         which = np.flatnonzero(complete & ((real > spec.burn_in) | spec.learn_from_start))
         if len(which):
             index = self._storage.index(env, self._storage.written[env] - steps + start)[which]
-            self._real[index], self._fresh[index] = real[which], start[which] == 0
+            self._length_at[index], self._is_first[index] = real[which], start[which] == 0
             self._add_items(index)
 
     # ------------------------------------------------------------------------------------------------ reading
     def _gather(self, index: np.ndarray) -> SequenceBatch:
-        found = Stretches(index // self.rows, self._storage.number(index), self._real[index], self._fresh[index])
+        found = SequenceSpans(
+            index // self.rows, self._storage.number(index), self._length_at[index], self._is_first[index]
+        )
         carry = self._carries.read(index.tolist()) if self._spec.stored_carry else {}
         return read(self._storage, self._spec, found, carry)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def _saved_index(self) -> np.ndarray:
-        return np.flatnonzero(self._real)
+        return np.flatnonzero(self._length_at)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but steps and recurrent states, which `segment` hands out; see `Replay.state_dict`."""
         state, index = super().state_dict(), self._saved_index()
-        items = {"index": index, "real": self._real[index], "fresh": self._fresh[index]}
+        items = {"index": index, "real": self._length_at[index], "is_first": self._is_first[index]}
         return state | {
             "envs": state["envs"] | {"steps": self._steps.copy()},
             "items": state["items"] | items,
@@ -129,14 +131,14 @@ class SequenceReplay(Replay):
 
     def _load_items(self, state: dict[str, Any]) -> None:
         some = ArrayOf(None, (), np.int64)
-        items = {"index": some, "real": some, "fresh": ArrayOf(None, (), np.bool_)}
+        items = {"index": some, "real": some, "is_first": ArrayOf(None, (), np.bool_)}
         form = {"envs": {"steps": self._steps}, "items": items, "carry": DictOf(ARRAY)}
         state_schema.check(state, form, "memory")
         self._steps[:] = state["envs"]["steps"]
         index, real = state["items"]["index"], state["items"]["real"]
-        self._check_sequences(index, real, state["items"]["fresh"])
-        self._real[:] = 0
-        self._real[index], self._fresh[index] = real, state["items"]["fresh"]
+        self._check_sequences(index, real, state["items"]["is_first"])
+        self._length_at[:] = 0
+        self._length_at[index], self._is_first[index] = real, state["items"]["is_first"]
         self._carries.load_state_dict(state["carry"])
 
     def all_rows(self, since: np.ndarray) -> Segment:
@@ -165,32 +167,32 @@ class SequenceReplay(Replay):
         there = (number >= self._oldest()[env]) & (number < self._storage.written[env])
         self._carries.keep(self._storage.index(env, number)[there], {n: array[there] for n, array in carry.items()})
 
-    def _check_sequences(self, index: np.ndarray, real: np.ndarray, fresh: np.ndarray) -> None:
+    def _check_sequences(self, index: np.ndarray, real: np.ndarray, is_first: np.ndarray) -> None:
         """Raise CheckpointError for sequences that cannot exist."""
-        places = np.all((index >= 0) & (index < len(self._real))) and np.all(np.diff(index) > 0)
-        lengths = len(real) == len(fresh) == len(index) and np.all((real > 0) & (real <= self._length))
+        places = np.all((index >= 0) & (index < len(self._length_at))) and np.all(np.diff(index) > 0)
+        lengths = len(real) == len(is_first) == len(index) and np.all((real > 0) & (real <= self._length))
         if not (places and lengths):
             raise CheckpointError("The checkpoint's sequence memory has sequences where it has no steps.")
 
 
-class Stretches(NamedTuple):
-    """B stretches of at most L steps, each within one episode."""
+class SequenceSpans(NamedTuple):
+    """B spans of at most L steps, each within one episode."""
 
     env: np.ndarray  # (B,)
     first: np.ndarray  # (B,), the number of its first step
-    real: np.ndarray  # (B,), steps, 1 .. L
-    fresh: np.ndarray  # (B,) bool, it begins its episode
+    length: np.ndarray  # (B,), steps, 1 .. L
+    is_first: np.ndarray  # (B,) bool, it begins its episode
 
 
 def read(
-    storage: EpisodeStorage, spec: SequenceSpec, stretches: Stretches, carry: dict[str, np.ndarray]
+    storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans, carry: dict[str, np.ndarray]
 ) -> SequenceBatch:
-    """Return the batch of B stretches, with the states `carry` before them and weights of 1."""
+    """Return the batch of B spans, with the states `carry` before them and weights of 1."""
     length = spec.burn_in + spec.unroll
-    step, real = np.arange(length), stretches.real[:, None]
-    reward, discount = returns(storage, spec, stretches, spec.n_step)
-    index = storage.index(stretches.env, stretches.first[:, None] + np.minimum(step, real - 1))
-    window = _window(storage, stretches, length, carry)
+    step, real = np.arange(length), spans.length[:, None]
+    reward, discount = returns(storage, spec, spans, spec.n_step)
+    index = storage.index(spans.env, spans.first[:, None] + np.minimum(step, real - 1))
+    window = _window(storage, spans, length, carry)
     action = storage.columns["action"].take(index, axis=0)
     if (allowed := masks.mask_of(window.obs)) is not None:  # padding must not take a forbidden action
         action = np.where(step < real, action, allowed[:, :length].argmax(axis=-1))
@@ -200,51 +202,51 @@ def read(
         reward=reward,
         discount=discount,
         ahead=np.minimum(step + spec.n_step, real),
-        weight=np.ones(len(stretches.env), np.float32),
-        mask=learned_from(spec, stretches).astype(np.float32),
-        one_step=_first_steps(storage, spec, stretches) if spec.one_step and spec.n_step > 1 else None,
+        weight=np.ones(len(spans.env), np.float32),
+        mask=learned_from(spec, spans).astype(np.float32),
+        one_step=_first_steps(storage, spec, spans) if spec.one_step and spec.n_step > 1 else None,
     )
 
 
-def learned_from(spec: SequenceSpec, stretches: Stretches) -> np.ndarray:
+def learned_from(spec: SequenceSpec, spans: SequenceSpans) -> np.ndarray:
     """Return a mask (B, L) bool of the steps that are learned from."""
     step = np.arange(spec.burn_in + spec.unroll)
-    learned = (step >= spec.burn_in) | (stretches.fresh[:, None] & spec.learn_from_start)
-    return (step < stretches.real[:, None]) & learned
+    learned = (step >= spec.burn_in) | (spans.is_first[:, None] & spec.learn_from_start)
+    return (step < spans.length[:, None]) & learned
 
 
-def _first_steps(storage: EpisodeStorage, spec: SequenceSpec, stretches: Stretches) -> OneStep:
+def _first_steps(storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans) -> OneStep:
     step = np.arange(spec.burn_in + spec.unroll)
-    return OneStep(*returns(storage, spec, stretches, 1), np.minimum(step + 1, stretches.real[:, None]))
+    return OneStep(*returns(storage, spec, spans, 1), np.minimum(step + 1, spans.length[:, None]))
 
 
-def _window(storage: EpisodeStorage, stretches: Stretches, length: int, carry: dict[str, np.ndarray]) -> SequenceInput:
-    """Return the L + 1 observations of each stretch; where it is shorter, the last one is repeated."""
-    env, first, real, fresh = stretches
+def _window(storage: EpisodeStorage, spans: SequenceSpans, length: int, carry: dict[str, np.ndarray]) -> SequenceInput:
+    """Return the L + 1 observations of each span; where it is shorter, the last one is repeated."""
+    env, first, real, is_first = spans
     number = first[:, None] + np.minimum(np.arange(length + 1), real[:, None])
     previous = storage.index(env, number - 1)
     action, reward = (storage.columns[name].take(previous, axis=0) for name in ("action", "reward"))
-    action[fresh, 0] = -1 if action.dtype.kind == "i" else 0
-    reward[fresh, 0] = 0
+    action[is_first, 0] = -1 if action.dtype.kind == "i" else 0
+    reward[is_first, 0] = 0
     starts = np.zeros(number.shape, bool)
-    starts[:, 0] = fresh
+    starts[:, 0] = is_first
     at = np.tile(np.arange(length), (len(env), 1))
     following = np.arange(length + 1) >= real[:, None]
     obs = storage.observations(storage.index(env, number - following), following)
-    return SequenceInput(obs, action, reward, starts, carry, fresh, at)
+    return SequenceInput(obs, action, reward, starts, carry, is_first, at)
 
 
-def returns(storage: EpisodeStorage, spec: SequenceSpec, stretches: Stretches, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums of up to n rewards, and discounts, both (B, L) float32 and 0 behind a stretch's last step."""
-    env, first, real = stretches.env, stretches.first[:, None, None], stretches.real[:, None, None]
+def returns(storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums of up to n rewards, and discounts, both (B, L) float32 and 0 behind a span's last step."""
+    env, first, real = spans.env, spans.first[:, None, None], spans.length[:, None, None]
     step = np.arange(spec.burn_in + spec.unroll)
     number = first + np.minimum(step[:, None] + np.arange(n), real - 1)  # (B, L, n)
     index = storage.index(env, number).reshape(-1, n)
     reward, terminated = (storage.columns[name].take(index) for name in ("reward", "terminated"))
     if spec.ignore_termination:
         terminated[:] = False
-    left = stretches.real[:, None] - step
-    # Only a stretch's last step can be one where the episode is cut: `available` says so already.
+    left = spans.length[:, None] - step
+    # Only a span's last step can be one where the episode is cut: `available` says so already.
     truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)
     summed, discount, _ = n_step_return(reward, terminated, truncated, available, spec.discount)
     reward, discount = (np.where(left > 0, x.reshape(left.shape), 0).astype(np.float32) for x in (summed, discount))

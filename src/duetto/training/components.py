@@ -135,7 +135,7 @@ class Components:
             shards=self.shards,
         )
         if isinstance(made, buffers.Rollout):
-            made.values_anew = stepper.older
+            made.recompute_values = stepper.older
         return made
 
     def _make_goals(self, opened: ExitStack) -> environments.GoalEnv | None:
