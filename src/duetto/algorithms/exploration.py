@@ -55,7 +55,7 @@ class Exploration:
         """Draw noise for the actions of an evaluation; None for deterministic ones."""
         return None
 
-    def after_episode(self, state: Any, done: Any) -> Any:
+    def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Return the state (N, A) after the episodes of the environments in `done` (N,) bool ended."""
         return state
 
@@ -125,7 +125,7 @@ class ActionNoise(Exploration):
     def _is_over(self, step: int, total_steps: int) -> bool:
         return self.kind == "none" or (self.stops and step >= self._steps(total_steps))
 
-    def after_episode(self, state: Any, done: Any) -> Any:
+    def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Return the state (N, A), with `reset` 0 where an episode ended."""
         return array_namespace(state).where(done[:, None], np.float32(0), state) if self.reset else state
 
