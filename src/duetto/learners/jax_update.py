@@ -54,6 +54,8 @@ class CompiledUpdate:
 
     Attributes:
         names: Names of the metrics.
+        step: A function that is traced once: state, batch, noise, rates and scheduled numbers to the changed part,
+            values (names,) and priorities (B,).
         changes, reads: Keys of the state.
         program: A function of these two parts, a rollout (or None) and K updates stacked along a first axis. Without a
             rollout each update has its own batch. Returns the changed part, values (K, names) and priorities (K, B).
@@ -69,7 +71,7 @@ class CompiledUpdate:
         state, batch, rows, noise, rates, scheduled = learner.of_one((state, *example[1:]))
         rates, scheduled = jax.tree.map(np.float32, (rates, scheduled))  # as in programs, or it is traced again
         # Traced here, once for all programs.
-        self.step = jax.jit(self._traced, inline=True)
+        self.step: Any = jax.jit(self._traced, inline=True)
         self._found: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
         jax.eval_shape(self.step, state, part, noise, rates, scheduled)

@@ -101,7 +101,8 @@ class DeviceLoop:
     """
 
     def __init__(self, algorithm: Algorithm, learner: JaxLearner, vector: VectorDeviceEnv, seed: int) -> None:
-        self._algorithm, self._learner, self.vector = algorithm, learner, vector
+        self._algorithm, self._learner = algorithm, learner
+        self.vector: VectorDeviceEnv = vector
         self._spec: Any = algorithm.memory()
         self._explorer = algorithm.explorer()
         self._scaling, self._reward_prior = algorithm.observation_scaling(), algorithm.reward_scaling()

@@ -253,7 +253,8 @@ def _double(moments: Moments) -> Moments:
 class DeviceTrainer(Trainer):
     """A trainer whose loop runs in one compiled program."""
 
-    components_type = DeviceComponents
+    components_type: type[Components] = DeviceComponents
+    step: int
     components: Any  # DeviceComponents
 
     def __init__(self, config: Config, folder: Any, environment: Any, lock: Any = None, place: Any = None, *more: Any):
