@@ -37,7 +37,7 @@ class StopAtReturn(Callback):
         _warn_without_evaluations(self, trainer)
 
     def on_evaluation(self, trainer: Trainer) -> None:
-        """See the class."""
+        """Stop the run if the mean return has reached the value."""
         _, result = trainer.last_evaluation or (0, None)
         if result is not None and result.mean_return >= self.value:
             trainer.stop(f"The evaluation's mean return, {result.mean_return:.6g}, has reached {self.value:g}.")
@@ -70,7 +70,7 @@ class StopWithoutImprovement(Callback):
         self._taken_up = False
 
     def on_evaluation(self, trainer: Trainer) -> None:
-        """See the class."""
+        """Count evaluations without a new best, and stop the run at the limit."""
         _, result = trainer.last_evaluation or (0, None)
         if result is None:
             return
@@ -107,7 +107,7 @@ class TimeLimit(Callback):
         check_fields(self)
 
     def on_step(self, trainer: Trainer) -> None:
-        """See the class."""
+        """Stop the run once its time is over."""
         if trainer.seconds >= self.seconds:
             trainer.stop(
                 f"It has worked for {self.seconds:g} seconds, its time limit. Resume it with a longer one, or without."
@@ -134,7 +134,7 @@ class KeepCheckpoints(Callback):
             )
 
     def on_checkpoint(self, trainer: Trainer) -> None:
-        """See the class."""
+        """Keep the checkpoint if its number is a multiple of `every`."""
         interval = trainer.config.run.checkpoint_every
         if not interval:
             return
@@ -165,7 +165,7 @@ class RecordVideo(Callback):
             self._record(trainer)
 
     def on_step(self, trainer: Trainer) -> None:
-        """See the class."""
+        """Record an episode if it is due."""
         before, self._before = self._before, trainer.step
         if before // self.steps < trainer.step // self.steps:
             self._record(trainer)

@@ -57,7 +57,7 @@ def script() -> str:
     [
         ("train td3 Pendulum-v1 --backend ", "auto jax torch"),
         ("tune td3 Pendulum-v1 --network s", "simba"),
-        ("sweep td3 Pendulum-v1 --normalize-observations s", "sampled sampled_both"),
+        ("sweep td3 Pendulum-v1 --normalize-observations s", "sampled"),
         ("train td3 --config ./my", "./my_algorithm.py"),
         ("train td3 Pendulum-v1 --no-repl", "--no-replacement"),
         ("train ./my", "./my_algorithm.py"),

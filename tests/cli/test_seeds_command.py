@@ -9,28 +9,7 @@ import pytest
 import yaml
 from commands import Command
 
-from duetto.errors import UsageError
 from duetto.runs.run import Run
-from duetto.tools.cli.options import parse_seeds
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("0-3", [0, 1, 2, 3]), ("0,3,7", [0, 3, 7]), ("5-5", [5]), ("0-2,8, 11-12", [0, 1, 2, 8, 11, 12]), ("4-4", [4])],
-)
-def test_seeds_are_numbers_and_ranges(text: str, numbers: list[int]):
-    assert parse_seeds(text) == numbers
-
-
-@pytest.mark.parametrize("text", ["", "3-1", "a", "1,,2", "-1", "0-", "1.5", "0..3"])
-def test_what_is_neither_is_refused(text: str):
-    with pytest.raises(UsageError, match="numbers and ranges, such as 0-9 or 0,3,7"):
-        parse_seeds(text)
-
-
-def test_a_number_alone_may_mean_two_things():
-    with pytest.raises(UsageError, match="--seeds 3 may be one seed or 3 of them: write --seed 3, or --seeds 0-2"):
-        parse_seeds("3")
 
 
 def test_a_run_for_each_is_made_and_told_of(train: Command, tmp_path: Path):
@@ -56,12 +35,14 @@ def test_a_dry_run_is_the_configuration_of_each(train: Command, tmp_path: Path):
     code, out, err = train("--seeds", "0,2", "--dry-run")
     assert (code, err) == (0, "")
     assert [one["run"]["seed"] for one in yaml.safe_load_all(out)] == [0, 2]
+    assert [one["run"]["seed"] for one in yaml.safe_load_all(train("--seeds", "3", "--dry-run").out)] == [0, 1, 2]
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (("--seeds", "3-1"), "seeds is '3-1'; it must be how many, 5, or which: 0-4, or 0,3,9"),
         (("--seed", "0"), "--seed is one seed, --seeds are several"),
         (("--actors", "2"), "--actors is of a cluster"),
         (("--track", "wandb"), "--track follows one run"),

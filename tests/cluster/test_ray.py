@@ -25,12 +25,13 @@ from test_sync_reference import CASES, assert_same_record, expected, recorded_ru
 
 import duetto
 from duetto.errors import UsageError
+from duetto.runs import worker as runs_worker
+from duetto.runs.pool import RayPool
 from duetto.runs.run import Run
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
-from duetto.tools.sweep import pool
 from duetto.tools.sweep.experiments import Experiment
 from duetto.tools.sweep.plan import last_logged_step, runs
-from duetto.tools.sweep.pool import Tasks
 
 ray: Any = pytest.importorskip("ray")
 pytestmark = [
@@ -372,7 +373,7 @@ def test_what_is_gone_with_its_machine_is_told_from_an_answer_that_is():
 def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nodes, tmp_path: Path):
     def strike() -> None:
         wait_until(lambda: (tmp_path / "sweep" / "small-Pendulum-v1-s0" / "config.yaml").exists())
-        os.kill(processes(nodes.folder, "ray::_in_a_task")[0], signal.SIGKILL)
+        os.kill(processes(nodes.folder, "ray::run_task")[0], signal.SIGKILL)
 
     def sweep() -> duetto.SweepResult:
         how: dict[str, Any] = {"output": tmp_path / "sweep", "cluster": duetto.Cluster()}
@@ -404,24 +405,31 @@ def test_every_task_has_a_process_of_its_own(nodes: Nodes):
 
 def test_a_task_shares_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
-    monkeypatch.setattr(pool, "outcome", lambda *_: ("ended", False, [os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]]))
-    (planned,) = runs([Experiment("small", small(), "Pendulum-v1", RunOptions(**OPTIONS), (0,))], tmp_path)
+    monkeypatch.setattr(
+        runs_worker, "outcome", lambda *_: ("ended", False, [os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]])
+    )
+    (planned,) = runs(
+        [Experiment(RunSpec(small(), "Pendulum-v1", RunOptions(**OPTIONS), name="small"), (0,))], tmp_path
+    )
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    assert pool._in_a_task(planned.job, tmp_path / ".stop") == ("ended", False, ["false"])
+    assert runs_worker.run_task(runs_worker.pack(planned.job), tmp_path / ".stop") == ("ended", False, ["false"])
 
 
 def test_a_task_that_is_asked_to_stop_ends_with_a_checkpoint(nodes: Nodes, tmp_path: Path):
     options = RunOptions(**OPTIONS | {"steps": 1_000_000, "checkpoint_every": 0})
-    (planned,) = runs([Experiment("small", small(), "Pendulum-v1", options, (0,))], tmp_path)
-    tasks = Tasks(None, None, tmp_path)
-    tasks.begin(planned.job)
+    (planned,) = runs([Experiment(RunSpec(small(), "Pendulum-v1", options, name="small"), (0,))], tmp_path)
+    tasks = RayPool(None, None, tmp_path, lambda job: tmp_path / f"{job.name}.txt")
+    tasks.start(planned.job)
     wait_until(lambda: last_logged_step(planned.folder) > 0)
-    tasks.stop()
+    tasks.stop(planned.job)
     ((job, message),) = tasks.wait(60.0)
     assert (job, message[:2]) == (planned.job, ("ended", True))
     assert planned.checkpoint_step() > 0  # none comes by itself
-    tasks.begin(planned.job)
-    assert [message for _, message in tasks.wait(60.0)] == [("ended", True, [])]
+    tasks.start(planned.job)
+    tasks.stop(planned.job)
+    ((_, message),) = tasks.wait(60.0)
+    assert message[:2] == ("ended", True)
+    assert not list(tmp_path.glob(".stop*"))
     tasks.close()
 
 

@@ -18,6 +18,7 @@ from duetto.cluster import config as options
 from duetto.cluster.shard_server import ShardServer
 from duetto.errors import PartLostError, UsageError
 from duetto.runs.run import Run, start
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.storage.user_code import named
 
@@ -134,10 +135,11 @@ def test_shards_do_not_import_the_file_of_an_algorithm(tmp_path: Path, monkeypat
     (tmp_path / "own.py").write_text(OWN)
     kind, origin = named(f"{tmp_path / 'own.py'}:Mine")
     agent = kind(**SMALL | {"prioritized": True})
-    how = (agent, "CartPole-v1", RunOptions(**OPTIONS | HOW | {"steps": 60}))
+    options = RunOptions(**OPTIONS | HOW | {"steps": 60})
+    spec = RunSpec(agent, "CartPole-v1", options, origin=origin, runs_dir=tmp_path)
     monkeypatch.setattr(Simulation, "connect", lambda self, actors: Strangers(1, STEADY))
-    whole = start(*how, runs_dir=tmp_path, name="whole", origin=origin, cluster=Simulation())
-    spread = start(*how, runs_dir=tmp_path, name="spread", origin=origin, cluster=Simulation(replay_shards=1))
+    whole = start(replace(spec, name="whole", cluster=Simulation()))
+    spread = start(replace(spec, name="spread", cluster=Simulation(replay_shards=1)))
     assert_same(whole, spread)
 
 

@@ -31,7 +31,7 @@ def test_a_job_is_what_its_runs_were_made_with(name: str):
     given = shlex.split(JOBS[name]["train"])
     if "--cluster" in given:  # of `train` alone, and behind it are its own options
         given = given[: given.index("--cluster")]
-    now = setting(name, given, [0])
+    now = setting(name, given, [0]).spec
     left = {"name"} | OTHERWISE.get(name, set())
     options = {one.name: plain(getattr(now.algorithm, one.name)) for one in dataclasses.fields(now.algorithm)}
     for path in sorted(RESULTS.glob(f"{name}-s[0-9]*/config.yaml")):
@@ -40,7 +40,7 @@ def test_a_job_is_what_its_runs_were_made_with(name: str):
         assert {key: options[key] for key in known} == {key: plain(made["algorithm"][key]) for key in known}
         assert made["environment"]["id"] == now.environment
         assert made["environment"]["options"].items() <= now.environment_options.items()  # some came later
-        assert made["run"]["steps"] == now.run.steps
+        assert made["run"]["steps"] == now.options.steps
 
 
 def test_every_committed_run_is_of_a_job():

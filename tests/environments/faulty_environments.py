@@ -85,7 +85,7 @@ class Parent(gymnasium.Env):
     def __init__(self) -> None:
         self.observation_space, self.action_space = Box(0, 2**30, (1,), np.int32), Box(-1, 1, (1,), np.float32)
         self.child = multiprocessing.get_context("fork").Process(target=hang)
-        if multiprocessing.parent_process() is not None:
+        if in_worker():
             self.child.start()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -98,6 +98,11 @@ class Parent(gymnasium.Env):
         if self.child.pid is not None:
             self.child.terminate()
             self.child.join()
+
+
+def in_worker() -> bool:
+    """Whether this is a worker: its program is no file."""
+    return not hasattr(sys.modules["__main__"], "__file__")
 
 
 def fail() -> None:

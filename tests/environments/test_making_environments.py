@@ -338,13 +338,6 @@ def test_mujoco_is_quiet_and_writes_no_log(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == ("", "", [])
 
 
-def test_subprocesses_need_a_guarded_script(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("from duetto.environments import make\nmake('CartPole-v1', vectorization='subprocess')\n")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
-    assert "Put the script's calls under `if __name__" in done.stderr
-
-
 def test_envpool() -> None:
     pytest.importorskip("envpool")
     steppers = [make("CartPole-v1", engine="envpool", num_envs=2) for _ in range(2)]

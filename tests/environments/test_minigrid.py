@@ -177,20 +177,6 @@ def test_babyai_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_level_without_a_place_for_the_agent_is_drawn_again() -> None:
-    code = "from duetto.environments import make; make('BabyAI-SynthS5R2-v0').reset(1741)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)  # MiniGrid searches for ever
-
-
-def test_tries_of_earlier_episodes_do_not_count() -> None:
-    stepper = make("MiniGrid-Empty-Random-5x5-v0")  # nothing is placed there but the agent
-    stepper.reset(0)
-    placing = stepper.engine.envs[0].unwrapped.place_obj.__self__
-    placing._tries = 10_000
-    stepper.reset(1)
-    assert placing._tries == 1
-
-
 @pytest.mark.parametrize("environment", ["minigrid:MiniGrid-Empty-5x5-v0", "BabyAI-GoToObj-v0"])
 def test_a_first_import_is_quiet_with_the_module_in_the_id_too(environment: str) -> None:
     code = f"from duetto.environments import make; assert make('{environment}').observation_space.size == {984 + WORDS}"

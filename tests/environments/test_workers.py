@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty_environments import FINE, Faulty, Parent
+from faulty_environments import FINE, Faulty, Parent, in_worker
 from gymnasium.spaces import Box
 
 from duetto.environments import VecEnv, make
@@ -30,7 +30,8 @@ HERE = Path(__file__).parent
 @pytest.fixture(autouse=True)
 def none_is_left() -> Iterator[None]:
     yield
-    assert multiprocessing.active_children() == []
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    assert not children.exists() or children.read_text() == ""
 
 
 def workers(fault: str = "", num_envs: int = 2, worker_timeout: float = 60, **options: Any) -> VecEnv:
@@ -69,7 +70,7 @@ def test_one_that_the_system_kills() -> None:
     stepper = workers()
     stepper.reset(0)
     stepper.engine.processes[0].kill()
-    stepper.engine.processes[0].join()
+    stepper.engine.processes[0].wait()
     with pytest.raises(EnvironmentFailedError, match=r"environment 0, vector step 1: .* killed by SIGKILL. .* memory"):
         stepper.step(np.zeros((2, 1)))
     with pytest.raises(EnvironmentFailedError, match=r"environment 0, .* killed by SIGKILL"):
@@ -151,7 +152,7 @@ class OnlyInTheTrainer(Faulty):
 
     def __init__(self, how: str) -> None:
         super().__init__()
-        if multiprocessing.parent_process() is not None:
+        if in_worker():
             os._exit(4) if how == "dies" else fail_to_listen()
 
 
@@ -192,7 +193,7 @@ def test_no_file_stays_open_once_they_are_closed() -> None:
     def opened() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 
-    workers(num_envs=2).close()  # the fork server and its pipes stay
+    workers(num_envs=2).close()
     gc.disable()
     try:
         before = opened()
@@ -337,7 +338,7 @@ def test_workers_see_the_environment_variables_of_now(tmp_path: Path, monkeypatc
     (tmp_path / "seeing.py").write_text(AT_IMPORT)
     monkeypatch.syspath_prepend(tmp_path)
     seeing = importlib.import_module("seeing")
-    for value in (1, 2):  # the fork server keeps the variables that it was started with
+    for value in (1, 2):
         monkeypatch.setenv("SEEN", str(value))
         stepper = make(seeing.Seeing, num_envs=2, vectorization="subprocess")
         stepper.reset(0)

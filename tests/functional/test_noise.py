@@ -4,12 +4,12 @@ import pytest
 from duetto.functional.array_ops import ornstein_uhlenbeck
 
 
-def chains(steps: int, theta: float, sigma: float, dt: float = 0.0, mean: float = 0.0) -> np.ndarray:
+def chains(steps: int, theta: float, sigma: float, mean: float = 0.0) -> np.ndarray:
     """The last two values of 4000 independent chains."""
     random = np.random.default_rng(0)
     x = before = np.zeros(4000)
     for _ in range(steps):
-        before, x = x, ornstein_uhlenbeck(x, random.standard_normal(4000) + mean, theta, sigma, dt)
+        before, x = x, ornstein_uhlenbeck(x, random.standard_normal(4000) + mean, theta, sigma)
     return np.stack([before, x])
 
 
@@ -44,19 +44,3 @@ def test_o8_autocorrelation_is_one_minus_theta():
 def test_o8_a_mean_of_the_normals_is_magnified():
     """Pitfall 21: the stationary mean is σ · mean / θ = .2 / .15."""
     assert chains(400, 0.15, 0.2, mean=1.0)[1].mean() == pytest.approx(1.333333, abs=0.025)
-
-
-def test_o8_with_a_time_step(array):
-    """x - θ x dt + σ √dt N: 0 + .3 · .1 · 1 = .03; .03 - .15 · .03 · .01 - .03 = -.000045."""
-    x = ornstein_uhlenbeck(array([0.0]), array([1.0]), 0.15, 0.3, 0.01)
-    np.testing.assert_allclose(x, [0.03], rtol=1e-6)
-    np.testing.assert_allclose(ornstein_uhlenbeck(x, array([-1.0]), 0.15, 0.3, 0.01), [-0.000045], atol=1e-8)
-
-
-def test_o8_stationary_std_with_a_time_step():
-    """.5479280691 = .3 · .1 / √(1 - (1 - .0015)²); started there, 200 steps leave it there."""
-    random, std = np.random.default_rng(0), 0.5479280691
-    x = std * random.standard_normal(20_000)
-    for _ in range(200):
-        x = ornstein_uhlenbeck(x, random.standard_normal(20_000), 0.15, 0.3, 0.01)
-    assert x.std() == pytest.approx(std, rel=0.02)

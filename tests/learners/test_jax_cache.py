@@ -62,7 +62,8 @@ def test_a_second_process_compiles_nothing_and_a_killed_one_leaves_nothing_half(
 TRAINING = """
 import duetto, queue, sys
 from pathlib import Path
-from duetto.runs.workers import WorkerProcess
+from duetto.runs.spec import RunSpec
+from duetto.runs.pool import WorkerProcess
 from duetto.storage.config import RunOptions
 from duetto.tools.sweep.experiments import Experiment
 from duetto.tools.sweep.plan import runs
@@ -72,7 +73,7 @@ own = duetto.PPO(hidden=(8,), rollout_steps=8, epochs=2, minibatches=2)
 if sys.argv[1] == "alone":
     duetto.train(own, "CartPole-v1", runs_dir=sys.argv[2], **run)
 else:
-    (planned,) = runs([Experiment("run", own, "CartPole-v1", RunOptions(**run), (0,))], Path(sys.argv[2]))
+    (planned,) = runs([Experiment(RunSpec(own, "CartPole-v1", RunOptions(**run), name="run"), (0,))], Path(sys.argv[2]))
     inbox = queue.Queue()
     worker = WorkerProcess(inbox, Path(sys.argv[2]) / "log")
     worker.train(planned.job)

@@ -92,17 +92,16 @@ PUBLISHED = {
     ("ddpg", "skrl"): {
         "batch_size": 64, "discount": 0.99, "tau": 0.005, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3,
         "random_steps": 0, "learning_starts": 0, "gradient_steps": 1, "exploration": "ou", "ou_theta": 0.15,
-        "exploration_noise": 0.1, "exploration_scale": 1.0, "exploration_final_scale": 1e-3, "max_grad_norm": 0,
-        "normalize_observations": "sampled_both",
+        "exploration_noise": 0.1, "exploration_final_scale": 1e-3, "exploration_scale_steps": 0, "max_grad_norm": 0,
+        "normalize_observations": "sampled",
     },
     # skrl's torch_gymnasium_pendulumnovel_ddpg_lstm.py; noise in units of the action's range, [-2, 2] there
     ("ddpg", "skrl-lstm"): {
         "recurrent": "lstm", "recurrent_size": 400, "hidden": (400, 300), "batch_size": 100, "unroll": 20, "tau": 0.005,
         "discount": 0.98, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "replay_capacity": 20_000,
         "random_steps": 0, "learning_starts": 1_000, "initializer": "normal", "initializer_gain": 0.1,
-        "exploration": "ou", "exploration_noise": 0.1 / 2, "ou_theta": 0.15, "ou_reset": False, "ou_dt": 0.0,
-        "exploration_scale": 1.0, "exploration_final_scale": 1e-3, "exploration_scale_steps": 0,
-        "exploration_stops": True,
+        "exploration": "ou", "exploration_noise": 0.1 / 2, "ou_theta": 0.15, "ou_reset": False,
+        "exploration_final_scale": 1e-3, "exploration_scale_steps": 0,
     },
     # SPEC 4.1 to 4.4
     ("ppo", "walkthrough"): {

@@ -10,7 +10,8 @@ import pytest
 
 from duetto.algorithms import TD3
 from duetto.errors import UsageError
-from duetto.runs.job import FAILED, HINDERED, IN_USE, Job
+from duetto.runs.spec import RunSpec
+from duetto.runs.worker import FAILED, HINDERED, IN_USE, Job
 from duetto.storage.config import Config, RunOptions
 from duetto.tools.sweep import sweep as loop
 from duetto.tools.sweep.experiments import Experiment
@@ -21,10 +22,10 @@ from duetto.tools.sweep.sweep import Sweep
 RUN = RunOptions(steps=100, backend="torch", device="cpu")
 
 
-def complete(job: Job, config: Config) -> None:
+def complete(job: Job, config: Config | None = None) -> None:
     """Leave a whole run in a job's folder, of a config."""
     (job.folder / "checkpoints" / "step-000000000100").mkdir(parents=True, exist_ok=True)
-    config.save(job.folder / "config.yaml")
+    (config or job.config).save(job.folder / "config.yaml")
     (job.folder / "evaluations.csv").write_text("step,mean_return\n0,-9\n100,-5\n")
 
 
@@ -35,12 +36,13 @@ class Stub:
         self.most, self.ends = most, ends or {}
         self.log: list[str] = []
         self.at_work: list[Job] = []
-        self.stopped = self.closed = False
+        self.stopped: list[str] = []
+        self.closed = False
 
     def room(self) -> bool:
         return len(self.at_work) < self.most
 
-    def begin(self, job: Job) -> None:
+    def start(self, job: Job) -> None:
         self.log.append(job.name)
         self.at_work.append(job)
 
@@ -50,11 +52,11 @@ class Stub:
         end = left.pop(0) if left else "complete"
         if end != "complete":
             return [(job, end)]
-        complete(job, Config(job.algorithm, "Pendulum-v1", job.run))
+        complete(job)
         return [(job, ("started", [], 0)), (job, ("ended", False, ["It took 3 s.", f"See {job.folder}."]))]
 
-    def stop(self) -> None:
-        self.stopped = True
+    def stop(self, job: Job) -> None:
+        self.stopped.append(job.name)
 
     def close(self) -> None:
         self.closed = True
@@ -62,7 +64,7 @@ class Stub:
 
 @pytest.fixture
 def planned(tmp_path: Path) -> list[PlannedRun]:
-    experiments = [Experiment(name, TD3(), "Pendulum-v1", RUN, (0, 1, 2)) for name in ("a", "b")]
+    experiments = [Experiment(RunSpec(TD3(), "Pendulum-v1", RUN, name=name), (0, 1, 2)) for name in ("a", "b")]
     return runs(experiments, tmp_path)
 
 
@@ -133,7 +135,7 @@ def test_what_another_process_has_completed_is_not_begun(
 
     def elsewhere(run: Any, what: str) -> None:
         if run.name == "b-s2":
-            complete(planned[0].job, planned[0].config)
+            complete(planned[0].job)
 
     pool = Stub(1, {"a-s0": [("failed", IN_USE, "", "")]})
     sweep = Sweep(tmp_path, planned, pool)
@@ -151,13 +153,13 @@ def test_what_another_process_has_completed_with_other_options_is_not_complete(
     monkeypatch.setattr(loop, "RETRY_SECONDS", 0.0)
     pool = Stub(1, {"a-s0": [("failed", IN_USE, "", "")] * at_work + [("failed", HINDERED, "begun otherwise", "")]})
     sweep = Sweep(tmp_path, planned, pool)
-    begin = pool.begin
+    start = pool.start
 
     def begins(job: Job) -> None:
         complete(planned[0].job, replace(planned[0].config, algorithm=TD3(policy_delay=1)))
-        begin(job)
+        start(job)
 
-    monkeypatch.setattr(pool, "begin", begins)
+    monkeypatch.setattr(pool, "start", begins)
     sweep.work()
     assert pool.log.count("a-s0") == 1 + at_work  # that it was begun otherwise is for its process to see
     assert [(run.name, run.reason) for run in sweep.failed()] == [("a-s0", "begun otherwise")]
@@ -177,7 +179,7 @@ def test_what_another_process_is_at_when_it_is_stopped_waits(planned: list[Plann
 def test_names_that_no_run_can_have_are_refused_before_any_begins(tmp_path: Path):
     for name in (".hidden", "+plus", "a" * 251):
         with pytest.raises(UsageError, match="cannot be a run's name: "):
-            runs([Experiment(name, TD3(), "Pendulum-v1", RUN, (0,))], tmp_path)
+            runs([Experiment(RunSpec(TD3(), "Pendulum-v1", RUN, name=name), (0,))], tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -191,7 +193,7 @@ def test_a_stop_lets_what_works_end_and_begins_nothing(planned: list[PlannedRun]
     sweep = Sweep(tmp_path, planned, pool)
     sweep.work()
     assert pool.log == ["a-s0", "b-s0"]
-    assert pool.stopped
+    assert pool.stopped == ["b-s0"]  # the other one has ended
     assert sweep.failed() == []
     assert [run.state for run in sweep.runs] == ["waiting"] * 6
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from line_environment import Short, Slow
 from pretended import pretend
@@ -24,8 +23,10 @@ from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, UsageError
-from duetto.runs import job as jobs
+from duetto.runs import worker as jobs
+from duetto.runs.pool import ProcessPool
 from duetto.runs.run import Run
+from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.config import RunOptions
 from duetto.storage.lock import FolderLock
@@ -38,10 +39,8 @@ from duetto.tools.sweep.experiments import (
     default_name,
     experiments,
     from_file,
-    parsed_seeds,
 )
 from duetto.tools.sweep.plan import runs
-from duetto.tools.sweep.pool import Processes
 from duetto.tools.sweep.results import SweepResult, results_of
 
 
@@ -101,15 +100,15 @@ def test_a_file_that_is_edited_while_runs_wait_for_their_turn_ends_in_a_sentence
     file = {"algorithm": tmp_path / "own.py", "environment": tmp_path / "there.py"}
     file["algorithm"].write_text(f"import duetto\n{OWN}")
     file["environment"].write_text(OWN_ENVIRONMENT)
-    begin, begun = Processes.begin, list[Any]()
+    start, begun = ProcessPool.start, list[Any]()
 
-    def editing(self: Processes, job: Any) -> None:
+    def editing(self: ProcessPool, job: Any) -> None:
         if begun:
             file[which].write_text(f"# edited\n{file[which].read_text()}")
         begun.append(job)
-        begin(self, job)
+        start(self, job)
 
-    monkeypatch.setattr(Processes, "begin", editing)
+    monkeypatch.setattr(ProcessPool, "start", editing)
     own = {"own": {"algorithm": f"{tmp_path}/own.py:TD3", **SMALL}}
     found = duetto.sweep(own, f"{tmp_path}/there.py:Mine", seeds=2, jobs=1, output=tmp_path / "sweep", **RUN)
     assert [run.state for run in found.runs] == ["complete", "failed"]
@@ -264,7 +263,7 @@ def last_checkpoint(folder: Path) -> int:
 def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Neither in the moments before its folder has a config, nor after."""
     monkeypatch.setattr(jobs, "PATIENCE", 0.0)
-    (planned,) = runs([Experiment("small", small(), Short, RunOptions(**RUN), (0,))], tmp_path)
+    (planned,) = runs([Experiment(RunSpec(small(), Short, RunOptions(**RUN), name="small"), (0,))], tmp_path)
     claim = tmp_path / jobs.CLAIMS / "small-s0"
     claim.mkdir(parents=True)
     with FolderLock(claim):
@@ -279,7 +278,7 @@ def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path, mo
 def test_a_run_of_other_options_in_its_folder_is_not_gone_on_with(tmp_path: Path):
     """As two sweeps of one folder find it that were planned before either began."""
     one, other = (
-        runs([Experiment("small", kind, Short, RunOptions(**RUN), (0,))], tmp_path)[0]
+        runs([Experiment(RunSpec(kind, Short, RunOptions(**RUN), name="small"), (0,))], tmp_path)[0]
         for kind in (small(), duetto.TD3(**SMALL, policy_delay=1))
     )
     assert jobs.outcome(one.job) == ("ended", False, [])
@@ -357,7 +356,10 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ("environments: [Pendulum-v1]", "has no algorithms. Write, for example"),
         ("{algorithms: [td4], environments: [Pendulum-v1]}", "There is no algorithm 'td4'. Did you mean 'td3'?"),
         ("{algorithms: [3], environments: [Pendulum-v1]}", "algorithm is 3; it must be a name"),
-        ("{algorithms: [td3], environments: [Pendulum-v1], stepps: 3}", "td3 has no option 'stepps'. Did you mean"),
+        (
+            "{algorithms: [td3], environments: [Pendulum-v1], stepps: 3}",
+            "has no option 'stepps'. Did you mean",
+        ),
         ("{algorithms: [td3], environments: [Pendulum-v1], seed: 3}", "has seeds, and no option 'seed'"),
         ("{algorithms: [td3], environments: [Pendulum-v1], seeds: 2-x}", "seeds is '2-x'; it must be how many, 5, or"),
         ("{algorithms: [td3], environments: [Pendulum-v1], seeds: [1, 1]}", "seeds is [1, 1]; it must be"),
@@ -371,7 +373,7 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ),
         ("{algorithms: [td3], environments: [Pendulum-v1], preset: 5}", "preset is 5; it must be a preset's name"),
         ("{algorithms: [td3], environments: [Pendulum-v1], track: 5}", "track is 5; it must be a list"),
-        ("{algorithms: [{algorithm: td3, 1: 2}], environments: [Pendulum-v1]}", "td3 has no option 1"),
+        ("{algorithms: [{algorithm: td3, 1: 2}], environments: [Pendulum-v1]}", "mine.yaml has no option 1"),
         ("{algorithms: {false: td3}, environments: [Pendulum-v1]}", "An experiment is called False, which is not text"),
         ("{algorithms: [td3, td3], environments: [Pendulum-v1]}", "Two runs would be called td3-Pendulum-v1-s0"),
     ],
@@ -413,8 +415,8 @@ def test_numbers_of_a_file_are_numbers_wherever_they_stand(tmp_path: Path):
         "environments: Pendulum-v1\nenvironment_options: {g: 9, name: inf}\n"
     )
     (setting,) = from_file(path)
-    assert (setting.algorithm.tau, setting.algorithm.target_noise_clip) == (0.001, (-0.5, 0.5))
-    assert setting.environment_options == {"g": 9, "name": "inf"}
+    assert (setting.spec.algorithm.tau, setting.spec.algorithm.target_noise_clip) == (0.001, (-0.5, 0.5))
+    assert setting.spec.environment_options == {"g": 9, "name": "inf"}
 
 
 def test_a_file_says_its_own_seeds(tmp_path: Path):
@@ -433,9 +435,11 @@ def test_a_file_says_the_same_as_a_call(tmp_path: Path):
     own = {"algorithm": "td3", "tau": 0.01, "hidden": (8,), "preset": "default", "steps": 50}
     options = {"steps": 40, "environment_options": {"g": 9}}
     assert [first, second] == experiments({"td3": "td3", "mine": own}, "Pendulum-v1", "1-2", options)
-    assert (first.name, first.run.steps, first.preset, first.seeds) == ("td3-Pendulum-v1", 40, "Pendulum-v1", (1, 2))
-    assert (second.name, second.run.steps, second.preset) == ("mine-Pendulum-v1", 50, "default")
-    assert (second.algorithm.tau, second.algorithm.hidden, second.environment_options) == (0.01, (8,), {"g": 9})
+    assert (first.seeds, second.seeds) == ((1, 2), (1, 2))
+    one, two = first.spec, second.spec
+    assert (one.name, one.options.steps, one.preset) == ("td3-Pendulum-v1", 40, "Pendulum-v1")
+    assert (two.name, two.options.steps, two.preset) == ("mine-Pendulum-v1", 50, "default")
+    assert (two.algorithm.tau, two.algorithm.hidden, two.environment_options) == (0.01, (8,), {"g": 9})
 
 
 def test_an_algorithms_file_has_its_presets_beside_it_for_a_sweep_too(tmp_path: Path):
@@ -446,14 +450,18 @@ def test_an_algorithms_file_has_its_presets_beside_it_for_a_sweep_too(tmp_path: 
         f"algorithms: {{mine: '{tmp_path}/mine.py:Mine'}}\nenvironments: Pendulum-v1\n"
     )
     (setting,) = from_file(tmp_path / "sweep.yaml")
-    assert (setting.algorithm.tau, setting.run.steps, setting.preset) == (0.05, 100, "Pendulum-v1")
+    spec = setting.spec
+    assert (spec.algorithm.tau, spec.options.steps, spec.preset) == (0.05, 100, "Pendulum-v1")
 
 
 def test_the_default_folder_names_algorithms_and_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     chosen = experiments(["td3", "sac"], ["Pendulum-v1", "MountainCarContinuous-v0"], 1, {})
     assert listed(chosen, None, None)[0] == tmp_path / "sweeps" / "td3+sac-Pendulum-v1+MountainCarContinuous-v0"
-    longest = [replace(chosen[0], environment=f"HalfCheetahNumber{number}-v5") for number in range(8)]
+    longest = [
+        replace(chosen[0], spec=replace(chosen[0].spec, environment=f"HalfCheetahNumber{number}-v5"))
+        for number in range(8)
+    ]
     name = default_name(longest)
     assert len(name) <= MAX_NAME
     assert name.startswith("td3-HalfCheetahNumber0-v5+HalfCheetahNumber1-v5")
@@ -478,14 +486,3 @@ def test_settings_that_come_to_the_same_options_keep_their_runs_apart(tmp_path: 
         ("b-Pendulum-v1", 2, 3.0),
     ]
     assert (tmp_path / "curves.png").is_file()
-
-
-def test_seeds_are_how_many_or_which():
-    assert parsed_seeds(3) == parsed_seeds("3") == parsed_seeds("0-2") == parsed_seeds([0, 1, 2]) == (0, 1, 2)
-    assert parsed_seeds("5-5") == (5,)
-    assert parsed_seeds(np.int64(2)) == parsed_seeds(np.arange(2)) == (0, 1)
-    assert {type(seed) for seed in parsed_seeds(np.arange(2))} == {int}
-    assert parsed_seeds("0-1,9,12-13") == (0, 1, 9, 12, 13)
-    for wrong in (0, -1, True, "", "3-1", "1,1", [], [0.5], None, "-2"):
-        with pytest.raises(UsageError, match="it must be how many"):
-            parsed_seeds(wrong)

@@ -15,8 +15,8 @@ from duetto.algorithms import ALGORITHMS, PPO
 from duetto.errors import CheckpointError, UsageError
 from duetto.learners.runtime import jax_threads
 from duetto.networks.specs import CustomNetwork
+from duetto.runs.config_changes import changed
 from duetto.runs.run import Run
-from duetto.runs.run_config import changed
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.reproducibility import FREE, changes, deciding
 from duetto.training import resume_checks

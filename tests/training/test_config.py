@@ -22,6 +22,7 @@ from duetto.algorithms import ALGORITHMS
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import start
+from duetto.runs.spec import RunSpec
 from duetto.storage import atomic_io
 from duetto.storage import config as config_module
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
@@ -71,13 +72,9 @@ def test_a_run_starts_again_from_it_alone(tmp_path: Path):
     options = {"seed": 4, "environment_options": {"g": 8.0, "max_episode_steps": 30}, "num_envs": 2}
     first = train(tmp_path / "first", algorithm, **options)
     config = Config.load(first.path / "config.yaml")
-    again = start(
-        config.algorithm,
-        config.environment,
-        config.run,
-        environment_options=config.environment_options,
-        runs_dir=tmp_path / "again",
-    )
+    options, again = config.environment_options, tmp_path / "again"
+    spec = RunSpec(config.algorithm, config.environment, config.run, environment_options=options, runs_dir=again)
+    again = start(spec)
     assert_same(first, again)
     assert Config.load(again.path / "config.yaml") == config
 

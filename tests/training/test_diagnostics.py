@@ -16,6 +16,7 @@ from duetto.algorithms import BC, PPO
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run, start
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.training.diagnostics import too_short
 from duetto.training.trainer import Trainer
@@ -34,7 +35,7 @@ def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] 
 
     chosen = small(algorithm, **hyperparameters or {})
     options = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0} | options
-    start(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder, on_start=look)
+    start(RunSpec(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder), on_start=look)
     return said, trainers[0].learner.updates
 
 

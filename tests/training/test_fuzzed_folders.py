@@ -163,20 +163,20 @@ def change_logs(data: st.DataObject, run: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- who reads it
-def take_up(run: Run) -> None:
+def restore(run: Run) -> None:
     """What resume does before the first step."""
     with (
         FolderLock(run.path) as lock,
-        closing(trainer_setup.reopened(run.config, run.path, run._environment, lock)) as trainer,
+        closing(trainer_setup.existing_trainer(run.config, run.path, run._environment, lock)) as trainer,
     ):
-        trainer_setup.take_up(trainer, without_memory=False, accept_changes=True, trusted=False)
+        trainer_setup.restore(trainer, without_memory=False, accept_changes=True, trusted=False)
 
 
 READERS: list[Callable[[Path], Any]] = [
     Run,
     duetto.load,
     lambda path: duetto.load(path, "best"),
-    lambda path: take_up(Run(path)),
+    lambda path: restore(Run(path)),
     lambda path: Run(path).stepper(1).close(),
     lambda path: Run(path).metrics(),
     lambda path: Run(path).evaluations(),

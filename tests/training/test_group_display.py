@@ -13,29 +13,24 @@ from rich.console import Console
 from small_runs import OPTIONS, small
 
 from duetto.runs.parallel_seeds import start_many
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.training import progress
-from duetto.training.seeds_progress import SeedsProgress
+from duetto.training.progress import ProgressDisplay
 from duetto.training.trainer import Trainer
 
 
 def shown(tmp_path: Path, terminal: bool, also: Any = (), **options: Any) -> str:
     console = Console(record=True, force_terminal=terminal, width=140, file=io.StringIO())
-    trained(tmp_path, SeedsProgress(console), also, **options)
+    trained(tmp_path, ProgressDisplay(console), also, **options)
     return console.export_text()
 
 
-def trained(tmp_path: Path, display: SeedsProgress, also: Any, **options: Any) -> None:
+def trained(tmp_path: Path, display: ProgressDisplay, also: Any, **options: Any) -> None:
     with display:
-        start_many(
-            small(),
-            Line,
-            RunOptions(**OPTIONS | {"checkpoint_every": 0} | options),
-            (0, 1, 4),
-            runs_dir=tmp_path,
-            callbacks=lambda: [display, *also],
-            on_start=display.announce_all,
-        )
+        run_options = RunOptions(**OPTIONS | {"checkpoint_every": 0} | options)
+        spec = RunSpec(small(), Line, run_options, runs_dir=tmp_path)
+        start_many(spec, (0, 1, 4), lambda: [display, *also], display.announce_all)
 
 
 def test_evaluations_are_told_of_all_at_once(tmp_path: Path):
@@ -78,7 +73,7 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, monkeypatch: pytest.
         console.print(display)
         frames.append(console.export_text().splitlines())
 
-    display = SeedsProgress(Console(force_terminal=True, file=io.StringIO()))
+    display = ProgressDisplay(Console(force_terminal=True, file=io.StringIO()))
     trained(tmp_path, display, [look], steps=70)
     where, learned = frames[-1]
     assert max(len(where), len(learned)) <= width

@@ -20,6 +20,7 @@ from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.tools.plot import figure
+from duetto.training.components import Components
 from duetto.training.progress_lines import say
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links need rights there, and there are no pipes")
@@ -80,6 +81,20 @@ def test_a_number_of_the_state_is_finite(run: Path, part: str, name: str, value:
     state[part][name] = value
     hostile.put_state(hostile.checkpoint(run), state)
     with pytest.raises(CheckpointError, match=rf"state\.json.*{part}/{name} is {value}, not a finite number"):
+        Run(run).resume(steps=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"), [("noise", "loud", "is 'loud', not an array"), ("rewards", [], "is list, not a dict")]
+)
+def test_the_collectors_state_is_checked_before_anything_is_loaded(
+    run: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any, fault: str
+):
+    monkeypatch.setattr(Components, "load_state_dict", lambda *_: pytest.fail("loaded"))
+    state = hostile.state_of(hostile.checkpoint(run))
+    state["collector"][name] = value
+    hostile.put_state(hostile.checkpoint(run), state)
+    with pytest.raises(CheckpointError, match=rf"state\.json/collector/{name} {fault}"):
         Run(run).resume(steps=30)
 
 

@@ -62,13 +62,13 @@ def test_a_run_that_is_resumed_returns_too(tmp_path: Path, undisturbed: Run):
 
 def test_what_is_lost_before_it_goes_on_does_not_shorten_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     run, lose = train(tmp_path, steps=100), Loses(0)
-    take_up = run_module.take_up
+    restore = run_module.restore
 
     def loses(trainer: Trainer, *how: bool) -> None:
         lose(trainer)
-        take_up(trainer, *how)
+        restore(trainer, *how)
 
-    monkeypatch.setattr(run_module, "take_up", loses)
+    monkeypatch.setattr(run_module, "restore", loses)
     run.resume(steps=150)
     assert run.metrics()[-1]["step"] == 150
     assert run.config.run.steps == 150

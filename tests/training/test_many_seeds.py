@@ -359,21 +359,8 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.PPO(), {"environment": Looking}, "ppo has images here"),
         (duetto.TD3(), {"seed": 3}, "seed goes with one run"),
         (duetto.TD3(), {"track": ["wandb"]}, "track"),
-        (duetto.TD3(), {"seeds": (1, 1)}, "The seed 1 is given twice"),
-        (duetto.TD3(), {"seeds": ()}, "seeds is empty"),
-        (duetto.TD3(), {"seeds": ("1",)}, "whole numbers"),
-        (duetto.TD3(), {"seeds": (True,)}, "whole numbers"),
-        (duetto.TD3(), {"seeds": np.arange(2.0)}, "whole numbers"),
-        (duetto.TD3(), {"seeds": np.array([1, 1])}, "The seed 1 is given twice"),
-        (
-            duetto.TD3(),
-            {"seeds": 2},
-            r"seeds is 2, which may be one seed or 2 of them: .* seeds=range\(2\)\. duetto\.sweep",
-        ),
-        (duetto.TD3(), {"seeds": np.array(2)}, "seeds is 2, which may be one seed"),
-        (duetto.TD3(), {"seeds": "0-2"}, r"seeds is '0-2'; it must be whole numbers, .* is for duetto\.sweep"),
-        (duetto.TD3(), {"seeds": 2.0}, r"seeds is 2\.0; it must be whole numbers"),
-        (duetto.TD3(), {"seeds": (-1,)}, "seed"),
+        (duetto.TD3(), {"seeds": (1, 1)}, "seeds is .*; it must be how many, 5, or which"),
+        (duetto.TD3(), {"seeds": "2-x"}, "seeds is '2-x'"),
         (duetto.TD3(), {"environment": Ending()}, "each seed needs its own"),
         (duetto.TD3(), {"callbacks": [Open()]}, "Each seed needs a Open of its own, and this one cannot be copied"),
     ],
@@ -393,7 +380,7 @@ def test_where_a_later_seed_cannot_begin_none_does(tmp_path: Path) -> None:
     def licensed() -> Ending:
         nonlocal made
         made += 1
-        if made > len(SEEDS) + 1:  # all are tried, and the first is made
+        if made > 2:  # one to check the options, and the first seed's
             raise ValueError("no licence is left")
         return Ending()
 

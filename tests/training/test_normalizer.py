@@ -36,7 +36,7 @@ def moments(normalizer: Normalizer, part: str = "") -> tuple[np.ndarray, np.ndar
     return state["mean"], state["variance"], state["count"]
 
 
-@pytest.mark.parametrize("mode", ["off", "collected", "sampled", "sampled_both", "rollouts", "steps"])
+@pytest.mark.parametrize("mode", ["off", "collected", "sampled", "rollouts", "steps"])
 def test_before_it_saw_anything_it_changes_nothing_within_the_clip(mode: str):
     obs = np.array([[1.0, -4.5]], np.float32)
     np.testing.assert_allclose(Normalizer(VECTOR, mode)(obs), obs, rtol=1e-6)
@@ -88,18 +88,18 @@ def test_only_real_numbers_are_scaled():
     assert obs["where"].tolist() == [[1.0, 5.0], [3.0, 9.0]]  # the memory's own stay as they are
 
 
-@pytest.mark.parametrize(("mode", "seen"), [("collected", 1), ("sampled", 3)])
+@pytest.mark.parametrize(("mode", "seen"), [("collected", 1), ("sampled", 5)])
 def test_batches_count_only_where_sampled_ones_are_meant(mode: str, seen: int):
     normalizer = Normalizer(VECTOR, mode)
     obs = np.ones((2, 2), np.float32)
     before = normalizer.batch(batch(obs))
     assert moments(normalizer)[2] == seen
-    np.testing.assert_array_equal(before.obs, normalizer(obs))  # a batch is scaled by statistics that include it
+    np.testing.assert_array_equal(before.next_obs, normalizer(obs))  # scaled by statistics that include the batch
 
 
 def test_both_observations_of_a_batch_count_as_in_skrl():
     """The first ones are scaled before the next ones are known."""
-    normalizer = Normalizer(VECTOR, "sampled_both")
+    normalizer = Normalizer(VECTOR, "sampled")
     obs, next_obs = np.array([[3, 3], [5, 5]], np.float32), np.array([[7, 7], [9, 9]], np.float32)
     result = normalizer.batch(batch(obs)._replace(next_obs=next_obs))
     first, both = Normalizer(VECTOR, "collected"), Normalizer(VECTOR, "collected")
@@ -109,17 +109,6 @@ def test_both_observations_of_a_batch_count_as_in_skrl():
     assert same(normalizer.state_dict(), both.state_dict())
     np.testing.assert_array_equal(result.obs, first(obs))
     np.testing.assert_array_equal(result.next_obs, both(next_obs))
-
-
-def test_of_sequences_both_observations_count_too():
-    normalizer = Normalizer(VECTOR, "sampled_both")
-    obs = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
-    mask = np.array([[1, 1, 1], [0, 1, 0]], np.float32)
-    normalizer.batch(SequenceBatch(SequenceInput(obs, None, None, None, {}, None, None), *[None] * 5, mask))
-    mean, _, count = moments(normalizer)
-    assert count == 9
-    both = obs[0, :3].sum(axis=0) + obs[1, 1] + obs[0, 1:].sum(axis=0) + obs[1, 2]
-    np.testing.assert_allclose(mean, both / 9, rtol=1e-6)
 
 
 def test_the_bound_and_the_prior_are_the_algorithms():
@@ -134,15 +123,17 @@ def test_the_bound_and_the_prior_are_the_algorithms():
 
 
 def test_of_sequences_what_is_learned_from_counts():
-    """Two sequences of three steps, the second with burn-in and padding around one step: four are learned from."""
+    """Two sequences of three steps, the second with burn-in and padding around one step: four are learned from,
+    each with its next observation."""
     normalizer = Normalizer(VECTOR, "sampled")
     obs = np.arange(16, dtype=np.float32).reshape(2, 4, 2)
     mask = np.array([[1, 1, 1], [0, 1, 0]], np.float32)
     seen = SequenceInput(obs, None, None, None, {}, None, None)
     result = normalizer.batch(SequenceBatch(seen, None, None, None, None, None, mask))
     mean, _, count = moments(normalizer)
-    assert count == 5
-    np.testing.assert_allclose(mean, (obs[0, :3].sum(axis=0) + obs[1, 1]) / 5, rtol=1e-6)  # and the first, of mean 0
+    assert count == 9  # and the first, of mean 0
+    both = obs[0, :3].sum(axis=0) + obs[1, 1] + obs[0, 1:].sum(axis=0) + obs[1, 2]
+    np.testing.assert_allclose(mean, both / 9, rtol=1e-6)
     np.testing.assert_array_equal(result.obs.obs, normalizer(obs))
 
 
@@ -190,7 +181,13 @@ def test_in_a_run_sampled_means_every_batch(tmp_path: Path):
         steps=33,
         callbacks=[lambda trainer: counts.update({trainer.step: moments(trainer.normalizer)[2]})],
     )
-    assert [counts[step] for step in (29, 30, 31, 32, 33)] == [1, 1, 17, 33, 49]  # batches of 16, after step 30
+    assert [counts[step] for step in (29, 30, 31, 32, 33)] == [
+        1,
+        1,
+        33,
+        65,
+        97,
+    ]  # batches of 16 and their next, after step 30
 
 
 # ---------------------------------------------------------------------------------------------------- rollouts

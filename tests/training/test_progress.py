@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,8 +16,10 @@ from line_environment import Line
 from rich.console import Console
 from small_runs import OPTIONS, StopAt, small, train
 
+from duetto import TD3
 from duetto.errors import PartLostError
 from duetto.runs.run import Run, start
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.training import progress
 from duetto.training.progress import ProgressDisplay
@@ -29,15 +32,8 @@ def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str
     """What a run prints."""
     console = Console(record=True, force_terminal=terminal, width=140, file=io.StringIO())
     with ProgressDisplay(console) as display:
-        start(
-            small(),
-            Line,
-            RunOptions(**OPTIONS | options),
-            runs_dir=tmp_path,
-            name=name,
-            callbacks=[display],
-            on_start=display.announce,
-        )
+        spec = RunSpec(small(), Line, RunOptions(**OPTIONS | options), runs_dir=tmp_path, name=name)
+        start(spec, [display], display.announce)
     return console.export_text()
 
 
@@ -119,9 +115,8 @@ def test_a_run_that_goes_back_says_so_after_other_notices_and_once(tmp_path: Pat
             raise PartLostError("A shard died.")
 
     with ProgressDisplay(console) as display:
-        options = RunOptions(**OPTIONS)
-        begin = {"runs_dir": tmp_path, "name": "shown", "on_start": display.announce}
-        start(small(), Line, options, callbacks=[display, lose], **begin)
+        spec = RunSpec(small(), Line, RunOptions(**OPTIONS), runs_dir=tmp_path, name="shown")
+        start(spec, [display, lose], display.announce)
     text = console.export_text()
     assert text.count("A shard died. The run goes on from its checkpoint of step") == 2
     assert text.count("Second.") == 1
@@ -201,6 +196,39 @@ def test_the_cursor_comes_back_if_the_block_is_never_left():
     assert done.stdout.rindex("\x1b[?25h") > done.stdout.rindex("\x1b[?25l")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a process of Windows without a handler")
+def test_the_cursor_comes_back_before_sigterm_ends_the_process():
+    code = "import os, signal; from rich.console import Console; from duetto.training.progress_lines import LiveDisplay"
+    code += "\nwith LiveDisplay(Console(force_terminal=True)): os.kill(os.getpid(), signal.SIGTERM)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout.rindex("\x1b[?25h") > done.stdout.rindex("\x1b[?25l")
+
+
+def test_sigterm_is_as_it_was_after_the_display():
+    with LiveDisplay(Console(force_terminal=True, file=sys.__stdout__)):
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_the_last_lines_are_below_the_bar(tmp_path: Path):
+    written = io.StringIO()
+    with shown_on(Console(force_terminal=True, width=100, file=written, color_system=None), "begins") as display:
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        display.finish(run.path)
+    assert written.getvalue().rindex("━") < written.getvalue().index("60 steps and 30 updates in")
+
+
+def test_a_collapsed_policy_is_warned_of_again_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(TD3, "symptom", lambda *_: "The policy has collapsed.")
+    console = Console(record=True, width=140, file=io.StringIO())
+    with ProgressDisplay(console) as display:
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        display.finish(run.path)
+    warned = [line for line in console.export_text().splitlines() if line.startswith("Step ")]
+    assert warned == ["Step 25: The policy has collapsed."] * 2
+
+
 def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pytest.MonkeyPatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
@@ -232,7 +260,8 @@ def test_a_terminal_sees_something_at_once_and_nothing_of_it_stays(tmp_path: Pat
 def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
     console = Console(record=True, force_terminal=True, width=60, file=io.StringIO())
     with ProgressDisplay(console, quiet=True) as display:
-        start(small(), Line, RunOptions(**OPTIONS | {"steps": 20}), runs_dir=tmp_path, on_start=display.announce)
+        options = RunOptions(**OPTIONS | {"steps": 20})
+        start(RunSpec(small(), Line, options, runs_dir=tmp_path), on_start=display.announce)
         display.finish(tmp_path)
     [line] = console.export_text().splitlines()
     assert line.startswith("20 steps are too few")

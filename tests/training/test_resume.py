@@ -34,6 +34,7 @@ from duetto.cpu import processor
 from duetto.errors import CheckpointError
 from duetto.learners import runtime
 from duetto.runs.run import Run, start
+from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.training import resume_checks
 from duetto.training.trainer import Trainer
@@ -430,7 +431,8 @@ def test_stopped_by_hand(tmp_path: Path, stop_at: int):
 
 
 def test_stopped_before_the_first_step(tmp_path: Path):
-    run = start(small(), "Pendulum-v1", RunOptions(**OPTIONS), runs_dir=tmp_path, name="stopped", on_start=Trainer.stop)
+    spec = RunSpec(small(), "Pendulum-v1", RunOptions(**OPTIONS), runs_dir=tmp_path, name="stopped")
+    run = start(spec, on_start=Trainer.stop)
     assert checkpoints(run).steps() == [0]
     assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
 

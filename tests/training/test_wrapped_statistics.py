@@ -12,9 +12,7 @@ from gymnasium.wrappers.utils import RunningMeanStd
 from line_environment import Line
 from small_runs import small, train
 
-from duetto.environments import normalizer_check
 from duetto.errors import UsageError
-from duetto.runs import run as run_module
 
 
 class Own(gymnasium.Wrapper):
@@ -42,7 +40,12 @@ def vectors() -> gymnasium.vector.VectorEnv:
         (vectors(), "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
         (gymnasium.vector.SyncVectorEnv([wrapped] * 2), "td3", "NormalizeObservation", "normalize_observations="),
         (lambda: NormalizeReward(Line()), "ppo", "NormalizeReward", "give ppo normalize_rewards=True"),
-        (lambda: NormalizeReward(Line()), "td3", "NormalizeReward", "with. Take it out, or set fixed statistics in it"),
+        (
+            lambda: NormalizeReward(Line()),
+            "td3",
+            "NormalizeReward",
+            "have others. Remove it, or put one with fixed",
+        ),
         (lambda: Own(Line()), "td3", "Own", "give td3 normalize_observations='collected'"),
     ],
 )
@@ -61,13 +64,3 @@ def test_statistics_that_stand_still_are_the_same_everywhere(tmp_path: Path):
         return environment
 
     assert train(tmp_path, environment=fixed, steps=40).evaluations()
-
-
-def test_a_run_of_before_goes_on_and_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module.environments, "running_statistics", lambda *_: "")
-        run = train(tmp_path, environment=wrapped, steps=40)
-    said: list[str] = []
-    run.resume(steps=50, on_start=lambda trainer: said.extend(trainer.notices))
-    assert any(notice.startswith("wrapped has a NormalizeObservation") for notice in said)
-    assert normalizer_check.running(Line, run.stepper(1)) == "NormalizeObservation"

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
+from duetto.algorithms import TD3
+from duetto.runs.spec import RunSpec
 from duetto.tools.plot.curves import interquartile
 from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.study import interquartile_mean, score
@@ -43,7 +45,7 @@ def test_it_is_the_one_of_the_curves(count: int):
 )
 def test_a_score_goes_over_the_last_quarter_of_the_evaluations_and_three_at_most(steps: int, every: int, last: int):
     config: Any = SimpleNamespace(run=SimpleNamespace(steps=steps, evaluate_every=every))
-    assert Plan(config, "Pendulum-v1", {}, 3, True).window == last
+    assert Plan(RunSpec(TD3(), "Pendulum-v1"), config, {}, (0, 1, 2), True).window == last
 
 
 def test_a_score_is_the_mean_of_the_last_evaluations_until_then():

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from duetto.algorithms import ALGORITHMS, PPO, SAC, TD3, Algorithm
-from duetto.algorithms.actor_critic import TargetedActorCritic
+from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive
+from duetto.algorithms.options import Option, OptionTable
 from duetto.errors import UsageError
 from duetto.tools.tune.space import applied, first_params, space
 
 
 @dataclass(frozen=True)
-class Own(TargetedActorCritic):
+class Own(ActorCritic):
     """A user's own, which says nothing of how it is searched but of one option."""
 
     members: Count = 4
@@ -36,7 +37,10 @@ class Own(TargetedActorCritic):
     unbounded: float = 1.0
     rows: Count = 48
 
-    tuned: ClassVar[dict[str, Any]] = {"rows": {"factor": 2, "step": "doubling"}, "critic_learning_rate": None}
+    option_table: ClassVar[OptionTable] = {
+        "rows": Option(search={"factor": 2, "step": "doubling"}),
+        "critic_learning_rate": Option("optimizer", search=None),
+    }
 
 
 BY_TYPE: dict[str, dict[str, Any] | None] = {
@@ -80,7 +84,7 @@ def test_what_td3_is_searched_by():
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_an_algorithm_says_is_of_its_own_options(name: str):
     kind = ALGORITHMS[name]
-    assert not set(kind.declared_searches()) - set(kind.options())
+    assert not set(kind.option_table) - set(kind.options())
     assert {"none", "recurrent", "stochastic_evaluation"} & set(space(kind())) == set()
 
 

@@ -25,6 +25,7 @@ from tunable import FIXED, RUN, SEARCH, SMALL, Once
 import duetto
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
+from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.config import RunOptions
 from duetto.storage.safe_yaml import read_yaml
@@ -101,13 +102,14 @@ def test_on_jax(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------- going on
-def test_the_same_call_goes_on_and_another_is_refused(study: TuneResult):
-    again = tuned(study.folder, trials=4, threads=2)  # JAX has as many as there are cores, on each machine
+def test_the_same_call_goes_on_and_another_is_refused(study: TuneResult, tmp_path: Path):
+    copied = shutil.copytree(study.folder, tmp_path / "study")
+    again = tuned(copied, trials=4, threads=2)  # JAX has as many as there are cores, on each machine
     assert len(again.trials) == 4
     assert again.trials[:3] == study.trials
     with pytest.raises(UsageError) as raised:
-        tuned(study.folder, trials=9, seeds=3, search={**SEARCH, "tau": "auto"})
-    assert "is of another study: seeds was 2, is now 3" in str(raised.value)
+        tuned(copied, trials=9, seeds=3, search={**SEARCH, "tau": "auto"})
+    assert "is of another study: seeds was [0, 1], is now [0, 1, 2]" in str(raised.value)
     assert "search.tau.low was null, is now 0.0005" in str(raised.value)
     with pytest.raises(UsageError, match=r"exists and is no study: it has no study\.yaml"):
         tuned(study.folder.parent)
@@ -316,10 +318,7 @@ def test_an_algorithm_from_a_file_is_searched_by_its_fields(
 
 def planned(algorithm: str, seeds: int = 2) -> Plan:
     kind, origin = named(algorithm) if ":" in algorithm else (duetto.DDPG, None)
-    run = RunOptions(**RUN)
-    return planned_study(
-        kind(**FIXED), "Pendulum-v1", run, "default", {}, origin, None, False, frozenset(), seeds, True
-    )
+    return planned_study(RunSpec(kind(**FIXED), "Pendulum-v1", RunOptions(**RUN), origin=origin), seeds)
 
 
 def test_an_algorithms_file_that_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -390,7 +389,7 @@ def test_hyper_parameters_beside_an_object_belong_into_it():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"trials": 0}, "trials is 0; it must be a whole number of at least 1"),
+        ({"trials": 0}, "trials is 0; it must be at least 1"),
         ({"jobs": 0}, "jobs is 0"),
         ({"seeds": 0}, "seeds is 0"),
         ({"evaluate_every": 0}, "a study compares evaluations"),

@@ -11,7 +11,9 @@ import pytest
 
 from duetto.algorithms import TD3
 from duetto.errors import DuettoError
-from duetto.runs.job import HINDERED, IN_USE, Job
+from duetto.runs import pool
+from duetto.runs.spec import RunSpec
+from duetto.runs.worker import HINDERED, IN_USE, Job
 from duetto.storage.config import RunOptions
 from duetto.tools.tune import study
 from duetto.tools.tune.api import planned_study
@@ -31,7 +33,7 @@ class Stub:
     dies: tuple[str, int, int] | None = None
     last_word: tuple[Any, ...] = ("gone", -9)
 
-    def __init__(self, inbox: queue.Queue[Any], log: Path) -> None:
+    def __init__(self, inbox: queue.Queue[Any], log: Path, threads: int) -> None:
         self._inbox, self.runs = inbox, 0
 
     def train(self, job: Job) -> None:
@@ -43,7 +45,7 @@ class Stub:
 
     def go(self) -> None:
         self.step += EVERY
-        if self.dies == (self.job.parent.name, self.job.run.seed, self.step):
+        if self.dies == (self.job.folder.parent.name, self.job.spec.options.seed, self.step):
             self._inbox.put((self, self.last_word))
             return
         if self.step > STEPS:
@@ -63,21 +65,21 @@ class Stub:
     kill = close
 
     def _note(self, step: int) -> None:
-        self.log.append((self.job.parent.name, self.job.run.seed, step))
+        self.log.append((self.job.folder.parent.name, self.job.spec.options.seed, step))
 
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     run = RunOptions(steps=STEPS, evaluate_every=EVERY, backend="torch", device="cpu", seed=3)
     centre = TD3(random_steps=10, learning_starts=10)
-    return planned_study(centre, "Pendulum-v1", run, "default", {}, None, {"tau": "auto"}, True, frozenset(), 2, True)
+    return planned_study(RunSpec(centre, "Pendulum-v1", run), [3, 4], {"tau": "auto"}, search_only=True)
 
 
 def worked(
     plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch, returns: Returns, trials: int, jobs: int = 1, **more: Any
 ) -> tuple[Study, list[tuple[str, int, int]]]:
     stub = type("Stub", (Stub,), {"log": [], "returns": staticmethod(returns), **more})
-    monkeypatch.setattr(study, "WorkerProcess", stub)
+    monkeypatch.setattr(pool, "WorkerProcess", stub)
     sampler = Sampler(folder / "journal.jsonl", plan.space, 3, plan.start(), plan.prune_from)
     made = Study(plan, folder, sampler, trials, jobs)
     made.work()
@@ -111,7 +113,7 @@ def test_a_trial_is_pruned_before_any_of_its_seeds_has_run_to_its_end(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     made, log = worked(
-        plan, tmp_path, monkeypatch, lambda job, step: -9.0 if job.parent.name == "0006" else step, trials=8
+        plan, tmp_path, monkeypatch, lambda job, step: -9.0 if job.folder.parent.name == "0006" else step, trials=8
     )
     states = [trial.state for trial in made.sampler.trials()]
     assert states == ["complete"] * 6 + ["pruned"] + ["complete"]
@@ -130,7 +132,7 @@ def test_seeds_that_are_evaluated_in_other_steps_have_been_seen_as_often(
 
     def late(inbox: Any, item: Any) -> None:
         worker, (kind, *told) = item
-        beyond = worker.job.run.seed % 2 if kind == "evaluated" else 0
+        beyond = worker.job.spec.options.seed % 2 if kind == "evaluated" else 0
         put(inbox, (worker, (kind, *([told[0] + beyond, told[1]] if beyond else told))))
 
     monkeypatch.setattr(queue.Queue, "put", late)
@@ -143,7 +145,7 @@ def test_without_pruning_all_run_to_their_end(plan: Plan, tmp_path: Path, monkey
     from dataclasses import replace
 
     bad = replace(plan, prune=False)
-    made, _ = worked(bad, tmp_path, monkeypatch, lambda job, step: -float(job.parent.name), trials=8)
+    made, _ = worked(bad, tmp_path, monkeypatch, lambda job, step: -float(job.folder.parent.name), trials=8)
     assert [trial.state for trial in made.sampler.trials()] == ["complete"] * 8
 
 
@@ -200,7 +202,7 @@ def test_what_was_stopped_is_taken_up(plan: Plan, tmp_path: Path, monkeypatch: p
     stopped: list[Study] = []
 
     def returns(job: Job, step: int) -> float:
-        if job.parent.name == "0001" and step == 60:
+        if job.folder.parent.name == "0001" and step == 60:
             stopped[0].stopped = True
         return 0.0
 

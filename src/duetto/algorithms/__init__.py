@@ -1,9 +1,9 @@
 """The maths: one file per algorithm, without frameworks or environments.
 
     base                                    Algorithm, batches, specs of buffers and optimizers
-    off_policy, value_based, actor_critic   options and methods that several algorithms share
+    off_policy, actor_critic                options and methods that several algorithms share
     her, exploration                        hindsight goals; noise, ε-greedy and sampling
-    option_bounds, suggestions              checks of options; "did you mean"
+    options, option_bounds, suggestions     groups and searches of options; their checks; "did you mean"
 
 To add an algorithm, write its file and import its class here. The command line, the package (`duetto.SAC`), messages
 and tests find it in `ALGORITHMS`.

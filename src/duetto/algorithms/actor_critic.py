@@ -1,47 +1,46 @@
-"""Base classes of off-policy actor-critics: networks, optimizers, spaces, and the temperature of soft policies.
-
-act          a ~ π(s), tanh of a Gaussian; evaluations take tanh of its mean      (soft actor-critics)
-temperature  one step down   -log α · mean (log π(ã|s) + H̄)           H̄ = -scale · (size of a)
-"""
+"""The base class of off-policy actor-critics: networks, target networks, optimizers, spaces and hindsight."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
 
-import numpy as np
-from array_api_compat import array_namespace
-
+from duetto.algorithms import her
 from duetto.algorithms.base import (
     Array,
     Batch,
     Bounds,
     CountOrZero,
     Fraction,
+    HindsightSpec,
     NonNegative,
     ObservationScaling,
     OptimizerSpec,
     Positive,
-    Tree,
+    ReplaySpec,
+    SequenceSpec,
     Updater,
 )
-from duetto.algorithms.exploration import PolicySampling
-from duetto.algorithms.her import HindsightReplay
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.off_policy import OffPolicy
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
-from duetto.functional.array_ops import stop_gradient
 from duetto.functional.schedules import Decay
 from duetto.functional.targets import standardize
 from duetto.networks.heads import CriticHead, DeterministicHead, SquashedGaussianHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, ParameterSpec, Torso
+from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
 
 
 @dataclass(frozen=True)
-class ActorCritic(HindsightReplay):
+class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
+
+    hindsight: Literal["none", "future", "final", "episode"] = "none"
+    """Replace desired goals by achieved ones: from later in the episode, its last one, or any of it."""
+    hindsight_share: Fraction = 0.8
+    """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
     actor_learning_rate: Positive = 1e-3
     """Step size of the actor's Adam."""
@@ -61,8 +60,8 @@ class ActorCritic(HindsightReplay):
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
     normalize_batch_reward: bool = False
     """Standardize the rewards of each batch."""
-    normalize_observations: Literal["off", "collected", "sampled", "sampled_both"] = "off"
-    """Scale observations by their running mean and std, over collected steps or sampled batches (both: and next)."""
+    normalize_observations: Literal["off", "collected", "sampled"] = "off"
+    """Scale observations by their running mean and std, over collected steps or sampled batches."""
     random_steps: CountOrZero = 10_000
     """Steps of uniformly random actions at the start."""
 
@@ -86,14 +85,27 @@ class ActorCritic(HindsightReplay):
     """A custom actor (Python only)."""
     critic_network: CustomNetwork | None = None
     """A custom critic (Python only)."""
+    tau: Fraction = 0.005
+    """Step of the target networks towards the online ones at an update; 1 copies."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Box"
-    tuned: ClassVar[Searches] = {
-        **dict.fromkeys(("learning_rate_decay", "learning_rate_final", "decoupled_weight_decay", "random_steps")),
-        **dict.fromkeys(("normalize_batch_reward", "normalize_observations", "activation", "network")),
-        **dict.fromkeys(("initializer", "initializer_gain", "initializer_final_bound", "critic_hidden")),
+    option_table: ClassVar[OptionTable] = {
+        **in_group("exploration", "random_steps"),
+        **in_group("networks", "hidden", search="auto"),
+        **in_group("networks", "activation", "network", "critic_hidden"),
+        **in_group("networks", "initializer", "initializer_gain", "initializer_final_bound", rare=True),
+        **in_group("networks", "critic_action_layer", "actor_network", "critic_network", rare=True, search="auto"),
+        **in_group("optimizer", "actor_learning_rate", "critic_learning_rate", "max_grad_norm", search="auto"),
+        **in_group("optimizer", "learning_rate_decay"),
+        **in_group("optimizer", "learning_rate_final", needs="learning_rate_decay"),
+        **in_group("optimizer", "actor_weight_decay", "critic_weight_decay", rare=True, search="auto"),
+        **in_group("optimizer", "decoupled_weight_decay", rare=True),
+        **in_group("replay", "hindsight"),
+        **in_group("replay", "hindsight_share", needs="hindsight"),
+        **in_group("", "normalize_observations"),
+        **in_group("", "normalize_batch_reward", rare=True),
     }
 
     def __post_init__(self) -> None:
@@ -101,6 +113,12 @@ class ActorCritic(HindsightReplay):
         last = len(self._critic_hidden())
         if self.critic_action_layer > last:
             raise UsageError(f"critic_action_layer is {self.critic_action_layer}; the critic's last layer is {last}.")
+        if self.hindsight != "none" and self.n_step != 1:
+            raise UsageError(
+                f"n_step is {self.n_step}; with hindsight it must be 1, as rewards of earlier steps have another goal."
+            )
+        if self.hindsight != "none" and self.recurrent != "none":
+            raise UsageError("hindsight is for transitions; recurrent layers learn from sequences. Choose one of them.")
 
     def reward(self, batch: Batch) -> Array:
         """Return the batch's rewards (B,), standardized with `normalize_batch_reward`."""
@@ -123,16 +141,17 @@ class ActorCritic(HindsightReplay):
                 f"{self.name()} needs actions with finite bounds; {environment} has {action}, unbounded in dimensions "
                 f"{action.unbounded}. Give its action_space finite low and high, or use ppo."
             )
-        self.check_vectors(observation, environment)
-        self.check_goals(observation, environment)
+        self.check_observations(observation, environment)
 
-    def check_vectors(self, observation: Space, environment: str) -> None:
-        """Raise UsageError for images unless all networks are custom."""
+    def check_observations(self, observation: Space, environment: str) -> None:
+        """Raise UsageError for images unless all networks are custom, and with hindsight if goals are missing."""
         if is_image(observation) and not (self.actor_network and self.critic_network):
             raise UsageError(
                 f"{self.name()} takes vectors; {environment} observes {observation}, an image. "
                 "Give a custom actor_network and critic_network for images, in Python."
             )
+        if self.hindsight != "none":
+            her.check_goals(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
         """Return the specs of "actor" and "critic"."""
@@ -171,13 +190,16 @@ class ActorCritic(HindsightReplay):
         shared = (self.learning_rate_decay, self.learning_rate_final, self.max_grad_norm)
         return OptimizerSpec(learning_rate, *shared, weight_decay, self.decoupled_weight_decay)
 
+    def memory(self) -> ReplaySpec | SequenceSpec:
+        """Return the spec of the replay buffer, with hindsight if selected."""
+        spec = super().memory()
+        if self.hindsight == "none":
+            return spec
+        return replace(spec, hindsight=HindsightSpec(self.hindsight, self.hindsight_share))
 
-@dataclass(frozen=True)
-class TargetedActorCritic(ActorCritic):
-    """Options of actor-critics with target networks."""
-
-    tau: Fraction = 0.005
-    """Step of the target networks towards the online ones at an update; 1 copies."""
+    def network_observation(self, observation: Space) -> Space:
+        """Return the observation space of networks, with hindsight without the achieved goal."""
+        return observation if self.hindsight == "none" else her.without_achieved_goal(observation)
 
     def track_targets(self, learner: Updater) -> None:
         """Move all target networks towards their sources by `tau`."""
@@ -187,77 +209,3 @@ class TargetedActorCritic(ActorCritic):
     def targets(self) -> dict[str, str]:
         """Return a target for each network: target's name to source's."""
         return {"target_actor": "actor", "target_critic": "critic"}
-
-
-class ActionNoisePair(NamedTuple):
-    """Standard normal noise for the actions of an update, (B, A) each."""
-
-    now: Array
-    next: Array
-
-
-@dataclass(frozen=True)
-class SoftActorCritic(ActorCritic):
-    """Options of a squashed Gaussian policy, twin critics and a learned or constant temperature."""
-
-    actor_learning_rate: Positive = 3e-4
-    """Step size of the actor's Adam."""
-    critic_learning_rate: Positive = 3e-4
-    """Step size of the critic's Adam."""
-    hidden: Annotated[tuple[int, ...], Bounds(1)] = (256, 256)
-    """Units of the hidden layers of the actor, and of the critic unless `critic_hidden` is given."""
-    learn_temperature: bool = True
-    """Adapt α to keep the policy's entropy near the target; off: keep α."""
-    temperature: Positive = 1.0
-    """Initial α, the weight of entropy relative to reward."""
-    temperature_learning_rate: Positive = 3e-4
-    """Step size of the temperature's Adam."""
-    target_entropy_scale: NonNegative = 1.0
-    """The target entropy is minus this times the size of an action."""
-    stochastic_evaluation: bool = False
-    """Sample actions also in evaluations, instead of using the mode."""
-
-    tuned: ClassVar[Searches] = dict.fromkeys(("learn_temperature", "temperature", "stochastic_evaluation"))
-
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
-        """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""
-        xp = array_namespace(batch.reward)
-        target = -self.target_entropy_scale * batch.action.shape[-1]
-        loss = -nets.log_alpha * stop_gradient(batch.mean(log_prob) + target)
-        return loss, {"temperature": xp.exp(nets.log_alpha)}
-
-    def draw(self, random: np.random.Generator, batch: Batch) -> ActionNoisePair:
-        """Draw standard normal noise for this action and the next one."""
-        return ActionNoisePair(
-            *(random.standard_normal(batch.action.shape, dtype=np.float32) for _ in ActionNoisePair._fields)
-        )
-
-    # ------------------------------------------------------------------------------------------------ acting
-    def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
-        """Return samples of π(s), or without noise its mode."""
-        policy = nets.actor(obs)
-        return policy.mode() if noise is None else policy.sample(noise)
-
-    def explorer(self) -> PolicySampling:
-        """Return exploration by sampling the policy."""
-        return PolicySampling(self.stochastic_evaluation)
-
-    # ------------------------------------------------------------------------------------------------ what it needs
-    def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
-        """Return actor, critics, and the temperature's logarithm."""
-        return super().networks(observation, action) | {
-            "log_alpha": ParameterSpec(initial=float(np.log(self.temperature)))
-        }
-
-    def policy(self, size: int) -> SquashedGaussianHead:
-        """Return the actor's head, tanh of a Gaussian."""
-        return SquashedGaussianHead(size, self.hidden, self.activation, self.network)
-
-    def critics(self) -> int:
-        """Return the number of critics."""
-        return 2
-
-    def optimizers(self) -> dict[str, OptimizerSpec]:
-        """Return Adam for each network, and for the temperature if it is learned."""
-        temperature = {"log_alpha": self.optimizer(self.temperature_learning_rate)} if self.learn_temperature else {}
-        return super().optimizers() | temperature

@@ -6,10 +6,9 @@ An algorithm is a frozen dataclass. Its fields are the hyper-parameters (in the 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -21,15 +20,14 @@ from duetto.algorithms.option_bounds import CountOrZero as CountOrZero
 from duetto.algorithms.option_bounds import Fraction as Fraction
 from duetto.algorithms.option_bounds import NonNegative as NonNegative
 from duetto.algorithms.option_bounds import Positive as Positive
-from duetto.algorithms.option_bounds import Searches, check_declared_options, check_fields
-from duetto.algorithms.suggestions import did_you_mean
+from duetto.algorithms.options import Options
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import weighted_mean
 from duetto.functional.schedules import Decay
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Space
-from duetto.networks.specs import AnyNetworkSpec, CustomNetwork
+from duetto.networks.specs import AnyNetworkSpec
 
 Array = Any  # an array of NumPy, PyTorch or JAX
 # An Array; for Dict observations and those with a mask (`networks.masks`) a dict of arrays; for recurrent networks a
@@ -148,9 +146,9 @@ class DemonstrationSpec:
     """How demonstrations are mixed into the batches of a replay buffer."""
 
     share: float  # ρ: each item of a batch is one with this probability, independently of the others
-    by_priority: bool  # instead: in proportion to the priorities of both (DQfD)
-    priority_epsilon: float  # added to their |δ| instead of the buffer's epsilon; 0 for the same
-    pretraining: int  # batches of demonstrations only before the first step
+    by_priority: bool = False  # instead: in proportion to the priorities of both (DQfD)
+    priority_epsilon: float = 0.0  # added to their |δ| instead of the buffer's epsilon; 0 for the same
+    pretraining: int = 0  # batches of demonstrations only before the first step
 
 
 @dataclass(frozen=True)
@@ -290,12 +288,11 @@ class Updater(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Algorithm:
+class Algorithm(Options):
     """Base of all algorithms.
 
-    A frozen dataclass: its fields are the hyper-parameters, its methods the equations. In shapes B is a batch's rows, N
-    the environments, A the size of a Box action. Arrays are PyTorch's, JAX's or NumPy's.
+    Subclasses are frozen dataclasses: their fields are the hyper-parameters, their methods the equations. In shapes B
+    is a batch's rows, N the environments, A the size of a Box action. Arrays are PyTorch's, JAX's or NumPy's.
 
     Attributes:
         acting_networks: Names of the networks that `act` calls.
@@ -304,8 +301,6 @@ class Algorithm:
         small: For `duetto.testing`: options that make a trial quick.
         alternatives: For `duetto.testing`: another value of an option whose half has no effect, with the options that
             it needs; None if there is no other value.
-        tuned: For `duetto tune`: search ranges that types do not tell, added to those of the bases; None: searched only
-            on request.
     """
 
     acting_networks: ClassVar[tuple[str, ...]]
@@ -313,69 +308,6 @@ class Algorithm:
     actions: ClassVar[str]
     small: ClassVar[dict[str, Any]] = {}
     alternatives: ClassVar[dict[str, tuple[Any, dict[str, Any]] | None]] = {}
-    tuned: ClassVar[Searches] = {}
-
-    def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Create an instance.
-
-        Raises:
-            UsageError: An unknown hyper-parameter, one without its name, or a class that sets an undeclared option.
-        """
-        if args:
-            raise UsageError(
-                f"{cls.__name__} takes hyper-parameters by name, neither policy nor environment: "
-                f"{cls.__name__}({cls.options()[0]}=...). Then call duetto.train({cls.__name__}(...), environment)."
-            )
-        check_declared_options(cls)
-        cls._check_known(options)
-        return super().__new__(cls)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError, with advice for methods of other libraries' algorithms."""
-            advice = ""
-            if name in ("learn", "fit", "train", "predict", "save", "load", "policy"):
-                advice = " It only holds options: train with duetto.train(it, environment), act with duetto.load(run)."
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{advice}")
-
-    def __post_init__(self) -> None:
-        for name in self.options():  # YAML has lists
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-        check_fields(self)
-
-    @classmethod
-    def _check_known(cls, options: Iterable[str]) -> None:
-        for name in options:
-            if name not in cls.options():
-                raise UsageError(f"{cls.name()} has no hyper-parameter {name!r}.{did_you_mean(name, cls.options())}")
-
-    @classmethod
-    def name(cls) -> str:
-        """The algorithm's name on the command line and in a run's folder."""
-        return cls.__name__.lower()
-
-    @classmethod
-    def options(cls) -> list[str]:
-        """The names of all hyper-parameters."""
-        return [field.name for field in dataclasses.fields(cls)]
-
-    @classmethod
-    def declared_searches(cls) -> Searches:
-        """Return `tuned` of the class and all its bases, merged; a class overrides its bases."""
-        tables = [vars(kind).get("tuned", {}) for kind in reversed(cls.__mro__)]
-        return {name: search for table in tables for name, search in table.items()}
-
-    def with_options(self, **options: Any) -> Self:
-        """Return a copy with some hyper-parameters changed. Raises UsageError for an unknown name."""
-        self._check_known(options)
-        return dataclasses.replace(self, **options)
-
-    def custom_networks(self) -> dict[str, CustomNetwork]:
-        """Return the custom networks by field name."""
-        fields = {name: getattr(self, name) for name in self.options()}
-        return {name: value for name, value in fields.items() if isinstance(value, CustomNetwork)}
 
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Raise UsageError that names environment and spaces if the algorithm does not support them.

@@ -8,26 +8,60 @@ It does not learn from its own steps. It takes as many per update as R2D3, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, Fraction, SequenceBatch, Updater
-from duetto.algorithms.off_policy import LearnsFromDemonstrations
-from duetto.algorithms.option_bounds import Searches
-from duetto.algorithms.value_based import SequenceValueBased
+from duetto.algorithms.base import (
+    PRIORITY,
+    Array,
+    Batch,
+    CountOrZero,
+    DemonstrationSpec,
+    Fraction,
+    ReplaySpec,
+    SequenceBatch,
+    SequenceSpec,
+    Updater,
+)
+from duetto.algorithms.off_policy import required_folder
+from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.r2d2 import R2D2
 from duetto.functional.imitation import cross_entropy
+
+# pyright: reportIncompatibleVariableOverride=false
 
 
 @dataclass(frozen=True)
-class BC(SequenceValueBased, LearnsFromDemonstrations):
+class BC(R2D2):
     """Behavior cloning (Pomerleau, 1991) with R2D2's network; feedforward with `--recurrent none`."""
 
+    demonstrations: str = ""
+    """Folder of the demonstrations, from `duetto demos record`."""
     demonstration_share: Fraction = 1.0
     """ρ: each sequence of a batch is a demonstration with this probability."""
+    pretraining_updates: CountOrZero = 0
+    """Updates from demonstrations before the first step."""
     learning_starts: CountOrZero = 0
     """Steps before the first update; they do not affect learning."""
+    prioritized: bool = False
+    """Sample in proportion to the loss instead of uniformly."""
 
-    tuned: ClassVar[Searches] = {"demonstration_share": None}
+    # No options of BC, which learns no values.
+    discount: ClassVar[float] = 1.0
+    n_step: ClassVar[int] = 1
+    ignore_termination: ClassVar[bool] = False
+    tau: ClassVar[float] = 1.0
+    target_period: ClassVar[int] = 1
+    double: ClassVar[bool] = False
+    huber_delta: ClassVar[float] = 0.0
+    rescale_values: ClassVar[bool] = False
+    rescale_epsilon: ClassVar[float] = 0.0
+
+    alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
+    option_table: ClassVar[OptionTable] = {
+        **in_group("demonstrations", "demonstrations", "pretraining_updates", search="auto"),
+        **in_group("demonstrations", "demonstration_share"),
+    }
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """Cross-entropy of the expert's actions."""
@@ -37,3 +71,16 @@ class BC(SequenceValueBased, LearnsFromDemonstrations):
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:
         """Make one optimizer step on `loss`."""
         learner.minimize("q", self.loss, batch)
+
+    def targets(self) -> dict[str, str]:
+        """Return no target networks."""
+        return {}
+
+    def memory(self) -> ReplaySpec | SequenceSpec:
+        """Return the spec of the replay buffer with demonstrations."""
+        demonstrations = DemonstrationSpec(self.demonstration_share, pretraining=self.pretraining_updates)
+        return replace(super().memory(), demonstrations=demonstrations)
+
+    def demonstration_folder(self) -> str:
+        """Return `demonstrations`. Raises UsageError if there are none."""
+        return required_folder(self.name(), self.demonstrations)

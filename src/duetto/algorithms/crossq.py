@@ -23,15 +23,16 @@ from typing import Annotated, Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
+from duetto.algorithms.options import Option, OptionTable
+from duetto.algorithms.sac import SAC, ActionNoisePair
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.targets import bootstrap
 from duetto.networks.layers import AllBlocks
 
 
 @dataclass(frozen=True)
-class CrossQ(SoftActorCritic):
+class CrossQ(SAC):
     """CrossQ (Bhatt et al., 2024, arXiv:1902.05605: no target networks, batch normalization over s and s' together)."""
 
     actor_learning_rate: Positive = 1e-3
@@ -44,8 +45,11 @@ class CrossQ(SoftActorCritic):
     """β1 of all optimizers; the usual value is 0.9."""
     policy_delay: Count = 3
     """Critic updates per update of actor and temperature."""
+    tau: ClassVar[float] = 0.0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option: it has no targets
     network: AllBlocks = "batch_renorm"  # pyright: ignore[reportIncompatibleVariableOverride]  # two more
     """Hidden layers: with batch normalization, or batch renormalization; without either it is SAC without targets."""
+
+    option_table: ClassVar[OptionTable] = {"adam_beta1": Option("optimizer", rare=True)}
 
     # With ReLU some biases have a gradient of rounding errors only, which Adam scales to whole steps.
     small: ClassVar[dict[str, Any]] = {"activation": "tanh"}
@@ -93,3 +97,7 @@ class CrossQ(SoftActorCritic):
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:
         """Return Adam with `adam_beta1`."""
         return replace(super().optimizer(learning_rate, weight_decay), beta1=self.adam_beta1)
+
+    def targets(self) -> dict[str, str]:
+        """Return no target networks."""
+        return {}

@@ -19,40 +19,36 @@ from typing import Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import TargetedActorCritic
+from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap
 
 
 @dataclass(frozen=True)
-class DDPG(TargetedActorCritic):
+class DDPG(ActorCritic):
     """Deep Deterministic Policy Gradient (Lillicrap et al., 2016, arXiv:1509.02971)."""
 
     exploration: Literal["gaussian", "ou", "none"] = "gaussian"
     """Noise on the action: independent, Ornstein-Uhlenbeck, or none."""
     exploration_noise: NonNegative = 0.1
     """Std of the noise, in units of the action range [-1, 1]."""
-    exploration_scale: NonNegative = 1.0
-    """Factor of the noise at the start of the run."""
     exploration_final_scale: NonNegative = 1.0
-    """Factor of the noise after the change."""
+    """Factor of the noise after it changed linearly from 1."""
     exploration_scale_steps: CountOrZero = 0
     """Steps over which the factor changes; 0 for the whole run."""
-    exploration_stops: bool = False
-    """No noise after those steps (as in skrl 1.1)."""
     ou_theta: NonNegative = 0.15
-    """How fast Ornstein-Uhlenbeck noise returns to 0."""
-    ou_dt: NonNegative = 0.0
-    """Time step of Ornstein-Uhlenbeck noise; 0 is skrl's form, x ← x - ou_theta x + σ N."""
+    """How fast Ornstein-Uhlenbeck noise returns to 0: x ← x - ou_theta x + σ N."""
     ou_reset: bool = True
     """Restart Ornstein-Uhlenbeck noise from 0 in each episode."""
 
-    tuned: ClassVar[Searches] = {
-        **dict.fromkeys(("exploration", "exploration_scale", "exploration_final_scale", "exploration_scale_steps")),
-        **dict.fromkeys(("exploration_stops", "ou_theta", "ou_dt", "ou_reset")),
+    option_table: ClassVar[OptionTable] = {
+        "exploration_noise": Option("exploration"),
+        **in_group("exploration", "exploration", "exploration_final_scale"),
+        **in_group("exploration", "exploration_scale_steps", rare=True),
+        **in_group("exploration", "ou_theta", "ou_reset", needs="exploration=ou"),
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
@@ -90,11 +86,8 @@ class DDPG(TargetedActorCritic):
         return ActionNoise(
             self.exploration,
             self.exploration_noise,
-            scale=self.exploration_scale,
             final_scale=self.exploration_final_scale,
             scale_steps=self.exploration_scale_steps,
-            stops=self.exploration_stops,
             theta=self.ou_theta,
-            dt=self.ou_dt,
             reset=self.ou_reset,
         )

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import SoftActorCritic, TargetedActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Updater
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable
+from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.q_values import value_of_action
@@ -33,23 +33,21 @@ from duetto.networks.specs import AnyNetworkSpec, Torso
 
 
 @dataclass(frozen=True)
-class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
+class DiscreteSAC(SAC):
     """Soft Actor-Critic for Discrete actions (Christodoulou, 2019, arXiv:1910.07207)."""
 
     target_entropy_scale: NonNegative = 0.98
     """The target entropy is this fraction of the maximum, that of equally likely actions."""
 
-    actions: ClassVar[str] = "Discrete"
-    alternatives: ClassVar[dict[str, Any]] = {"critic_action_layer": None}
-    tuned: ClassVar[Searches] = {"target_entropy_scale": {"low": 0.1, "high": 1.0}}
+    critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.critic_action_layer:
-            raise UsageError("critic_action_layer is for continuous actions. Leave it at 0.")
+    actions: ClassVar[str] = "Discrete"
+    option_table: ClassVar[OptionTable] = {
+        "target_entropy_scale": Option(needs="learn_temperature", search={"low": 0.1, "high": 1.0}),
+    }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> tuple[Array, dict[str, Array]]:
         """Mean squared soft TD errors, of expectations over the next action (Christodoulou, 2019, equations 10, 12)."""
         xp = array_namespace(batch.reward)
         log_probs = nets.actor(batch.next_obs).log_probs  # (B, n)
@@ -62,7 +60,7 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         info = {"q": q, "target": target, PRIORITY: xp.mean(xp.abs(error), axis=0)}
         return batch.weighted_mean(xp.sum(error**2, axis=0)), info
 
-    def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> tuple[Array, dict[str, Array]]:
         """Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); with it the terms π(a|s) log π(a|s), (B, n)."""
         xp = array_namespace(batch.reward)
         policy = nets.actor(batch.obs)
@@ -98,10 +96,9 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Raise UsageError unless the action space is Discrete and observations contain no image."""
-        self.check_vectors(observation, environment)
         if not isinstance(action, Discrete):
             raise UsageError(f"{self.name()} needs a Discrete action space; {environment} has {action}.")
-        self.check_goals(observation, environment)
+        self.check_observations(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
         """Return SAC's networks with a categorical policy and critics of all actions."""
@@ -120,7 +117,3 @@ class DiscreteSAC(SoftActorCritic, TargetedActorCritic):
         return {
             name: replace(spec, **heads.get(name, {})) for name, spec in super().networks(observation, action).items()
         }
-
-    def targets(self) -> dict[str, str]:
-        """Return a target for the critics only."""
-        return {"target_critic": "critic"}

@@ -14,23 +14,45 @@ everything.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, ReplaySpec, SequenceBatch
+from duetto.algorithms.base import (
+    PRIORITY,
+    Array,
+    Batch,
+    Count,
+    CountOrZero,
+    DemonstrationSpec,
+    Fraction,
+    NonNegative,
+    ReplaySpec,
+    SequenceBatch,
+    SequenceSpec,
+)
 from duetto.algorithms.dqn import DQN
-from duetto.algorithms.off_policy import LearnsFromDemonstrations
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.off_policy import required_folder
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.imitation import large_margin
 from duetto.functional.q_values import huber, value_of_action
 
 
 @dataclass(frozen=True)
-class DQfD(LearnsFromDemonstrations, DQN):
+class DQfD(DQN):
     """Deep Q-learning from Demonstrations (Hester et al., 2018, arXiv:1704.03732)."""
+
+    demonstrations: str = ""
+    """Folder of the demonstrations, from `duetto demos record`."""
+    demonstration_share: Fraction = 0.25
+    """ρ: each item of a batch is a demonstration with this probability, also far below 1 / batch_size."""
+    share_by_priority: bool = False
+    """Sample demonstrations and the agent's experience by priority, instead of a fixed share."""
+    demonstration_priority_epsilon: NonNegative = 0.0
+    """Added to every demonstration's priority instead of priority_epsilon; 0 for the same."""
+    pretraining_updates: CountOrZero = 0
+    """Updates from demonstrations before the first step."""
 
     n_step: Count = 10
     """Rewards summed before bootstrapping; shorter where an episode ends."""
@@ -51,7 +73,13 @@ class DQfD(LearnsFromDemonstrations, DQN):
     decoupled_weight_decay: bool = True
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
 
-    tuned: ClassVar[Searches] = {"margin_in_priority": None}
+    alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
+    option_table: ClassVar[OptionTable] = {
+        **in_group("demonstrations", "demonstrations", "pretraining_updates", search="auto"),
+        "demonstration_share": Option("demonstrations", search={"factor": 4}),
+        **in_group("demonstrations", "share_by_priority", "demonstration_priority_epsilon", rare=True),
+        **in_group("", "margin_in_priority", rare=True),
+    }
 
     def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
         """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimizer's weight decay)."""
@@ -73,6 +101,16 @@ class DQfD(LearnsFromDemonstrations, DQN):
             priority = priority + self.margin_weight * margin if self.margin_in_priority else priority
         return batch.weighted_mean(losses), info | {PRIORITY: priority}
 
-    def memory(self) -> ReplaySpec | Any:
-        """Return the buffer's spec, with single steps unless `one_step_weight` is 0."""
-        return dataclasses.replace(super().memory(), one_step=self.one_step_weight > 0)
+    def memory(self) -> ReplaySpec | SequenceSpec:
+        """Return the spec of the buffer with demonstrations, and with single steps unless `one_step_weight` is 0."""
+        demonstrations = DemonstrationSpec(
+            self.demonstration_share,
+            self.share_by_priority,
+            self.demonstration_priority_epsilon,
+            self.pretraining_updates,
+        )
+        return replace(super().memory(), demonstrations=demonstrations, one_step=self.one_step_weight > 0)
+
+    def demonstration_folder(self) -> str:
+        """Return `demonstrations`. Raises UsageError if there are none."""
+        return required_folder(self.name(), self.demonstrations)

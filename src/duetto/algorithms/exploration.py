@@ -83,47 +83,25 @@ class ActionNoise(Exploration):
 
     kind: Literal["gaussian", "ou", "none"]
     std: float  # in units of the action range [-1, 1]
-    scale: float = 1.0  # the factor at the start
-    final_scale: float = 1.0  # the factor after the change
+    final_scale: float = 1.0  # the factor after the change from 1
     scale_steps: int = 0  # steps over which it changes; 0 for the whole run
-    stops: bool = False  # no noise after those steps
     theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
-    dt: float = 0.0  # its time step; 0 is skrl's form
     reset: bool = True  # restart it from 0 in each episode
 
-    def draw(
-        self,
-        random: np.random.Generator,
-        state: np.ndarray,
-        step: int,
-        total_steps: int,
-        action: Space,
-        mask: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw scaled noise for each environment and action dimension, (N, A); nothing is drawn where there is none."""
-        if self._is_over(step, total_steps):
-            return np.zeros_like(state), state
-        return super().draw(random, state, step, total_steps, action, mask)
-
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
-        """Return the factor of the noise, (); 0 where there is none."""
-        over = self._is_over(step, total_steps)
-        return np.asarray(0.0 if over else linear(step, self._steps(total_steps), self.scale, self.final_scale))
+        """Return the factor of the noise, ()."""
+        return np.asarray(linear(step, self.scale_steps or total_steps, 1.0, self.final_scale))
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
         """Draw noise for each environment and action dimension, (N, A), times the factor `schedule`."""
+        if self.kind == "none":
+            return array_namespace(state).zeros_like(state), state
         normal = random.standard_normal(state.shape, dtype=np.float32)
         scale = float(schedule) if isinstance(schedule, np.ndarray) else schedule  # a Python float keeps float32
         if self.kind == "gaussian":
             return scale * self.std * normal, state
-        state = ornstein_uhlenbeck(state, normal, self.theta, self.std, self.dt)
+        state = ornstein_uhlenbeck(state, normal, self.theta, self.std)
         return scale * state, state
-
-    def _steps(self, total_steps: int) -> int:
-        return self.scale_steps or total_steps
-
-    def _is_over(self, step: int, total_steps: int) -> bool:
-        return self.kind == "none" or (self.stops and step >= self._steps(total_steps))
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Return the state (N, A), with `reset` 0 where an episode ended."""

@@ -14,64 +14,27 @@ The facts that make it HER: goals are replaced in batches, never in the buffer; 
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-from duetto.algorithms.base import Fraction, HindsightSpec, ReplaySpec, SequenceSpec
-from duetto.algorithms.off_policy import OffPolicy
-from duetto.algorithms.option_bounds import Searches
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Space
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 
 
-@dataclass(frozen=True)
-class HindsightReplay(OffPolicy):
-    """Options of algorithms with Hindsight Experience Replay."""
+def without_achieved_goal(observation: Space) -> Space:
+    """Return an observation space without its achieved goal."""
+    if not isinstance(observation, Dict):
+        return observation
+    return Dict(tuple((name, part) for name, part in observation.parts if name != ACHIEVED))
 
-    hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace desired goals by achieved ones: from later in the episode, its last one, or any of it."""
-    hindsight_share: Fraction = 0.8
-    """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
-    tuned: ClassVar[Searches] = {"hindsight": None, "hindsight_share": None}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.hindsight == "none":
-            return
-        if self.n_step != 1:
-            raise UsageError(
-                f"n_step is {self.n_step}; with hindsight it must be 1, as rewards of earlier steps have another goal."
-            )
-        if self.recurrent != "none":
-            raise UsageError("hindsight is for transitions; recurrent layers learn from sequences. Choose one of them.")
-
-    def memory(self) -> ReplaySpec | SequenceSpec:
-        """Return the spec of the replay buffer, with hindsight if selected."""
-        spec = super().memory()
-        if self.hindsight == "none":
-            return spec
-        return dataclasses.replace(spec, hindsight=HindsightSpec(self.hindsight, self.hindsight_share))
-
-    def network_observation(self, observation: Space) -> Space:
-        """Return the observation space of networks, with hindsight without the achieved goal."""
-        if self.hindsight == "none" or not isinstance(observation, Dict):
-            return observation
-        return Dict(tuple((name, part) for name, part in observation.parts if name != ACHIEVED))
-
-    def check_goals(self, observation: Space, environment: str) -> None:
-        """Raise UsageError if hindsight is selected and observations have no goals or nothing else."""
-        if self.hindsight == "none":
-            return
-        parts = dict(observation.parts) if isinstance(observation, Dict) else {}
-        achieved, desired = parts.get(ACHIEVED), parts.get(DESIRED)
-        if not (isinstance(achieved, Box) and isinstance(desired, Box) and achieved.shape == desired.shape):
-            raise UsageError(
-                f"hindsight needs {ACHIEVED} and {DESIRED} in observations, two Boxes of one shape; {environment} "
-                f"observes {observation}. Turn hindsight off, or use an environment with goals."
-            )
-        if len(parts) == 2:
-            raise UsageError(f'{environment} observes only goals. Add a part "observation".')
+def check_goals(observation: Space, environment: str) -> None:
+    """Raise UsageError if observations have no goals or nothing else."""
+    parts = dict(observation.parts) if isinstance(observation, Dict) else {}
+    achieved, desired = parts.get(ACHIEVED), parts.get(DESIRED)
+    if not (isinstance(achieved, Box) and isinstance(desired, Box) and achieved.shape == desired.shape):
+        raise UsageError(
+            f"hindsight needs {ACHIEVED} and {DESIRED} in observations, two Boxes of one shape; {environment} "
+            f"observes {observation}. Turn hindsight off, or use an environment with goals."
+        )
+    if len(parts) == 2:
+        raise UsageError(f'{environment} observes only goals. Add a part "observation".')

@@ -1,7 +1,4 @@
-"""Options of algorithms with a replay buffer.
-
-`ReplayAlgorithm` has the buffer's options, `OffPolicy` those of algorithms that learn values, and
-`LearnsFromDemonstrations` those of demonstrations.
+"""Options of algorithms with a replay buffer: its size and sampling, when it is learned from, and recurrent layers.
 
 With `recurrent` layers batches are sequences instead of transitions. The same losses serve both: arrays are (B, L)
 instead of (B,), and the batch computes the means.
@@ -9,9 +6,8 @@ instead of (B,), and the batch computes the means.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,30 +15,21 @@ from duetto.algorithms.base import (
     Algorithm,
     Count,
     CountOrZero,
-    DemonstrationSpec,
     Fraction,
     NonNegative,
     Prioritization,
     ReplaySpec,
     SequenceSpec,
 )
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.networks.layers import RecurrentSpec
 from duetto.networks.spaces import Space
 
 
-class ReturnSpec(NamedTuple):
-    """How a buffer sums rewards."""
-
-    discount: float  # γ
-    n_step: int
-    ignore_termination: bool  # bootstrap as if no episode terminated
-
-
 @dataclass(frozen=True)
-class ReplayAlgorithm(Algorithm):
+class OffPolicy(Algorithm):
     """Options of every algorithm with a replay buffer. Steps are agent decisions."""
 
     batch_size: Count = 256
@@ -91,14 +78,25 @@ class ReplayAlgorithm(Algorithm):
     previous_reward: SeenReward = "tanh"
     """How recurrent layers see the previous reward."""
 
-    tuned: ClassVar[Searches] = {
-        "batch_size": {"factor": 4, "step": "doubling"},
-        # Options that `tune` does not search: they change cost or the buffer, or need another option.
-        **dict.fromkeys(("replay_capacity", "replacement", "learning_starts", "train_every")),
-        **dict.fromkeys(("gradient_steps", "train_at_episode_end", "prioritized", "priority_exponent")),
-        **dict.fromkeys(("priority_epsilon", "importance_exponent", "importance_anneal_samples", "priority_mix")),
-        **dict.fromkeys(("recurrent", "recurrent_size", "recurrent_layers", "burn_in", "unroll", "overlap")),
-        **dict.fromkeys(("stored_carry", "learn_from_start", "previous_reward")),
+    discount: Fraction = 0.99
+    """γ: the weight of a reward one step later."""
+    n_step: Count = 1
+    """Rewards summed before bootstrapping; shorter where an episode ends."""
+    ignore_termination: bool = False
+    """Bootstrap as if no episode terminated (DI-engine's ignore_done)."""
+
+    option_table: ClassVar[OptionTable] = {
+        "batch_size": Option("replay", search={"factor": 4, "step": "doubling"}),
+        **in_group("replay", "replay_capacity", "learning_starts", "train_every", "gradient_steps", "prioritized"),
+        **in_group("replay", "replacement", "train_at_episode_end", rare=True),
+        **in_group("replay", "priority_exponent", "importance_exponent", needs="prioritized"),
+        **in_group("replay", "priority_epsilon", "importance_anneal_samples", needs="prioritized", rare=True),
+        **in_group("recurrence", "recurrent"),
+        **in_group("recurrence", "recurrent_size", "burn_in", "unroll", "overlap", needs="recurrent"),
+        **in_group("recurrence", "recurrent_layers", "stored_carry", "learn_from_start", needs="recurrent", rare=True),
+        **in_group("recurrence", "priority_mix", "previous_reward", needs="recurrent", rare=True),
+        "n_step": Option("replay"),
+        **in_group("replay", "ignore_termination", rare=True),
     }
 
     def __post_init__(self) -> None:
@@ -125,7 +123,9 @@ class ReplayAlgorithm(Algorithm):
             "train_every": self.train_every,
             "gradient_steps": self.gradient_steps,
             "prioritization": priorities if self.prioritized else None,
-            **self.returns()._asdict(),
+            "discount": self.discount,
+            "n_step": self.n_step,
+            "ignore_termination": self.ignore_termination,
         }
         if self.recurrent == "none":
             return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end, replacement=self.replacement)
@@ -139,10 +139,6 @@ class ReplayAlgorithm(Algorithm):
             priority_mix=self.priority_mix,
         )
 
-    def returns(self) -> ReturnSpec:
-        """Return how rewards are summed: not at all, since no values are learned."""
-        return ReturnSpec(discount=1.0, n_step=1, ignore_termination=False)
-
     def recurrence(self, action: Space) -> RecurrentSpec | None:
         """Return the recurrent layers of each network; None without."""
         if self.recurrent == "none":
@@ -155,59 +151,8 @@ class ReplayAlgorithm(Algorithm):
         return seen_reward(self.previous_reward, reward)
 
 
-@dataclass(frozen=True)
-class OffPolicy(ReplayAlgorithm):
-    """Options of every algorithm that learns values from a replay buffer."""
-
-    discount: Fraction = 0.99
-    """γ: the weight of a reward one step later."""
-    n_step: Count = 1
-    """Rewards summed before bootstrapping; shorter where an episode ends."""
-    ignore_termination: bool = False
-    """Bootstrap as if no episode terminated (DI-engine's ignore_done)."""
-
-    tuned: ClassVar[Searches] = {"ignore_termination": None}
-
-    def returns(self) -> ReturnSpec:
-        """Return sums of `n_step` discounted rewards."""
-        return ReturnSpec(self.discount, self.n_step, self.ignore_termination)
-
-
-@dataclass(frozen=True)
-class LearnsFromDemonstrations(ReplayAlgorithm):
-    """Options of every algorithm that learns from demonstrations."""
-
-    demonstrations: str = ""
-    """Folder of the demonstrations, from `duetto demos record`."""
-    demonstration_share: Fraction = 0.25
-    """ρ: each item of a batch is a demonstration with this probability, also far below 1 / batch_size."""
-    share_by_priority: bool = False
-    """Sample demonstrations and the agent's experience by priority, instead of a fixed share."""
-    demonstration_priority_epsilon: NonNegative = 0.0
-    """Added to every demonstration's priority instead of priority_epsilon; 0 for the same."""
-    pretraining_updates: CountOrZero = 0
-    """Updates from demonstrations before the first step."""
-
-    alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
-    tuned: ClassVar[Searches] = {
-        "demonstration_share": {"factor": 4},
-        **dict.fromkeys(("share_by_priority", "demonstration_priority_epsilon")),
-    }
-
-    def memory(self) -> ReplaySpec | SequenceSpec:
-        """Return the spec of the replay buffer with demonstrations."""
-        spec = DemonstrationSpec(
-            self.demonstration_share,
-            self.share_by_priority,
-            self.demonstration_priority_epsilon,
-            self.pretraining_updates,
-        )
-        return dataclasses.replace(super().memory(), demonstrations=spec)
-
-    def demonstration_folder(self) -> str:
-        """See `demonstrations`."""
-        if not self.demonstrations:
-            raise UsageError(
-                f"{self.name()} learns from demonstrations. Give --demonstrations FOLDER (duetto demos record)."
-            )
-        return self.demonstrations
+def required_folder(algorithm: str, demonstrations: str) -> str:
+    """Return the folder of an algorithm's demonstrations. Raises UsageError if there is none."""
+    if not demonstrations:
+        raise UsageError(f"{algorithm} learns from demonstrations. Give --demonstrations FOLDER (duetto demos record).")
+    return demonstrations

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from inspect import get_annotations
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import numpy as np
 
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
-
-if TYPE_CHECKING:
-    from duetto.algorithms.base import Algorithm
 
 
 @dataclass(frozen=True)
@@ -50,10 +45,6 @@ NonNegative = Annotated[float, Bounds(0.0)]
 Count = Annotated[int, Bounds(1)]
 CountOrZero = Annotated[int, Bounds(0)]
 
-Searches = Mapping[str, Mapping[str, Any] | None]
-"""How `duetto tune` searches options, by name, as in a search file (`tools.tune.space`); None: only on request."""
-
-
 _REQUIREMENTS = {
     bool: "true or false",
     str: "a text",
@@ -68,13 +59,13 @@ def check_fields(options: Any) -> None:
 
     NumPy's numbers become Python's, and a whole float such as 1e5 becomes an int if the option is one.
     """
-    for name, hint in _hints(type(options)).items():
-        if name in options.__dataclass_fields__:
-            value = getattr(options, name)
-            plain = _plain(value, hint)
-            check_field(name, plain, hint)
-            if plain is not value:
-                object.__setattr__(options, name, plain)
+    hints = _hints(type(options))
+    for name in (field.name for field in dataclasses.fields(options)):
+        value = getattr(options, name)
+        plain = _plain(value, hints[name])
+        check_field(name, plain, hints[name])
+        if plain is not value:
+            object.__setattr__(options, name, plain)
 
 
 @cache
@@ -116,23 +107,3 @@ def _violated(value: Any, hint: Any) -> str:
             if not all(map(bounds.holds, numbers)):
                 return "finite" if bounds.high == math.inf and math.inf in numbers else str(bounds)
     return ""
-
-
-@cache
-def check_declared_options(kind: type[Algorithm]) -> None:
-    """Raise UsageError if a class sets an option without declaring it, or declares one and is not a dataclass."""
-    types = {field.name: field.type for field in dataclasses.fields(kind)}
-    for base in (base for base in kind.__mro__ if hasattr(base, "__dataclass_fields__")):
-        annotations = get_annotations(base)
-        options = [name for name, annotation in annotations.items() if "ClassVar" not in str(annotation)]
-        if options and "__dataclass_params__" not in vars(base):
-            raise UsageError(
-                f"{base.__qualname__} has fields ({', '.join(options)}) but is no dataclass: put "
-                "@dataclass(frozen=True) above it."
-            )
-        if undeclared := [name for name in vars(base) if name in types and name not in annotations]:
-            name = undeclared[0]
-            raise UsageError(
-                f"{base.__qualname__} sets {name} without a type, so it changes no option: write "
-                f"`{name}: {types[name]} = {vars(base)[name]!r}`."
-            )

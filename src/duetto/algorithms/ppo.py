@@ -40,7 +40,7 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.exploration import PolicySampling
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
@@ -144,18 +144,26 @@ class PPO(Algorithm):
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Discrete, MultiDiscrete, MultiBinary, Box, Dict and Tuple of these"
-    tuned: ClassVar[Searches] = {
-        "rollout_steps": {"factor": 4, "step": "doubling"},
-        "minibatches": {"factor": 4, "step": "doubling"},
-        "clip_range": {"factor": 4},
-        "entropy_coefficient": {"low": 1e-5, "high": 0.1, "log": True},
-        "learning_rate_decay": {"choices": ["constant", "linear"]},
-        "activation": {"choices": ["tanh", "relu"]},
-        **dict.fromkeys(("learning_rate_final", "adam_epsilon", "clip_range_decay", "clip_value")),
-        **dict.fromkeys(("normalize_advantages", "recompute_advantages", "observation_statistics")),
-        **dict.fromkeys(("observation_clip", "normalization_prior", "stochastic_evaluation", "image_features")),
-        **dict.fromkeys(("shared_torso", "policy_gain", "zero_biases", "network", "recurrent", "recurrent_size")),
-        **dict.fromkeys(("recurrent_layers", "previous_reward")),
+    option_table: ClassVar[OptionTable] = {
+        "rollout_steps": Option(search={"factor": 4, "step": "doubling"}),
+        "minibatches": Option(search={"factor": 4, "step": "doubling"}),
+        "clip_range": Option(search={"factor": 4}),
+        "entropy_coefficient": Option(search={"low": 1e-5, "high": 0.1, "log": True}),
+        **in_group("", "clip_value", "normalize_advantages", "clip_range_decay"),
+        **in_group("", "recompute_advantages", "observation_statistics", "observation_clip", rare=True),
+        **in_group("", "normalization_prior", rare=True),
+        **in_group("exploration", "stochastic_evaluation", rare=True),
+        **in_group("networks", "hidden", search="auto"),
+        "activation": Option("networks", search={"choices": ["tanh", "relu"]}),
+        **in_group("networks", "network", "shared_torso", "image_features"),
+        **in_group("networks", "policy_gain", "zero_biases", rare=True),
+        **in_group("networks", "initial_log_std", "agent_network", rare=True, search="auto"),
+        "learning_rate_decay": Option("optimizer", search={"choices": ["constant", "linear"]}),
+        **in_group("optimizer", "learning_rate", "max_grad_norm", "learning_rate_kl", search="auto"),
+        **in_group("optimizer", "learning_rate_final", needs="learning_rate_decay"),
+        **in_group("optimizer", "adam_epsilon", rare=True),
+        **in_group("recurrence", "recurrent"),
+        **in_group("recurrence", "recurrent_size", "recurrent_layers", "previous_reward", needs="recurrent"),
     }
 
     # ------------------------------------------------------------------------------------------------ the equations

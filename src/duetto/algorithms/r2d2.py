@@ -15,19 +15,47 @@ clipped, values rescaled instead; each environment explores with its own ε; the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative
+from duetto.algorithms.base import Bounds, Count, CountOrZero, Fraction, NonNegative, Positive
 from duetto.algorithms.dqn import DQN
-from duetto.algorithms.value_based import SequenceValueBased
 
 
 @dataclass(frozen=True)
-class R2D2(SequenceValueBased, DQN):
+class R2D2(DQN):
     """Recurrent Replay Distributed DQN (Kapturowski et al., 2019, openreview.net/forum?id=r1lyTjAqYX).
 
     Its maths is DQN's: the network carries a state, and batches are sequences. Only the defaults differ.
     """
 
+    batch_size: Count = 64
+    """Sequences per update."""
+    train_every: Count = 4
+    """Steps between two phases of learning."""
+    learning_starts: CountOrZero = 5_000
+    """Steps before the first update."""
+    adam_epsilon: Positive = 1e-3
+    """Adam's ε."""
+    max_grad_norm: NonNegative = 40.0
+    """Global L2 norm that the gradient is clipped to; 0 turns clipping off."""
+    exploration: Literal["linear", "exponential", "ladder"] = "ladder"
+    """ε falls linearly or exponentially, or each environment has a constant ε (ladder, Ape-X)."""
+    exploration_start: Fraction = 0.4
+    """Initial ε; of a ladder, the largest one."""
+    hidden: Annotated[tuple[int, ...], Bounds(1)] = ()
+    """Units of hidden layers before the recurrent ones."""
+    head_hidden: Annotated[tuple[int, ...], Bounds(1)] = (512,)
+    """Units of further hidden layers, in each stream of a dueling network."""
+    recurrent: Literal["none", "lstm", "gru"] = "lstm"
+    """Recurrent layers, for tasks in which one observation does not show the state."""
+    recurrent_size: Count = 512
+    """Units of the recurrent layers."""
+    burn_in: CountOrZero = 40
+    """Steps at the start of a sequence that only warm the hidden state up."""
+    unroll: Count = 40
+    """Steps of a sequence in the loss."""
+    overlap: CountOrZero = 40
+    """Steps that a sequence shares with the next."""
     discount: Fraction = 0.997
     """γ: the weight of a reward one step later."""
     n_step: Count = 5

@@ -19,20 +19,58 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ActionNoisePair, SoftActorCritic, TargetedActorCritic
-from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
-from duetto.functional.array_ops import check_same_shape
+from duetto.algorithms.actor_critic import ActorCritic
+from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, NonNegative, OptimizerSpec, Positive, Tree, Updater
+from duetto.algorithms.exploration import PolicySampling
+from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.targets import bootstrap
+from duetto.networks.heads import SquashedGaussianHead
+from duetto.networks.spaces import Space
+from duetto.networks.specs import AnyNetworkSpec, ParameterSpec
+
+
+class ActionNoisePair(NamedTuple):
+    """Standard normal noise for the actions of an update, (B, A) each."""
+
+    now: Array
+    next: Array
 
 
 @dataclass(frozen=True)
-class SAC(SoftActorCritic, TargetedActorCritic):
+class SAC(ActorCritic):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
+    actor_learning_rate: Positive = 3e-4
+    """Step size of the actor's Adam."""
+    critic_learning_rate: Positive = 3e-4
+    """Step size of the critic's Adam."""
+    hidden: Annotated[tuple[int, ...], Bounds(1)] = (256, 256)
+    """Units of the hidden layers of the actor, and of the critic unless `critic_hidden` is given."""
+    learn_temperature: bool = True
+    """Adapt α to keep the policy's entropy near the target; off: keep α."""
+    temperature: Positive = 1.0
+    """Initial α, the weight of entropy relative to reward."""
+    temperature_learning_rate: Positive = 3e-4
+    """Step size of the temperature's Adam."""
+    target_entropy_scale: NonNegative = 1.0
+    """The target entropy is minus this times the size of an action."""
+    stochastic_evaluation: bool = False
+    """Sample actions also in evaluations, instead of using the mode."""
+
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "learn_temperature", "temperature"),
+        "target_entropy_scale": Option(needs="learn_temperature"),
+        "temperature_learning_rate": Option("optimizer", needs="learn_temperature"),
+        **in_group("exploration", "stochastic_evaluation", rare=True),
+    }
+
+    # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """Mean squared soft TD errors (Haarnoja et al., 2018, equations 5 and 6)."""
         xp = array_namespace(batch.reward)
@@ -56,6 +94,13 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
+    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
+        """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""
+        xp = array_namespace(batch.reward)
+        target = -self.target_entropy_scale * batch.action.shape[-1]
+        loss = -nets.log_alpha * stop_gradient(batch.mean(log_prob) + target)
+        return loss, {"temperature": xp.exp(nets.log_alpha)}
+
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update critics, actor and temperature, then the critics' targets."""
         learner.minimize("critic", self.critic_loss, batch, noise.next)
@@ -63,6 +108,42 @@ class SAC(SoftActorCritic, TargetedActorCritic):
         if self.learn_temperature:
             learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
         self.track_targets(learner)
+
+    def draw(self, random: np.random.Generator, batch: Batch) -> ActionNoisePair:
+        """Draw standard normal noise for this action and the next one."""
+        return ActionNoisePair(
+            *(random.standard_normal(batch.action.shape, dtype=np.float32) for _ in ActionNoisePair._fields)
+        )
+
+    # ------------------------------------------------------------------------------------------------ acting
+    def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
+        """Return samples of π(s), or without noise its mode."""
+        policy = nets.actor(obs)
+        return policy.mode() if noise is None else policy.sample(noise)
+
+    def explorer(self) -> PolicySampling:
+        """Return exploration by sampling the policy."""
+        return PolicySampling(self.stochastic_evaluation)
+
+    # ------------------------------------------------------------------------------------------------ what it needs
+    def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
+        """Return actor, critics, and the temperature's logarithm."""
+        return super().networks(observation, action) | {
+            "log_alpha": ParameterSpec(initial=float(np.log(self.temperature)))
+        }
+
+    def policy(self, size: int) -> SquashedGaussianHead:
+        """Return the actor's head, tanh of a Gaussian."""
+        return SquashedGaussianHead(size, self.hidden, self.activation, self.network)
+
+    def critics(self) -> int:
+        """Return the number of critics."""
+        return 2
+
+    def optimizers(self) -> dict[str, OptimizerSpec]:
+        """Return Adam for each network, and for the temperature if it is learned."""
+        temperature = {"log_alpha": self.optimizer(self.temperature_learning_rate)} if self.learn_temperature else {}
+        return super().optimizers() | temperature
 
     def targets(self) -> dict[str, str]:
         """Return a target for the critics only."""

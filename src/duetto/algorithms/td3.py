@@ -21,7 +21,7 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap, smoothed_action
@@ -42,7 +42,7 @@ class TD3(DDPG):
     target_update: Literal["with_actor", "every_step"] = "with_actor"
     """Update the targets with the actor as in the paper, or at every update as in DI-engine."""
 
-    tuned: ClassVar[Searches] = {"twin_critic": None, "target_update": None}
+    option_table: ClassVar[OptionTable] = in_group("", "twin_critic", "target_update", rare=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from array_api_compat import array_namespace, device
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, CountOrZero
-from duetto.algorithms.option_bounds import Searches
+from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
@@ -76,7 +76,7 @@ class TQC(SAC):
     """d: the largest quantiles, per critic, that targets leave out: more for lower estimates."""
 
     alternatives: ClassVar[dict[str, Any]] = {"num_quantiles": (24, {})}
-    tuned: ClassVar[Searches] = {"num_critics": None, "num_quantiles": None}
+    option_table: ClassVar[OptionTable] = in_group("", "num_critics", "num_quantiles")
 
     def __post_init__(self) -> None:
         super().__post_init__()

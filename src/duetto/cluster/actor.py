@@ -160,10 +160,9 @@ class BlockActor:
         if not self._stepper.begun:
             return {}
         stepper, collector = self._stepper.state_dict(), self._collector.state_dict()
-        rows = {name: stepper[name] for name in STEPPER_ROWS} | {
-            name: collector[name] for name in ("noise", "recurrence")
-        }
-        rows["sums"] = collector["rewards"].get("sums", np.zeros(self._stepper.num_envs))
+        rows = {name: stepper[name] for name in STEPPER_ROWS}
+        rows |= {"noise": collector["noise"], "recurrence": collector["recurrence"] or {}}
+        rows["sums"] = collector["rewards"]["sums"] if collector["rewards"] else np.zeros(self._stepper.num_envs)
         own = {name: stepper[name] for name in (*PLAIN, "environments")}
         return own | {"rows": rows, "random": collector["random"]}
 
@@ -177,7 +176,7 @@ class BlockActor:
         collector = self._collector.state_dict()
         if collector["rewards"]:
             collector["rewards"] |= {"sums": rows["sums"]}
-        collector |= {"noise": rows["noise"], "recurrence": rows["recurrence"]}
+        collector |= {"noise": rows["noise"], "recurrence": rows["recurrence"] or None}
         own = {name: state[name] for name in (*PLAIN, "environments")} | {name: rows[name] for name in STEPPER_ROWS}
         stepper.load_state_dict(own | {"num_envs": stepper.num_envs, "attributes": {}})
         self._collector.load_state_dict(collector | {"random": state["random"] or collector["random"]})

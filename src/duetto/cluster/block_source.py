@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -34,14 +34,11 @@ from duetto.cluster.remote_engine import RemoteEngine
 from duetto.environments import Episode, VecEnv
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import CheckpointError
-from duetto.functional import state_schema
-from duetto.functional.state_schema import ANY, INTEGER, DictOf, ListOf
+from duetto.functional.state_schema import ANY, INTEGER, DictOf, ListOf, OptionalOf
 from duetto.learners import Learner
 from duetto.training.normalizer import Normalizer, RewardScaler
 
 RECENT = 1000  # vector steps whose lags are logged
-FORM: dict[str, Any] = {"rows": dict.fromkeys(ROWS, ANY), "random": DictOf(ANY), "steps": ListOf(int), "seed": int}
-FORM |= {"rewards": ANY, "accepted": ListOf(int), "version": INTEGER, "ready": ANY}
 
 
 class Accepted(NamedTuple):
@@ -69,6 +66,17 @@ class BlockSource(ABC):
         length: Vector steps of a block.
         leave: Whether blocks' rows stay where they are made, until a shard of the memory gets them.
     """
+
+    STATE: ClassVar[dict[str, Any]] = {
+        "rows": dict.fromkeys(ROWS, ANY),
+        "random": DictOf(ANY),
+        "steps": ListOf(int),
+        "seed": int,
+        "rewards": OptionalOf(RewardScaler.STATE),
+        "accepted": ListOf(int),
+        "version": INTEGER,
+        "ready": ANY,
+    }
 
     def __init__(
         self, algorithm: Algorithm, stepper: VecEnv, learner: Learner, normalizer: Normalizer, length: int, leave: bool
@@ -212,7 +220,7 @@ class BlockSource(ABC):
             "random": {str(index): state["random"] for index, state in enumerate(states)},
             "steps": [state["steps"] for state in states],
             "seed": states[0]["seed"],
-            "rewards": {} if self._rewards is None else self._rewards.state_dict(),
+            "rewards": None if self._rewards is None else self._rewards.state_dict(),
             "accepted": list(self._accepted),
             "version": self._version,
             "ready": _packed(self._fetched()),
@@ -235,7 +243,6 @@ class BlockSource(ABC):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the actors follow with their environments (`RemoteEngine.load`)."""
-        state_schema.check(state, FORM, "collector")
         same = len(state["random"]) == len(state["steps"]) == len(self._shares)
         self._engine.acting = [self._acting(index, state, same) for index in range(len(self._shares))]
         self._version = state["version"]

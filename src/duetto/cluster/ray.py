@@ -24,7 +24,6 @@ from ray import exceptions
 
 from duetto.cluster.config import BLOCK_BYTES
 from duetto.cluster.transport import Answer
-from duetto.environments import subproc
 from duetto.environments.errors import summary
 from duetto.errors import UsageError
 
@@ -71,7 +70,7 @@ class RayTransport:
                 ray.init(address, **quiet)
                 return
             self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
-            with subproc.deaf_to_hangups():
+            with _deaf_to_hangups():
                 # For batches Ray's own measure: up to 30 % of what is free. One of R2D2's on Atari has 146 MB.
                 store = None if batches else OBJECT_STORE + actors * IN_FLIGHT
                 own: dict[str, Any] = {"object_store_memory": store, "_temp_dir": self._folder}
@@ -212,6 +211,19 @@ def _first_line(error: Exception) -> str:
         return summary(error.cause)
     lines = COLOURS.sub("", str(error)).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+@contextmanager
+def _deaf_to_hangups() -> Iterator[None]:
+    """Have processes that start within ignore SIGHUP, which reaches every process of a terminal that closes."""
+    if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, earlier)
 
 
 @contextmanager

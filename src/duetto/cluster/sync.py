@@ -12,11 +12,10 @@ actors, in their order. The numbers are the same for a given number of actors an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from duetto.cluster.actor import Weights
 from duetto.cluster.block_source import BlockSource
-from duetto.functional import state_schema
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
 
 MOMENTS: dict[str, Any] = {"mean": ARRAY, "variance": ARRAY, "count": float}
@@ -30,6 +29,10 @@ WEIGHTS: dict[str, Any] = {
 
 class SyncSource(BlockSource):
     """See above."""
+
+    STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {
+        "weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS)})
+    }
 
     def _fill(self, step: int, total_steps: int) -> None:
         if self._ready:
@@ -53,8 +56,6 @@ class SyncSource(BlockSource):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
-        form = {"weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS)})}
-        state_schema.check(state, form, "collector")
         super().load_state_dict(state)
         if state["weights"] is not None:
             self._send(Weights(**{name: state["weights"][name] for name in Weights._fields}))

@@ -1,23 +1,33 @@
 """Environments: `make` turns an id, an instance or a factory into a `VecEnv`, which yields real transitions only.
 
+make_env, env_registry, user_env           what a user names: families of ids, classes in files, factories
+suggestions, errors, silence               messages: wrong names, faults of an environment, output of libraries
+vec_env                                    `VecEnv`, the door of this room: steps, episodes, states, frames
+engines, subproc                           what steps: our loop, a Gymnasium vector environment, processes
+spaces, actions, obs_tree, action_masks    observations and actions as plain arrays
+validation, success_info                   the values of each step: checked, and an episode's success
+replay, rng_state, plain_values            exact resume: the episode is repeated from its generators
+copying, pickling, sharding                environments for evaluations, other processes, several actors
+goal_env, hide_velocity, reset_fixes       hindsight's goals; wrappers for velocities and for resets
+normalizer_check, check                    wrappers that training refuses; `duetto check`
+atari*, learner_view, minigrid*            Atari and MiniGrid: options, engines, lives, missions
+
 Only this package imports Gymnasium.
 """
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
-from duetto.environments.copying import wrappers_of as vector_wrappers
 from duetto.environments.device_registry import is_device
-from duetto.environments.env_registry import FAMILIES, Family
+from duetto.environments.env_registry import FAMILIES, Family, registration
+from duetto.environments.env_registry import register_spec as register
 from duetto.environments.goal_env import GoalEnv
 from duetto.environments.learner_view import learned_reward
 from duetto.environments.make_env import complete_options, is_instance, make, make_eval
 from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.normalizer_check import running as running_statistics
 from duetto.environments.obs_tree import Tree
-from duetto.environments.pickling import register, registration
 from duetto.environments.replay import draw_globally, obstacles
 from duetto.environments.spaces import Layout, from_gymnasium, to_gymnasium
-from duetto.environments.subproc import leave_if_begun_again
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 
 __all__ = [
@@ -39,7 +49,6 @@ __all__ = [
     "is_device",
     "is_instance",
     "learned_reward",
-    "leave_if_begun_again",
     "make",
     "make_eval",
     "obstacles",
@@ -48,5 +57,4 @@ __all__ = [
     "running_statistics",
     "structure",
     "to_gymnasium",
-    "vector_wrappers",
 ]

@@ -136,6 +136,16 @@ class Engine(ABC):
         for i, env in enumerate(self.envs):
             validation.set_attr(env, i, name, value)
 
+    def call(self, function: Callable[[gymnasium.Env], Any]) -> Any:
+        """Return a function's value for the first environment, computed in the process where it lives.
+
+        Raises:
+            UsageError: The environments cannot be reached one by one.
+        """
+        if not self.envs:
+            raise UsageError(f"{self.label}: its environments cannot be reached one by one.")
+        return function(self.envs[0])
+
     @abstractmethod
     def close(self) -> None:
         """Release windows, processes and physics engines."""

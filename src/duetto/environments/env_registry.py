@@ -6,6 +6,9 @@ import importlib
 import re
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
+
+from gymnasium.envs.registration import EnvSpec, registry
 
 from duetto.environments import silence
 from duetto.errors import UsageError
@@ -110,6 +113,17 @@ def register(environment: str) -> None:
                 for package in family.imports:
                     import_family(family, package, environment)
             return
+
+
+def registration(environment: Any) -> EnvSpec | None:
+    """Return an id's registration, which a script may have made; None if it is no registered id."""
+    return registry.get(environment) if isinstance(environment, str) else None
+
+
+def register_spec(spec: EnvSpec | None) -> None:
+    """Register the id of a `registration` of another process in this one."""
+    if spec is not None:
+        registry.setdefault(spec.id, spec)
 
 
 def import_family(family: Family, module: str, environment: str) -> ModuleType:

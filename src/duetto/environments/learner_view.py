@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,10 @@ class LearnerView(Engine):
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment."""
         self._engine.set_attr(name, value)
+
+    def call(self, function: Callable[[Any], Any]) -> Any:
+        """See Engine."""
+        return self._engine.call(function)
 
     def save(self) -> dict[str, Any] | None:
         """Return the state of the games, their lives and the remaining FIRED steps."""

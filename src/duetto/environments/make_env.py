@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from duetto.environments import (
@@ -63,7 +64,7 @@ def make(
             the environment's class, or a callable that returns a new environment at each call.
         num_envs: Number of environments.
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
-            Processes are not forked (PyTorch and JAX have threads), so a script needs `if __name__ == "__main__":`.
+            A process is a new Python, which imports nothing of the script.
         worker_timeout: Seconds that such a process may take to answer before it is an error; 0: no limit.
         engine: "native" steps Atari games in ale-py's C++ threads; "envpool" steps ids of EnvPool in its threads;
             "auto" is "native" for Atari without rendering, and else "gymnasium".
@@ -75,22 +76,13 @@ def make(
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
     """
-    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, dict(kwargs or {}))
+    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, kwargs)
     return _make(environment, how, to_learn=True)
 
 
 @preserve()
-def make_eval(
-    environment: Environment,
-    *,
-    num_envs: int = 1,
-    vectorization: Vectorization = "sync",
-    worker_timeout: float = subproc.TIMEOUT,
-    engine: EngineName = "auto",
-    render_mode: str | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-) -> VecEnv:
-    """Make a new VecEnv that shares nothing with `environment`, for evaluation. Arguments are those of `make`.
+def make_eval(environment: Environment, **options: Any) -> VecEnv:
+    """Make a new VecEnv that shares nothing with `environment`, for evaluation. The options are those of `make`.
 
     Ids and factories are called again. An instance is copied with its attributes or, if that fails, made from its
     `spec` with a notice. A vector environment's first environment is copied `num_envs` times. Atari plays whole games:
@@ -101,11 +93,12 @@ def make_eval(
         UsageError: An instance can be neither copied nor remade, or has wrappers around a whole vector environment;
             pass a factory instead.
     """
-    another = copying.Another(environment) if isinstance(environment, VectorEnv | gymnasium.Env) else None
-    options = {} if another else dict(kwargs or {})
-    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, options)
-    stepper = _make(another or environment, how, to_learn=False)
-    if another is not None and another.note:
+    how = _How(**options)
+    if not isinstance(environment, VectorEnv | gymnasium.Env):
+        return _make(environment, how, to_learn=False)
+    another = copying.Another(environment)
+    stepper = _make(another, how._replace(kwargs=None), to_learn=False)
+    if another.note:
         stepper.notices.append(another.note)
     return stepper
 
@@ -134,12 +127,17 @@ def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, 
 class _How(NamedTuple):
     """The arguments of `make` besides the environment."""
 
-    num_envs: int
-    vectorization: str
-    worker_timeout: float
-    engine: str
-    render_mode: str | None
-    options: dict[str, Any]
+    num_envs: int = 1
+    vectorization: str = "sync"
+    worker_timeout: float = subproc.TIMEOUT
+    engine: str = "auto"
+    render_mode: str | None = None
+    kwargs: Mapping[str, Any] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of the environment's constructor."""
+        return dict(self.kwargs or {})
 
 
 def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
@@ -163,7 +161,9 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
         return _wrap_instance(environment, how)
     if isinstance(environment, str):
         suggestions.check_known(environment)
-        return VecEnv(_several(partial(_make_registered, environment, how.render_mode, how.options), environment, how))
+        spec = env_registry.registration(environment)
+        single = partial(_make_registered, environment, how.render_mode, how.options, spec)
+        return VecEnv(_several(single, environment, how))
     if callable(environment):
         single = partial(_make_by_factory, environment, how.render_mode, how.options)
         return VecEnv(_several(single, _name(environment), how))
@@ -252,9 +252,12 @@ def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
     )
 
 
-def _make_registered(environment: str, render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
+def _make_registered(
+    environment: str, render_mode: str | None, kwargs: dict[str, Any], spec: EnvSpec | None
+) -> gymnasium.Env:
     """Make one environment by id, also in a subprocess, where the id must be registered again."""
     env_registry.register(environment)
+    env_registry.register_spec(spec)
     user_env.look_here(environment)
     own_model = suggestions.family_of(environment) is env_registry.MUJOCO
     hides, kwargs = kwargs.get(OPTION), {name: value for name, value in kwargs.items() if name != OPTION}
@@ -368,7 +371,7 @@ def _make_envpool(environment: Environment, how: _How) -> VecEnv:
 
     def remake(seed: int) -> VectorEnv:
         # EnvPool takes a seed only here; environment i gets seed + i, as in Gymnasium.
-        with silence.repeated_warnings():
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*precision lowered by casting")  # EnvPool writes bounds as float64
             vector = envpool.make(environment, env_type="gymnasium", num_envs=how.num_envs, seed=seed, **how.options)
             _ = vector.single_observation_space, vector.single_action_space  # cached properties

@@ -22,7 +22,6 @@ from duetto.errors import UsageError
 
 OBJECTS, COLORS, STATES = 11, 6, 3  # numbers of kinds, as in minigrid.core.constants
 DIRECTIONS = 4
-MOST_TRIES = 10_000  # of finding a place; with one free place among a room's 36, 1 in 10^122 fails wrongly
 SPREAD = np.array([25, 51, 127], np.uint8)  # factors of objects, colors and states: 0..250, 0..255, 0..254
 
 View = Literal["vector", "image"]
@@ -73,36 +72,15 @@ def wrap(env: gymnasium.Env, options: MiniGridOptions) -> gymnasium.Env:
     # BabyAI prints a line for each mission that it rejects.
     vars(importlib.import_module("minigrid.envs.babyai.core.roomgrid_level"))["print"] = lambda *_: None
     view = _VectorView if options.view == "vector" else _ImageView
-    return view(_Placing(env), options)
+    return view(_PythonActions(env), options)
 
 
-class _Placing(gymnasium.Wrapper):
-    """A wrapper that ends BabyAI's search for the agent's place if there is none.
+class _PythonActions(gymnasium.ActionWrapper):
+    """A wrapper that passes Python's integers: MiniGrid compares them with up to seven enums, slowly with NumPy's."""
 
-    BabyAI needs a free cell before the agent. In a small room there may be none, and it would search forever: at one
-    reset in 2,000 of BabyAI-SynthS5R2-v0. After a RecursionError it draws a new level.
-    """
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        inside: Any = env.unwrapped
-        self._place, self._tries = inside.place_obj, 0
-        inside.place_obj = self._place_obj
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """See gymnasium.Env."""
-        self._tries = 0
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> Any:
-        """See gymnasium.Env; MiniGrid compares its action with up to seven enums, which takes longer with NumPy's."""
-        return self.env.step(int(action))
-
-    def _place_obj(self, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        self._tries = 0 if obj is not None else self._tries + 1  # None: the agent
-        if self._tries > MOST_TRIES:
-            raise RecursionError("no place for the agent")
-        return self._place(obj, *args, **kwargs)
+    def action(self, action: Any) -> int:
+        """See gymnasium.ActionWrapper."""
+        return int(action)
 
 
 class _VectorView(gymnasium.ObservationWrapper):

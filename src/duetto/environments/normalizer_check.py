@@ -7,26 +7,35 @@ than training did.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers.utils import RunningMeanStd
 
 from duetto.environments.vec_env import VecEnv
+from duetto.errors import UsageError
 
 
 def running(environment: Any, stepper: VecEnv) -> str:
     """Return the class name of the first wrapper whose statistics still change; "" without one.
 
-    `environment` is the argument of `make`. Environments in other processes are not checked.
+    `environment` is the argument of `make`. Environments that cannot be reached one by one are not checked.
     """
-    inner = [environment] if isinstance(environment, VectorEnv) else []
-    for outermost in [*inner, *stepper.environments[:1]]:
-        for wrapper in _chain(outermost):
-            own = vars(wrapper).values()
-            changes = getattr(wrapper, "update_running_mean", True)
-            if changes and any(isinstance(value, RunningMeanStd) for value in own):
-                return type(wrapper).__name__
+    if isinstance(environment, VectorEnv) and (name := running_in(environment)):
+        return name
+    with suppress(UsageError):
+        return stepper.call(running_in)
+    return ""
+
+
+def running_in(environment: Any) -> str:
+    """Return the class name of the first such wrapper of an environment or vector environment; "" without one."""
+    for wrapper in _chain(environment):
+        own = vars(wrapper).values()
+        changes = getattr(wrapper, "update_running_mean", True)
+        if changes and any(isinstance(value, RunningMeanStd) for value in own):
+            return type(wrapper).__name__
     return ""
 
 

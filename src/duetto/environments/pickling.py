@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 import cloudpickle
-from gymnasium.envs.registration import registry
 
 from duetto.environments import make_env, user_env
+from duetto.environments.env_registry import register_spec, registration
 from duetto.environments.vec_env import VecEnv
 
 
@@ -21,17 +21,6 @@ def pack(environment: Any, options: dict[str, Any]) -> bytes:
     """
     environment = user_env.resolved(environment)
     return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, registration(environment)))))
-
-
-def registration(environment: Any) -> Any:
-    """Return an id's registration, which a script may have made, for `register`; None if it is no registered id."""
-    return registry.get(environment) if isinstance(environment, str) else None
-
-
-def register(spec: Any) -> None:
-    """Register the id of a `registration` in this process."""
-    if spec is not None:
-        registry.setdefault(spec.id, spec)
 
 
 def make(recipe: bytes, **others: Any) -> VecEnv:
@@ -51,5 +40,5 @@ def unpack(recipe: bytes) -> tuple[Any, dict[str, Any]]:
     path, packed = pickle.loads(recipe)
     sys.path += [place for place in path if place not in sys.path]
     environment, options, spec = pickle.loads(packed)
-    register(spec)
+    register_spec(spec)
     return environment, options

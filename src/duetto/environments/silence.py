@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import multiprocessing
 import os
 import sys
 import warnings
@@ -35,32 +34,18 @@ def output() -> Iterator[None]:
             os.close(descriptor)
 
 
-Warned = tuple[type[Warning], str, str, int]  # category, message, file, line
-
-_told: set[tuple[type[Warning], str]] = set()
-held: list[Warned] = []  # in a worker: its trainer tells them
+_shown: set[tuple[type[Warning], str]] = set()
 
 
 @contextlib.contextmanager
 def repeated_warnings() -> Iterator[None]:
-    """Show each warning once, though a run makes its environment several times, for evaluations for example.
-
-    Workers show none, since the trainer made such an environment before. If the body raises, no warning is shown.
-    """
+    """Show each warning once, though a run makes its environment several times. If the body raises, show none."""
     with warnings.catch_warnings(record=True) as caught:
         yield
-    tell([(warning.category, str(warning.message), warning.filename, warning.lineno) for warning in caught])
-
-
-def tell(caught: list[Warned]) -> None:
-    """Show the warnings that were not shown before; in a worker, hold them."""
-    if multiprocessing.parent_process() is not None:
-        held.extend(caught)
-        return
-    for category, message, file, line in caught:
-        if (category, message) not in _told:
-            _told.add((category, message))
-            warnings.showwarning(category(message), category, file, line)
+    for warning in caught:
+        if (key := (warning.category, str(warning.message))) not in _shown:
+            _shown.add(key)
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @contextlib.contextmanager

@@ -3,31 +3,34 @@
     trainer    reset, step, set_attr, save, load ...  ->  worker: a `SyncEngine` of one environment
                rows of all workers, side by side      <-          its result, or its error
 
-A worker resets its environment in the step that ends an episode, so an end costs no second message.
+A worker resets its environment in the step that ends an episode, so an end costs no second message. A worker is a new
+Python process with a session of its own: it imports nothing of the script that trains, and Ctrl-C does not reach it.
 """
 
 from __future__ import annotations
 
 import math
-import multiprocessing
-import multiprocessing.util
 import os
 import pickle
 import select
 import signal
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from multiprocessing.connection import Connection
-from typing import Any
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from multiprocessing.connection import Connection, Pipe
+from typing import IO, Any
 
 import cloudpickle
 import gymnasium
 import numpy as np
 
-from duetto.environments import obs_tree, silence
+from duetto import subprocess_python
+from duetto.environments import obs_tree, suggestions
 from duetto.environments.action_masks import ALWAYS, KEY, ActionMasks
 from duetto.environments.engines import Engine, StepResult, SyncEngine
 from duetto.environments.errors import EnvironmentFault, raised, summary
@@ -44,9 +47,9 @@ LOOK = 1.0  # seconds between two looks at the clock: a trainer that was stopped
 TO_CLOSE = 30.0  # seconds that environments have to close themselves
 TO_GIVE_UP = 1.0  # the same in the middle of a call, after Ctrl-C or an error
 ORPHANED = 3.0  # seconds that a worker lives on without its trainer
+MORE_TIME = "--worker-timeout; in config.yaml worker_timeout; 0 for no limit"
 
-OURS = "DUETTO_WORKER"  # in the environment of a worker that Duetto begins
-GUARD = 'Put the script\'s calls under `if __name__ == "__main__":`'
+_PROGRAM = "from duetto.environments.subproc import main; main()"
 
 
 class SubprocEngine(Engine):
@@ -62,60 +65,64 @@ class SubprocEngine(Engine):
     num_envs: int
     label: str
     action_masks: ActionMasks
-    processes: list[Any]
+    processes: list[subprocess.Popen[bytes]]
 
-    def __init__(self, singles: Sequence[Callable[[], gymnasium.Env]], label: str, timeout: float) -> None:
-        """Start a process for each environment.
+    def __init__(
+        self,
+        singles: Sequence[Callable[[], gymnasium.Env]],
+        label: str,
+        timeout: float,
+        output: IO[bytes] | None = None,
+    ) -> None:
+        """Start a process for each environment, which prints to `output` (None: where this process does).
 
         Raises:
-            UsageError: The environments cannot be made there, or differ; or a script would start itself in each of
-                them.
+            UsageError: The environments cannot be made there, or differ; or on Windows.
         """
-        leave_if_begun_again()
         self.label, self.num_envs, self.processes = label, len(singles), []
         self._lines: list[_Line] = []
         self._timeout = timeout and max(timeout, TO_START)  # of the first answer
         self._busy = False  # in the middle of a call
-        # Before multiprocessing waits for its children at the end of this process: they mind no SIGTERM.
-        multiprocessing.util.Finalize(self, _kill, args=(self.processes,), exitpriority=100)
+        weakref.finalize(self, _kill, self.processes)
+        packed = self._packed(singles)
         try:
-            with deaf_to_hangups(), _marked():
-                self._start(singles)
-                described = self._ask("describe")
+            self._start(output)
+            described = self._ask("make", packed)
             if any(other[:2] != described[0][:2] for other in described):
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
-        except BaseException as error:
+        except EnvironmentFault as error:
             self._close(0.0)
-            if isinstance(error, EnvironmentFault) and not isinstance(error.__cause__, EOFError | OSError):
+            if not isinstance(error.__cause__, EOFError | OSError):
                 raise error.told(label, 0) from error  # it started
-            if not isinstance(error, EnvironmentFault | BrokenPipeError | ConnectionResetError):
-                raise
             happened = str(error).partition(". ")[0]  # not where to look for it: no environment was made
             raise UsageError(
-                f'The environments\' processes could not start ({happened}). {GUARD}, or use vectorization="sync".'
+                f'The environments\' processes could not start ({happened}). Use vectorization="sync".'
             ) from None  # what was raised on the way says nothing more
+        except BaseException:
+            self._close(0.0)
+            raise
         self._timeout = timeout
-        observation_space, action_space, metadata, warned = described[0]
-        silence.tell(warned)
+        observation_space, action_space, metadata = described[0]
         super().__init__(self.num_envs, label, observation_space, action_space, metadata)
 
-    def _start(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> None:
+    def _packed(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> list[bytes]:
+        if sys.platform == "win32":
+            raise UsageError('Processes for environments need Linux or macOS. Use vectorization="sync".')
         try:
-            packed = [cloudpickle.dumps(single) for single in singles]
+            return [cloudpickle.dumps(single) for single in singles]
         except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
             raise UsageError(
                 f'{self.label} cannot be sent to a process of its own ({summary(error)}). Use vectorization="sync", or '
                 "a factory that makes what it needs when it is called."
             ) from error
-        methods = multiprocessing.get_all_start_methods()
-        context: Any = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-        for env, single in enumerate(packed):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(dict(os.environ), single, theirs), daemon=False)
-            self._lines.append(_Line(ours, process, env))
-            process.start()  # no daemon, or no environment could start a process
+
+    def _start(self, output: IO[bytes] | None) -> None:
+        for env in range(self.num_envs):
+            ours, theirs = Pipe()
+            with theirs:
+                process = subprocess_python.begin(_PROGRAM, theirs.fileno(), output, output)
             self.processes.append(process)
-            theirs.close()
+            self._lines.append(_Line(ours, process, env))
 
     # ------------------------------------------------------------------------------------------- calls
     def _ask(self, method: str, *arguments: Sequence[Any] | np.ndarray, envs: Sequence[int] | None = None) -> list[Any]:
@@ -192,7 +199,11 @@ class SubprocEngine(Engine):
 
     def set_attr(self, name: str, value: Any) -> None:
         """See Engine."""
-        self._ask("set_attr", [name] * self.num_envs, [value] * self.num_envs)
+        self._ask("set_attr", [name] * self.num_envs, [cloudpickle.dumps(value)] * self.num_envs)
+
+    def call(self, function: Callable[[gymnasium.Env], Any]) -> Any:
+        """See Engine. The function runs in the first environment's process."""
+        return self._ask("call", [cloudpickle.dumps(function)], envs=[0])[0]
 
     def close(self) -> None:
         """Let every environment close itself; end those processes that take too long."""
@@ -205,11 +216,12 @@ class SubprocEngine(Engine):
                 with suppress(EnvironmentFault):
                     line.send(("close", ()))
             for process in self.processes:
-                process.join(max(0.0, deadline - time.monotonic()))
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, deadline - time.monotonic()))
         finally:
             _kill(self.processes)
-            for one in (*self._lines, *self.processes):
-                one.close()
+            for line in self._lines:
+                line.close()
             self.processes.clear()
             self._lines.clear()
 
@@ -217,7 +229,7 @@ class SubprocEngine(Engine):
 class _Line:
     """The trainer's end of a worker's pipe, which knows when nobody will ever answer."""
 
-    def __init__(self, pipe: Connection, process: Any, env: int) -> None:
+    def __init__(self, pipe: Connection, process: subprocess.Popen[bytes], env: int) -> None:
         self.env: int = env
         self._pipe, self._process = pipe, process
         self._answered = _poll(pipe)
@@ -236,12 +248,13 @@ class _Line:
         waited = 0.0
         while not self._answered(look):
             waited += look
-            if self._process.exitcode is not None and not self._pipe.poll():  # a process of its own holds the pipe open
+            ended = self._process.poll() is not None
+            if ended and not self._pipe.poll():  # a process of its own holds the pipe open
                 raise self._dead()
             if timeout and waited >= timeout:
                 raise EnvironmentFault(
                     f"its process has not answered for {waited:g} s. If that was not long enough, give it more time "
-                    "(--worker-timeout; in config.yaml worker_timeout; 0 for no limit). If it hangs, correct it.",
+                    f"({MORE_TIME}). If it hangs, correct it.",
                     self.env,
                     failed=True,
                 )
@@ -251,8 +264,9 @@ class _Line:
             raise self._dead() from error
 
     def _dead(self) -> EnvironmentFault:
-        self._process.join(TO_GIVE_UP)
-        code, why = self._process.exitcode, "Look for the cause in the environment and in what it calls; what it "
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(TO_GIVE_UP)
+        code, why = self._process.returncode, "Look for the cause in the environment and in what it calls; what it "
         why += "printed is above"
         if code is not None and -code == signal.SIGKILL:
             why = "The system does that where memory runs out; train with fewer environments then"
@@ -261,8 +275,6 @@ class _Line:
 
 def _poll(pipe: Connection) -> Callable[[float], Any]:
     """Return `pipe.poll`, which waits so many seconds for something to read, without making a selector each time."""
-    if not hasattr(select, "poll"):  # on Windows
-        return pipe.poll
     poll = select.poll()
     poll.register(pipe.fileno(), select.POLLIN)
     return lambda seconds: poll.poll(math.ceil(seconds * 1000))
@@ -276,33 +288,28 @@ def ended(code: int | None) -> str:
     return f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
 
 
-def _kill(processes: list[Any]) -> None:
+def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
-        if process.is_alive():
-            process.kill()
+        process.kill()
     for process in processes:
-        process.join()
+        process.wait()
 
 
 # ------------------------------------------------------------------------------------------- in the worker
-def _work(variables: dict[str, str], packed: bytes, pipe: Connection) -> None:
-    """Answer the trainer's calls until it asks to close or is gone.
-
-    The environment variables are the trainer's of now, for a fork server keeps those of its start; they are set before
-    the environment's factory is unpickled, which may import what reads them.
-    """
-    os.environ.clear()
-    os.environ.update(variables)
-    # Ctrl-C and the end of a terminal or a job reach every process of it. The trainer ends then, after a checkpoint
-    # that needs this one. What the environment starts inherits the first of these, but no handler.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    handled = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    for number in handled:
+def main() -> None:
+    """Answer the trainer's calls, which come on standard input, until it asks to close or is gone."""
+    pipe = Connection(os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    # The end of a job reaches every process of it. The trainer ends then, after a checkpoint that needs this one. What
+    # the environment starts inherits no handler.
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in numbers:
         signal.signal(number, lambda *_: None)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: [signal.signal(number, signal.SIG_DFL) for number in handled])
-    threading.Thread(target=_leave_with_the_trainer, daemon=True).start()
-    worker, method = _Worker(packed), ""
+    os.register_at_fork(after_in_child=lambda: [signal.signal(number, signal.SIG_DFL) for number in numbers])
+    threading.Thread(target=_leave_with_the_trainer, args=(pipe,), daemon=True).start()
+    worker, method = _Worker(), ""
     with closing(worker), suppress(EOFError, OSError):  # the pipe's other end is gone
         while method != "close":
             method, arguments = pickle.loads(pipe.recv_bytes())
@@ -312,8 +319,7 @@ def _work(variables: dict[str, str], packed: bytes, pipe: Connection) -> None:
 class _Worker:
     """One environment, made by the first call."""
 
-    def __init__(self, packed: bytes) -> None:
-        self._packed = packed
+    def __init__(self) -> None:
         self._engine: Any = None  # a SyncEngine
 
     def answer(self, method: str, arguments: tuple[Any, ...]) -> tuple[bool, Any]:
@@ -325,11 +331,14 @@ class _Worker:
         except (Exception, SystemExit) as error:
             return False, raised(method if self._engine else "making it", error, None)
 
-    def describe(self) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any], list[silence.Warned]]:
-        self._engine = SyncEngine([cloudpickle.loads(self._packed)()])
+    def make(self, packed: bytes) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any]]:
+        """Make the environment; return its spaces and metadata."""
+        with warnings.catch_warnings():  # the trainer showed them: a run first makes an environment of its own
+            warnings.simplefilter("ignore")
+            self._engine = SyncEngine([cloudpickle.loads(packed)()])
         [env] = self._engine.envs
         metadata = {name: env.metadata[name] for name in ("render_fps", "render_modes") if name in (env.metadata or {})}
-        return env.observation_space, env.action_space, metadata, silence.held
+        return env.observation_space, env.action_space, metadata
 
     def reset(self, seed: int | None) -> tuple[Tree, ActionMasks]:
         return self._engine.reset(seed), self._engine.action_masks
@@ -344,10 +353,34 @@ class _Worker:
         lives, success = (None if one is None else one[0] for one in (result.lives, result.success))
         return result.next_obs, reward, *ends, result.obs if any(ends) else None, lives, success
 
+    def render(self) -> np.ndarray | None:
+        try:
+            return self._engine.render()
+        except Exception as error:
+            raise suggestions.not_shown(self._engine.label, error) from error
+
+    def set_attr(self, name: str, packed: bytes) -> None:
+        self._engine.set_attr(name, cloudpickle.loads(packed))
+
+    def call(self, packed: bytes) -> Any:
+        return self._engine.call(cloudpickle.loads(packed))
+
     def close(self) -> None:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
+
+
+def _leave_with_the_trainer(pipe: Connection) -> None:
+    """End this worker once its trainer has been gone for `ORPHANED` seconds.
+
+    A trainer that is killed asks nobody to close, and an environment that hangs would stay for ever.
+    """
+    poll = select.poll()
+    poll.register(pipe.fileno(), 0)  # nothing but the other end's hangup
+    poll.poll()
+    time.sleep(ORPHANED)
+    os._exit(1)
 
 
 def can_travel(value: Any) -> bool:
@@ -357,52 +390,3 @@ def can_travel(value: Any) -> bool:
     except Exception:  # whatever a user's objects raise
         return False
     return True
-
-
-def _leave_with_the_trainer() -> None:
-    """End this worker once its trainer has been gone for `ORPHANED` seconds.
-
-    A trainer that is killed asks nobody to close, and an environment that hangs would stay for ever.
-    """
-    trainer = multiprocessing.parent_process()
-    assert trainer is not None
-    trainer.join()
-    time.sleep(ORPHANED)
-    os._exit(1)
-
-
-# ------------------------------------------------------------------------------------------- how they start
-def leave_if_begun_again() -> None:
-    """End this process where it is a worker that only reads the script which started it, and would train, too.
-
-    Where Duetto started it, the trainer says what is wrong; else it is said here.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        if OURS not in os.environ:
-            print(f"duetto: this script starts itself in a process of its own. {GUARD}.", file=sys.stderr, flush=True)
-        raise SystemExit(1)
-
-
-@contextmanager
-def _marked() -> Iterator[None]:
-    """Mark the processes that begin within as Duetto's, by an environment variable."""
-    os.environ[OURS] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(OURS, None)
-
-
-@contextmanager
-def deaf_to_hangups() -> Iterator[None]:
-    """Have processes that start within, Python's own helpers among them, ignore SIGHUP, which reaches every process of
-    a terminal that closes.
-    """
-    if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, earlier)

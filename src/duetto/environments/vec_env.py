@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -188,6 +188,15 @@ class VecEnv:
         """The Gymnasium environments, where they live in this process one by one; otherwise none."""
         return list(self.engine.envs)
 
+    def call(self, function: Callable[[Any], Any]) -> Any:
+        """Return a function's value for the first Gymnasium environment, computed in the process where it lives.
+
+        Raises:
+            UsageError: The environments cannot be reached one by one.
+        """
+        with self._telling():
+            return self.engine.call(function)
+
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment; see `Trainer.set_attr`. Plain values are kept for a resume."""
         with self._telling():
@@ -212,6 +221,8 @@ class VecEnv:
         try:
             with self._quiet_at_first():
                 frame = self.engine.render()
+        except DuettoError:  # from another process, where the cause is known
+            raise
         except Exception as error:
             raise suggestions.not_shown(self.name, error) from error
         if frame is None:
@@ -245,12 +256,12 @@ class VecEnv:
 
     @contextmanager
     def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
-        """Hide repeated warnings and, at the first window or a known family's first frame, what libraries print.
+        """Hide what libraries print at the first window or a known family's first frame.
 
         SDL prints that there is no display, though frames need none; GLFW warns before it fails.
         """
         silent = not self._rendered and (window or suggestions.family_of(self.name) is not None)
-        with silence.repeated_warnings(), silence.output() if silent else contextlib.nullcontext():
+        with silence.output() if silent else contextlib.nullcontext():
             yield
         self._rendered = True
 

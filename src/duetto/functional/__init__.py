@@ -5,5 +5,5 @@ q_values, rescaling, imitation             action values; R2D2's value scale; lo
 policy_gradient, distributions             terms of PPO's loss; distributions over actions
 priorities, schedules, running_stats       prioritized replay; learning rates and ε; running mean and std
 array_ops, pytree, rng                     operations on arrays; trees of arrays; random generators
-state_schema, blas                         the check of saved states; threads of NumPy's products
+state_schema                               the check of saved states
 """

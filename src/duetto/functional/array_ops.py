@@ -34,12 +34,9 @@ def concat(one: Any, other: Any) -> Any:
     return tree_map_many(lambda both: array_namespace(both[0]).concat(both, axis=0), [one, other])
 
 
-def ornstein_uhlenbeck(x: Any, normal: Any, theta: float, sigma: float, dt: float = 0.0) -> Any:
+def ornstein_uhlenbeck(x: Any, normal: Any, theta: float, sigma: float) -> Any:
     """Return the next value of a mean-reverting process (Uhlenbeck & Ornstein, 1930), for x and `normal` (...).
 
-    With `dt` = 0, x + σ·normal - θ·x, the form of skrl (stationary std σ / √(1 - (1-θ)²)); otherwise the
-    Euler-Maruyama step x - θ x dt + σ √dt · normal of the DDPG paper's process.
+    Its stationary std is σ / √(1 - (1-θ)²), as in skrl.
     """
-    if dt == 0.0:
-        return x - theta * x + sigma * normal
-    return x - theta * x * dt + sigma * dt**0.5 * normal
+    return x - theta * x + sigma * normal

@@ -1,1 +1,14 @@
-"""The user's interface to runs: start one, resume it, read what it left, load its agent."""
+"""The user's interface to runs: start one, resume it, read what it left, load its agent.
+
+api              `duetto.train` and `duetto.load`
+spec             `RunSpec`, everything that a new run is started from, and its checks
+seeds            seeds as train, sweep and tune take them
+run              `Run`, a run's folder; `start`
+parallel_seeds   several seeds side by side in this process
+worker           a run in another process: the job, and what trains it there
+pool             processes and Ray tasks that train jobs, for sweeps and studies
+config_changes   changed options, and whether a folder has the run of a config
+finetune         a start from another run's networks
+trainer_setup    a run's trainer, for a new folder or an existing one
+agent            a trained agent, and its observations (`observation_input`)
+"""

@@ -79,7 +79,21 @@ class Agent:
         trust: bool = False,
         precision: Precision | None = None,
     ) -> Self:
-        """See `duetto.load`."""
+        """Load the agent in a run's folder.
+
+        Args:
+            folder: The run's folder.
+            checkpoint: "last", "best", or a step.
+            backend: "torch" or "jax"; None: the run's own, if it is installed.
+            networks: Custom networks by their options.
+            algorithm: The class of a custom algorithm that was passed to `train`.
+            trust: Run the algorithm's file that the folder names, whoever started the run.
+            precision: None: the run's own on its own backend, else float32.
+
+        Raises:
+            UsageError: There is no such run or checkpoint, or a class is missing.
+            CheckpointError: The checkpoint is damaged.
+        """
         path = folder / "config.yaml"
         config = Config.load(path, networks, algorithm, trust)
         loaded = checkpoints.chosen(folder, checkpoint)
@@ -117,30 +131,32 @@ class Agent:
         return digest.hexdigest()[:16]
 
     def reset(self) -> None:
-        """Forget the past, as a new episode begins: what recurrent agents remember, and noise that drifts.
-
-        Random numbers go on, so that episodes differ.
-        """
+        """Start a new episode: reset hidden states and the state of exploration noise, but no random generator."""
         self._acting.forget()
         self._together = 0
 
     def act(
         self, observation: Any, reward: float = 0.0, deterministic: bool | None = None, action_mask: Any = None
     ) -> Any:
-        """Choose the action for one observation as the environment gives it: as in evaluations, so without exploration
-        unless the algorithm has some there (`stochastic_evaluation`, `evaluation_epsilon`).
+        """Return the action for one observation of the environment.
 
-        `reward` is what the last action brought, with `clip_rewards` or `log_rewards` as these make it; only recurrent
-        agents see it. Returns the action as the environment takes it, in its dtype and bounds. For Dict and Tuple
-        observations, keys may be nested or joined by "/". With `deterministic=True` it is always the best guess; with
-        False it explores as in training: PPO and SAC sample. `action_mask` says which actions are allowed, as the
-        environment's info["action_mask"] does; an agent that was trained with masks needs one.
+        Args:
+            observation: The observation. Keys of Dict and Tuple observations may be nested or joined by "/".
+            reward: The reward of the last action, after `clip_rewards` or `log_rewards`; only recurrent agents use it.
+            deterministic: None: as in evaluations, without exploration unless the algorithm's options say otherwise
+                (`stochastic_evaluation`, `evaluation_epsilon`). True: always the greedy action. False: explore as in
+                training; PPO and SAC sample.
+            action_mask: The allowed actions, as in the environment's info["action_mask"]; required if the agent was
+                trained with masks.
+
+        Returns:
+            The action, in the environment's dtype and bounds.
 
         Raises:
-            UsageError: The observation is of another shape than the agent was trained with, or so is the mask.
+            UsageError: The observation or the mask has another shape than in training.
         """
         mask = None if action_mask is None else obs_tree.array(action_mask)[None]
-        obs = self._beside(rows(self._layout, observation, several=False), mask)
+        obs = self._with_mask(rows(self._layout, observation, several=False), mask)
         return self._structure.one(self._act(obs, [reward], None, deterministic)[0])
 
     def act_batch(
@@ -151,21 +167,28 @@ class Agent:
         deterministic: bool | None = None,
         action_mask: Any = None,
     ) -> Any:
-        """Choose actions (N, ...) for the observations (N, ...) of N environments, as a vector environment has them.
+        """Return actions (N, ...) for the observations (N, ...) of N environments.
 
-        `rewards` (N,) and `starts` (N,), where an episode begins, are for recurrent agents, which remember each
-        environment on its own; without `starts`, all begin at the first call after `reset`. `action_mask` is (N, n).
-        For Dict and Tuple action spaces each part is (N, ...). Otherwise as `act`.
+        Args:
+            observations: As a vector environment returns them.
+            rewards: (N,); as in `act`.
+            starts: (N,), whether an episode starts; only recurrent agents use it. None: all start at the first call
+                after `reset`.
+            deterministic: As in `act`.
+            action_mask: (N, n); as in `act`.
+
+        Returns:
+            The actions; for Dict and Tuple action spaces each part is (N, ...).
 
         Raises:
-            UsageError: As `act`; or a recurrent agent is given another number of observations than the last time.
+            UsageError: As `act`; or a recurrent agent gets another number of observations than in the last call.
         """
         mask = None if action_mask is None else obs_tree.array(action_mask)
-        obs = self._beside(rows(self._layout, observations, several=True), mask)
+        obs = self._with_mask(rows(self._layout, observations, several=True), mask)
         return self._structure.many(self._act(obs, rewards, starts, deterministic))
 
-    def _beside(self, obs: Any, mask: np.ndarray | None) -> Any:
-        """Put masks (N, n) beside observations (N, ...). UsageError for a mask that is missing or malformed."""
+    def _with_mask(self, obs: Any, mask: np.ndarray | None) -> Any:
+        """Add masks (N, n) to observations (N, ...). UsageError for a mask that is missing or malformed."""
         _, part = next(obs_tree.parts(obs))
         wanted = (len(part), sum(masks.choice_sizes(self.action_space)))
         if mask is None:
@@ -205,9 +228,9 @@ class Agent:
         return self._actions.to_environment(self._acting(obs, begins))
 
     def parameters(self) -> Parameters:
-        """Copies of all parameters as NumPy arrays, by network and name, in PyTorch's layouts: a weight is (out, in).
+        """Return copies of all parameters as NumPy arrays, by network and name.
 
-        An ensemble's have a leading axis of its members.
+        A weight is (out, in), as in PyTorch; an ensemble's have a leading axis of its members.
         """
         return self._learner.parameters()
 

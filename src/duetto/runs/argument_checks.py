@@ -48,23 +48,13 @@ def check_kinds(**given: Any) -> None:
             raise UsageError(f"{name} is {value!r}; it must be {wanted}.")
 
 
-def whole(name: str, value: Any, least: int, about: str = "") -> int:
-    """The argument `name` as a Python int. UsageError, which ends in `about`, unless it is a whole number from `least`
-    on.
-    """
+def whole(name: str, value: Any, least: int = 1, about: str = "") -> int:
+    """Return the argument `name` as an int. UsageError, which ends in `about`, unless it is an integer >= `least`."""
     value = as_int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{name} is {value!r}; it must be a whole number.")
     if value < least:
         raise UsageError(f"{name} is {value}; it must be at least {least}{about}.")
-    return value
-
-
-def count(name: str, value: Any) -> int:
-    """The argument `name`, a number of things, as a Python int. UsageError unless it is a whole number from 1 on."""
-    value = as_int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UsageError(f"{name} is {value!r}; it must be a whole number of at least 1.")
     return value
 
 
@@ -83,16 +73,12 @@ def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Con
         ) from error
 
 
-def unknown(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> UsageError:
-    """The error for an option that is neither one of `own`, the call's, nor of `run`, nor a hyper-parameter.
-
-    For an algorithm that is an object (`is_object`) it says that hyper-parameters belong there.
-    """
-    return UsageError(f"train has no option {option!r}.{hint(option, made, own, run, is_object)}")
-
-
 def hint(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> str:
-    """The sentence, after a blank, on what was meant by an option that is unknown; see `unknown`."""
+    """Return the sentence, after a blank, on the option that an unknown one may mean.
+
+    `own` are the call's arguments, `run` the run's options. For an algorithm that is an object (`is_object`) it says
+    that hyper-parameters are given to its class.
+    """
     written = WRITTEN.get(option, "")
     argument = written.partition("=")[0]
     if argument in own or written.startswith("duetto."):

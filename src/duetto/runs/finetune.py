@@ -1,4 +1,4 @@
-"""Beginning a new run with the networks of another one, not random ones: fine-tuning."""
+"""Fine-tuning: start a run with the networks of another one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from duetto.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The other run that a run begins from, and what it takes over; `config.yaml` has it under `from`."""
+    """The run that another one starts from, and what it takes over; `from` in `config.yaml`."""
 
     run: str  # the other run's folder
     checkpoint: str = "last"  # or "best", or a step
@@ -30,7 +30,7 @@ class WarmStart:
 
     @classmethod
     def asked_for(cls, run: str | None, checkpoint: str, optimizers: bool, memory: bool) -> Self | None:
-        """Make it from the caller's arguments; None without `run`, or UsageError if the others were given."""
+        """Return it for the arguments of a call; None without `run`. UsageError if only the others are given."""
         if run is not None:
             return cls(str(Path(run).absolute()), checkpoint, optimizers, memory)
         given = {"checkpoint": checkpoint != "last", "optimizers": optimizers, "memory": memory}
@@ -54,7 +54,7 @@ class WarmStart:
         return cls(**{name: values[name] for name in ("run", "checkpoint", "optimizers", "memory", "step")})
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as YAML values."""
+        """Return the fields as YAML values."""
         return dict(vars(self))
 
     def __str__(self) -> str:
@@ -65,12 +65,12 @@ class WarmStart:
         replace(self, memory=False)._loaded(Path(self.run))
 
     def planned(self, config: Config) -> Config:
-        """The config of a run that will begin from this one. Raises as `check` does."""
+        """Return the config of a run that will start from this one. Raises as `check` does."""
         self.check()
         return replace(config, began_from=self.to_dict()).signed()
 
     def begin(self, trainer: Trainer) -> Self:
-        """Load the other run's networks and more into the trainer; return this with the step, to be written down.
+        """Load the other run's networks into the trainer; return a copy with the step, for the config.
 
         Raises:
             UsageError: The other run's networks, spaces, statistics or memory do not fit.

@@ -1,6 +1,6 @@
-"""Runs and their folders: start one, resume it, read what it left.
+"""Runs and their folders: start one, resume it, read its results.
 
-`runs/<algorithm>-<environment>-s<seed>/` holds all there is to know about a run, in open formats: `config.yaml`,
+`runs/<algorithm>-<environment>-s<seed>/` contains everything about a run, in open formats: `config.yaml`,
 `metrics.jsonl`, `evaluations.csv`, TensorBoard events, `checkpoints/`, `videos/`.
 """
 
@@ -23,15 +23,14 @@ from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
 from duetto.runs.argument_checks import check_kinds, check_videos, whole
-from duetto.runs.finetune import WarmStart
-from duetto.runs.run_config import changed, new_folder, own_statistics, planned, run_name
-from duetto.runs.trainer_setup import begun, reopened, take_up
+from duetto.runs.config_changes import changed
+from duetto.runs.spec import RunSpec, new_folder
+from duetto.runs.trainer_setup import existing_trainer, new_trainer, restore
 from duetto.storage.checkpoint import CheckpointStore
-from duetto.storage.config import Config, RunOptions
+from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
 from duetto.storage.lock import FolderLock
 from duetto.storage.logs import Csv, JsonLines
-from duetto.storage.user_code import Origin
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training import signals
@@ -49,7 +48,7 @@ MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
 
 
 @dataclass(frozen=True)
-class GoingOn:
+class ResumeOptions:
     """The arguments of `Run.resume`, as one value."""
 
     steps: int | None = None
@@ -61,8 +60,8 @@ class GoingOn:
     cluster: Cluster | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def first(self, act: Callable[[Trainer], None]) -> GoingOn:
-        """A copy in which `act` gets the trainer before `on_start` does."""
+    def first(self, act: Callable[[Trainer], None]) -> ResumeOptions:
+        """Return a copy in which `act` gets the trainer before `on_start` does."""
 
         def begin(trainer: Trainer) -> None:
             act(trainer)
@@ -73,13 +72,13 @@ class GoingOn:
 
 
 class Run:
-    """A run's folder, while it is worked on or long after.
+    """A run's folder, while the run trains or afterwards.
 
     Attributes:
         path: The folder.
         config: The run's config.
-        notices: Sentences about damage that was passed over while the folder was read, and about environments that
-            could not be copied with what was set on them.
+        notices: Sentences about damage that was skipped while the folder was read, and about environments that could
+            not be copied with all their attributes.
     """
 
     def __init__(
@@ -90,11 +89,19 @@ class Run:
         trust: bool = False,
         algorithm: type[Algorithm] | None = None,
     ) -> None:
-        """`environment`, `networks`, and `algorithm`, the class of one that is not Duetto's own, are what was handed to
-        `train` as objects and cannot be made from the config.
+        """Open the folder. `environment`, `networks` and `algorithm` are the objects that were passed to `train`.
 
-        `trust` lets an environment "package:id" import its package, and an algorithm's file run, even if this user did
-        not begin the run.
+        Args:
+            path: The folder.
+            environment: The environment, if it has no id.
+            networks: Custom networks by their options.
+            trust: Let an environment "package:id" import its package, and an algorithm's file run, even if another
+                user started the run.
+            algorithm: The class of a custom algorithm.
+
+        Raises:
+            UsageError: The folder has no run, or an object is missing.
+            CheckpointError: The config cannot be read.
         """
         self.path: Path = Path(path).absolute()  # the working directory may change
         self.config: Config = Config.load(self.path / "config.yaml", networks, algorithm, trust)
@@ -102,7 +109,7 @@ class Run:
         self._given, self._networks, self._algorithm, self._trust = environment, networks, algorithm, trust
 
     def __fspath__(self) -> str:
-        """The run's folder, so that a run can be given for a path: `duetto.load(run)`, `duetto.plot(runs)`."""
+        """Return the run's folder, so that a run can be passed as a path: `duetto.load(run)`, `duetto.plot(runs)`."""
         return str(self.path)
 
     def __repr__(self) -> str:
@@ -121,25 +128,32 @@ class Run:
         track: Sequence[str | Tracker] = (),
         **options: Any,
     ) -> Run:
-        """Go on exactly from the last good checkpoint, to `steps` in all (default: as configured).
+        """Resume exactly from the last good checkpoint. Signals end the run as they end `duetto.train`.
 
-        More steps stretch every schedule that is measured in the run's length, with a notice on what that changes; with
-        `keep_schedule` they end where they would have ended, and stay at their last values. `on_start` gets the trainer
-        before anything happens in it. `without_memory` goes on with an empty replay memory and new episodes, if the
-        one in the checkpoint is damaged: then the numbers are not those of a run that was never interrupted.
-        With `accept_changes` what decides the numbers may have changed in `config.yaml` since
-        that checkpoint (to fine-tune, for example); without, UsageError says what has. `progress` as in `duetto.train`.
-        `cluster` is where the environments live from here on; None: in this process, wherever they were.
-        `options` are new values of hyper-parameters and fields of `RunOptions` (`learning_rate=1e-4`), as if
-        `config.yaml` had been edited and `accept_changes` given.
-        `callbacks` get their states back. `track` as in `duetto.train`: it goes on in the same tracked run.
-        Ctrl-C, SIGTERM and SIGHUP end the run as they do in `duetto.train`.
+        Args:
+            steps: The steps in all; None: as configured. More steps stretch every schedule that is measured in the
+                run's length, and a notice says how.
+            callbacks: As in `duetto.train`; they get their states back.
+            on_start: Gets the trainer before its next step.
+            without_memory: Continue with an empty replay memory and new episodes if the checkpoint's memory is
+                damaged. The numbers are then not those of an uninterrupted run.
+            accept_changes: Accept options in `config.yaml` that changed since the checkpoint and decide the numbers.
+            keep_schedule: With more steps, let schedules end where they would have ended.
+            progress: As in `duetto.train`.
+            cluster: Where the environments run from here on; None: in this process.
+            track: As in `duetto.train`; the tracked run continues.
+            options: New values of hyper-parameters and fields of `RunOptions`, such as `learning_rate=1e-4`, as if
+                `config.yaml` had been edited and `accept_changes` given.
+
+        Raises:
+            UsageError: A mistake in the call, or options changed.
+            CheckpointError: No checkpoint can be read.
         """
         given.check(callbacks)
         check_kinds(cluster=cluster)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
-        how = GoingOn(
+        how = ResumeOptions(
             steps=steps,
             callbacks=callbacks,
             on_start=on_start,
@@ -152,33 +166,39 @@ class Run:
         console = Console()
         with signals.passed_on() as came:
             if not (progress and is_watched(console)):
-                self.go_on(how)
+                self.resume_with(how)
                 signals.say(came, [self.path])
                 return self
             with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
-                self.go_on(replace(how.first(display.announce), callbacks=[display, *callbacks]))
+                self.resume_with(replace(how.first(display.announce), callbacks=[display, *callbacks]))
                 display.finish(self.path)
         return self
 
-    def go_on(self, how: GoingOn) -> None:
-        """Resume without a display, for callers that handle signals themselves: a signal ends the run, and is not
-        passed on.
-        """
+    def resume_with(self, how: ResumeOptions) -> None:
+        """Resume without a display. A signal ends the run and is not raised again: callers handle it themselves."""
         if how.keep_schedule and how.steps is None:
             raise UsageError(
                 "Schedules change with the number of steps only: give --steps, too, or no --keep-schedule."
             )
         damaged, before = self._newest() if how.without_memory else None, given.states(how.callbacks)
         try:
-            self._go_on(how)
+            self._resume(how)
         except PartLostError as lost:
-            self.go_back(lost, how, before, damaged)
+            self.resume_after_loss(lost, how, before, damaged)
 
-    def go_back(self, lost: PartLostError, how: GoingOn, before: given.States, damaged: int | None = None) -> None:
-        """Go on from the newest checkpoint, as after kill -9, and as often as a part of the run is lost.
+    def resume_after_loss(
+        self, lost: PartLostError, how: ResumeOptions, before: given.States, damaged: int | None = None
+    ) -> None:
+        """Continue from the newest checkpoint, as after kill -9, each time that a part of the run is lost.
 
-        `before` are the callbacks' states from before the run went on. `damaged` is the step of a checkpoint whose
-        memory cannot be read. Raises `lost`, or the error after it, if three times no newer checkpoint comes.
+        Args:
+            lost: The error.
+            how: As in `resume_with`.
+            before: The callbacks' states from before the run was resumed.
+            damaged: The step of a checkpoint whose memory cannot be read.
+
+        Raises:
+            PartLostError: `lost` or a later one, if three times no newer checkpoint was written.
         """
         tried: list[int] = []
         while True:
@@ -197,16 +217,16 @@ class Run:
                 trainer.notices += kept
 
             try:
-                self._go_on(replace(how.first(say), without_memory=newest == damaged))
+                self._resume(replace(how.first(say), without_memory=newest == damaged))
                 return
             except PartLostError as another:
                 lost = another
 
     def _newest(self) -> int:
-        """The step of the newest checkpoint; 0 if there is none."""
+        """Return the step of the newest checkpoint; 0 if there is none."""
         return max(CheckpointStore(self.path / "checkpoints").steps(), default=0)
 
-    def _go_on(self, how: GoingOn) -> None:
+    def _resume(self, how: ResumeOptions) -> None:
         with FolderLock(self.path) as lock:
             # What the file says now: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
@@ -219,13 +239,10 @@ class Run:
             check_videos(how.callbacks, self._environment(), config)
             placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs)
 
-            def taken_up(trainer: Trainer) -> None:
-                take_up(trainer, how.without_memory, how.accept_changes, self._trust)
+            def restored(trainer: Trainer) -> None:
+                restore(trainer, how.without_memory, how.accept_changes, self._trust)
 
-            with closing(reopened(config, self.path, self._environment, lock, placed, taken_up)) as trainer:
-                if wrapper := environments.running_statistics(self._given, trainer.stepper):
-                    outside = wrapper in environments.vector_wrappers(self._given)
-                    trainer.notices.append(own_statistics(config.environment, wrapper, config.algorithm, outside))
+            with closing(existing_trainer(config, self.path, self._environment, lock, placed, restored)) as trainer:
                 horizon = trainer.checkpoints.resumed.horizon or horizon  # the file may have been edited
                 stretched = notes_of_stretching(config, trainer.learner, trainer.step, horizon, how.keep_schedule)
                 trainer.notices += stretched
@@ -241,12 +258,15 @@ class Run:
                 if config != self.config or files:
                     config.save(self.path / "config.yaml")
                     self.config = config
-                _work(trainer, how.callbacks, how.on_start)
+                trainer.diagnostics.before_run(trainer.step)
+                if how.on_start is not None:
+                    how.on_start(trainer)
+                trainer.run(how.callbacks)
 
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
     ) -> Agent:
-        """Load the agent of the "last" or "best" checkpoint, or of a step; by default in the run's precision."""
+        """Load the agent of the "last" or "best" checkpoint, or of a step. `precision` None: the run's."""
         agent = Agent.load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust, precision)
         self.notices += agent.notices
         return agent
@@ -261,16 +281,19 @@ class Run:
         environment_options: dict[str, Any] | None = None,
         stochastic: bool = False,
     ) -> Evaluation:
-        """Evaluate on whole episodes, from the same initial states and with actions as in the run's own evaluations.
+        """Evaluate on whole episodes, as the run's own evaluations do.
 
-        That is without exploration, unless the run's options say otherwise (presets for Atari). The "best" checkpoint
-        was chosen by those states: for a number without that luck give another `seed`.
-
-        `environment` is another one of the same spaces; `environment_options` are its own, or come on top of the run's.
-        With `stochastic` the policy explores as in training: PPO and SAC sample. `tell` gets a few words now and then
-        on the progress.
+        Args:
+            episodes: Their number.
+            checkpoint: "last", "best", or a step.
+            seed: Of the initial states; None: the run's own, by which the "best" checkpoint was selected. Another seed
+                gives an unbiased result.
+            tell: Gets short texts on the progress.
+            environment: Another environment with the same spaces.
+            environment_options: Options of `environment`, or without one on top of the run's.
+            stochastic: Explore as in training; PPO and SAC sample.
         """
-        episodes, seed = whole("episodes", episodes, least=1), self._seed(seed)
+        episodes, seed = whole("episodes", episodes), self._seed(seed)
         check_kinds(environment_options=environment_options)
         agent = self.agent(checkpoint)
         stepper = self._elsewhere(agent, min(episodes, PARALLEL), environment, environment_options or {})
@@ -289,9 +312,14 @@ class Run:
         frames: str | Path | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Path:
-        """Record an mp4 of one episode, by default in the run's folder `videos/`, and return its path.
+        """Record an mp4 of one episode, and return its path.
 
-        With `frames`, its pictures go there as PNG. `tell` gets a few words now and then on the progress.
+        Args:
+            output: The file; None: one in the run's folder `videos/`.
+            checkpoint: "last", "best", or a step.
+            seed: Of the initial state; None: the run's own.
+            frames: A folder for the episode's images as PNG.
+            tell: Gets short texts on the progress.
         """
         seed = self._seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
@@ -315,7 +343,7 @@ class Run:
         seed: int | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> list[Episode]:
-        """Show the agent live, in the environment's own window, for so many episodes; 0 for ever, until Ctrl-C."""
+        """Show the agent live in the environment's window for `episodes` episodes; 0: until Ctrl-C."""
         episodes = whole("episodes", episodes, least=0, about=", which is without an end")
         seed = self._seed(seed)
         agent = self.agent(checkpoint)
@@ -331,11 +359,11 @@ class Run:
         return seen
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`."""
+        """Return the lines of `metrics.jsonl`."""
         return JsonLines.read(self.path / "metrics.jsonl")
 
     def evaluations(self) -> list[dict[str, float]]:
-        """The rows of `evaluations.csv` as numbers, without the cells that are empty."""
+        """Return the rows of `evaluations.csv` as numbers, without empty cells."""
         path = self.path / "evaluations.csv"
         try:
             return [{name: float(value) for name, value in row.items() if value != ""} for row in Csv.read(path)]
@@ -343,7 +371,7 @@ class Run:
             raise DuettoError(f"{path} is damaged: {error}. Remove that line to read the others.") from error
 
     def _seed(self, seed: int | None) -> int:
-        """The seed that was given, or the run's own. UsageError if it is no whole number or negative."""
+        """Return the given seed, or the run's. UsageError if it is no whole number or negative."""
         return self.config.run.seed if seed is None else whole("seed", seed, least=0)
 
     def _environment(self) -> Any:
@@ -366,7 +394,7 @@ class Run:
         return self._separate(agent, environment, num_envs=num_envs, kwargs=options)
 
     def stepper(self, num_envs: int, render_mode: str | None = None, agent: Agent | None = None) -> environments.VecEnv:
-        """Make `num_envs` of the run's environments, side by side; close the stepper after use.
+        """Make `num_envs` of the run's environments as one vector environment; close it after use.
 
         Raises UsageError if their spaces are not those that the `agent` to act in them was trained with.
         """
@@ -386,45 +414,42 @@ class Run:
 
 
 def start(
-    algorithm: Algorithm,
-    environment: Any,
-    options: RunOptions,
-    *,
-    runs_dir: str | Path = "runs",
-    name: str | None = None,
-    preset: str = "default",
-    environment_options: dict[str, Any] | None = None,
+    spec: RunSpec,
     callbacks: Sequence[AnyCallback] = (),
     on_start: Callable[[Trainer], None] | None = None,
-    origin: Origin | None = None,
-    beginning: WarmStart | None = None,
-    cluster: Cluster | None = None,
 ) -> Run:
-    """Make a run's folder and train to the end. Nothing is left behind if a mistake in the call shows first."""
+    """Make a run's folder and train to the end. A mistake in the spec that shows before the first step leaves nothing.
+
+    Args:
+        spec: The run.
+        callbacks: As in `duetto.train`.
+        on_start: Gets the trainer before its first step.
+    """
     given.check(callbacks)
-    parent = Path(runs_dir).absolute()  # now: an environment may change the working directory as it is made
-    config = planned(algorithm, environment, options, preset, environment_options, origin)
-    check_videos(callbacks, environment, config)
-    place = cluster and cluster.beginning(algorithm)
-    label = config.environment
-    path = new_folder(parent, run_name(algorithm, label, options.seed) if name is None else name)
-    given_environment, own = (None if config.remakeable else environment), (type(algorithm) if config.origin else None)
+    parent = Path(spec.runs_dir).absolute()  # now: an environment may change the working directory as it is made
+    config = spec.config()
+    check_videos(callbacks, spec.environment, config)
+    placed = spec.cluster and spec.cluster.beginning(spec.algorithm)
+    path = new_folder(parent, spec.folder_name)
     before = given.states(callbacks)
     try:
-        with begun(config, path, environment, beginning, place) as trainer:
-            _work(trainer, callbacks, on_start)
+        with new_trainer(spec, config, path, placed) as trainer:
+            trainer.diagnostics.before_run(trainer.step)
+            if on_start is not None:
+                on_start(trainer)
+            trainer.run(callbacks)
     except PartLostError as lost:
         if not path.exists():  # it had not begun
             raise
         # without a key it is not signed, and begun by this process all the same
-        run = Run(path, given_environment, algorithm.custom_networks(), config.lacks_signature, algorithm=own)
-        run.go_back(lost, GoingOn(callbacks=callbacks, on_start=on_start, cluster=cluster), before)
+        run = run_of(spec, path, config, trust=config.lacks_signature)
+        run.resume_after_loss(lost, ResumeOptions(callbacks=callbacks, on_start=on_start, cluster=spec.cluster), before)
         return run
-    return Run(path, given_environment, algorithm.custom_networks(), algorithm=own)
+    return run_of(spec, path, config)
 
 
-def _work(trainer: Trainer, callbacks: Sequence[AnyCallback], on_start: Callable[[Trainer], None] | None) -> None:
-    trainer.diagnostics.before_run(trainer.step)
-    if on_start is not None:
-        on_start(trainer)
-    trainer.run(callbacks)
+def run_of(spec: RunSpec, path: Path, config: Config, trust: bool = False) -> Run:
+    """Return the run in `path` that was started from a spec, whose config is `config`."""
+    environment = None if config.remakeable else spec.environment
+    algorithm = type(spec.algorithm) if config.origin else None
+    return Run(path, environment, spec.algorithm.custom_networks(), trust, algorithm)

@@ -1,4 +1,4 @@
-"""Opening a run's trainer in its folder: for a new run, or for one that goes on from its newest checkpoint."""
+"""Make a run's trainer in its folder: for a new run, or for one that resumes from its newest checkpoint."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from duetto import environments, learners
 from duetto.errors import UsageError
 from duetto.runs.finetune import WarmStart
+from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
@@ -30,22 +31,30 @@ def trainer_type(config: Config, environment: Any) -> type[Trainer]:
 
 
 @contextmanager
-def begun(
+def new_trainer(
+    spec: RunSpec,
     config: Config,
     path: Path,
-    environment: Any,
-    beginning: WarmStart | None = None,
     place: Execution | None = None,
     build_learner: Callable[..., learners.Learner] = learners.build,
 ) -> Iterator[Trainer]:
-    """The trainer of a new run in its new folder, which is removed again if the trainer cannot be made."""
+    """Make the trainer of a new run in its new folder, which is deleted again if that fails.
+
+    Args:
+        spec: The run.
+        config: The spec's config.
+        path: The folder.
+        place: Where environments run; None: in this process.
+        build_learner: Makes the learner, as `learners.build`.
+    """
     with ExitStack() as afterwards, FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            trainer = trainer_type(config, environment)(config, path, environment, lock, place, build_learner)
+            kind = trainer_type(config, spec.environment)
+            trainer = kind(config, path, spec.environment, lock, place, build_learner)
             try:
-                if beginning is not None:
-                    began = beginning.begin(trainer).to_dict()
+                if spec.warm_start is not None:
+                    began = spec.warm_start.begin(trainer).to_dict()
                     trainer.config = replace(trainer.config, began_from=began).signed()
                 if trainer.config != config:
                     config = trainer.config
@@ -66,18 +75,17 @@ def begun(
             yield trainer
 
 
-def reopened(
+def existing_trainer(
     config: Config,
     path: Path,
     environment: Callable[[], Any],
     lock: FolderLock,
     place: Execution | None = None,
-    take_up: Callable[[Trainer], None] = lambda _: None,
+    restore: Callable[[Trainer], None] = lambda _: None,
 ) -> Trainer:
-    """The trainer of an existing run in `path`; `take_up` restores it from a checkpoint.
+    """Make the trainer of an existing run in `path`, and let `restore` restore it from a checkpoint.
 
-    Without a checkpoint the run begins anew: what it had logged is set aside, not dropped, and is put back if something
-    fails.
+    Without a checkpoint, the run starts again: its logs move to another folder, and back if something fails.
     """
     logs = (path / "metrics.jsonl", path / "evaluations.csv")
     logged = [file for file in logs if file.exists()]
@@ -95,7 +103,7 @@ def reopened(
         handed = environment()
         trainer = trainer_type(config, handed)(config, path, handed, lock, place)
         undone.callback(trainer.close)
-        take_up(trainer)
+        restore(trainer)
         undone.pop_all()
     if aside is not None:
         trainer.notices.append(
@@ -104,9 +112,10 @@ def reopened(
     return trainer
 
 
-def take_up(trainer: Trainer, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
-    """Load the last good checkpoint, if there is one, or else what the run begins from; if it does not fit, nothing on
-    disk is changed.
+def restore(trainer: Trainer, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
+    """Load the last good checkpoint, or without one the networks of the run that this one started from.
+
+    Nothing on disk changes if it does not fit.
     """
     path, config = trainer.folder, trainer.config
     if not trainer.checkpoints.store.steps():

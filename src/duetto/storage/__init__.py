@@ -1,6 +1,7 @@
 """A run's folder on disk: config, checkpoints, logs. It survives kill -9, and no file in it runs code unasked.
 
-config.py             config.yaml: algorithm, environment, options; what changed since (resume_history, dict_diff)
+config.py             config.yaml: algorithm, environment, options; safe_yaml.py reads it
+resume_history.py     what changed since the start; dict_diff.py the differences of two configurations
 checkpoint.py         the checkpoints of a run; manifest.py their files and checksums, tree_codec.py the format
 logs.py               metrics.jsonl and evaluations.csv
 run_folder.py         make the folder; lock.py one process at a time

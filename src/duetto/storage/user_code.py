@@ -20,7 +20,7 @@ from typing import Any, Self
 import cloudpickle
 
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.option_bounds import check_declared_options
+from duetto.algorithms.options import check_declared_options
 from duetto.errors import UsageError
 
 PREFIX = "_duetto_"  # of the module names of such files

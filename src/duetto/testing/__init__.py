@@ -4,6 +4,11 @@
     check_algorithm(MyAlgorithm)
 
 One pytest test for each check: `@pytest.mark.parametrize("check", checks())` and `check_algorithm(MyAlgorithm, check)`.
+
+conformance     the checks
+trials          short runs of an algorithm on every kind of space that it supports
+alternatives    for every option, another value that changes a run
+random_env      an environment with any spaces and random steps
 """
 
 from __future__ import annotations

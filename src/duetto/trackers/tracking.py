@@ -24,8 +24,7 @@ from duetto.training.trainer import Trainer
 FOLDER = "tracking"
 _ID = re.compile(r"[\w.-]{1,128}")
 _MAX_BYTES = 10_000  # of the file with an id
-_EVALUATED = ("mean_return", "std_return", "min_return", "max_return", "mean_length")
-_SUCCESS = "success_rate"  # if the environment reports it
+_EVALUATED = ("mean_return", "std_return", "min_return", "max_return", "mean_length", "success_rate")
 
 
 class Tracking(Callback):
@@ -164,8 +163,7 @@ def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(of_line(line))
     for row in Csv.scan(folder / "evaluations.csv").rows:
-        names = (*_EVALUATED, _SUCCESS) if row.get(_SUCCESS) else _EVALUATED
-        numbers = {f"evaluation/{name}": float(row[name]) for name in names}
+        numbers = {f"evaluation/{name}": float(row[name]) for name in _EVALUATED if row.get(name)}
         steps.setdefault(int(float(row["step"])), {}).update(numbers)
     return {step: numbers for step, numbers in steps.items() if step > after}
 
@@ -177,15 +175,7 @@ def of_line(line: Mapping[str, Any]) -> dict[str, float]:
 
 def of_evaluation(result: Evaluation) -> dict[str, float]:
     """Return the numbers of an evaluation, as a row of `evaluations.csv` has them."""
-    numbers = (
-        result.mean_return,
-        result.std_return,
-        float(result.returns.min()),
-        float(result.returns.max()),
-        float(result.lengths.mean()),
-    )
-    by_name = {f"evaluation/{name}": number for name, number in zip(_EVALUATED, numbers, strict=True)}
-    return by_name if result.success_rate is None else by_name | {f"evaluation/{_SUCCESS}": result.success_rate}
+    return {f"evaluation/{name}": number for name, number in result.numbers().items() if number is not None}
 
 
 def _sentence(error: Exception) -> str:

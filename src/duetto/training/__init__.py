@@ -1,1 +1,13 @@
-"""The loop that joins environments, memory and learner: collect, remember, learn; evaluate, log, checkpoint."""
+"""The loop that joins environments, memory and learner: collect, remember, learn; evaluate, log, checkpoint.
+
+trainer, components                    the loop, and the parts that it joins
+collector, policy, recurrent_state     steps from the environments; acting; hidden states while acting
+normalizer                             running statistics of observations and rewards
+evaluation, evaluator, video           whole episodes of the policy; the best parameters; videos
+checkpoints, resume_checks             what a checkpoint holds; whether a run may continue from it
+callbacks, metrics, diagnostics        hooks; numbers of a log line; signs that a run does not learn
+progress, progress_lines, tensorboard  what a run shows while it trains
+multi_seed, seeds_progress             several seeds in one process
+execution                              where environments live: in this process or on a cluster
+signals, notices, folder_guard         Ctrl-C; sentences for the user; a run folder that was moved
+"""

@@ -147,13 +147,18 @@ def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
 
 
 class CallbackList:
-    """The callbacks of one run, by name: the second one of a class is "Name 2"."""
+    """The callbacks of one run, by name: the second one of a class is "Name 2".
+
+    Attributes:
+        running: The hooks that are being called, each within the one before it.
+    """
 
     STATE: ClassVar[Any] = DictOf(dict)
 
     def __init__(self, notices: list[str]) -> None:
         """Begin without callbacks. Sentences for the user go to `notices`."""
         self._notices = notices
+        self.running: list[str] = []
         self._good: State = {}  # the last that could be saved, by name
         self._kept: State = {}
         self._members: dict[str, Callback] = {}
@@ -196,14 +201,21 @@ class CallbackList:
 
     def call(self, hook: str, trainer: Trainer) -> None:
         """Call the hook of every callback that has it, in order."""
-        for called in self._called.get(hook, ()):
-            found = called(trainer)  # False ends training in Stable-Baselines3
-            if isinstance(found, bool | np.bool_) and not found and called not in self._refused:
-                self._refused.append(called)
-                self._notices.append(
-                    f"The callback {getattr(called, '__qualname__', _name(called))} returned False, which ends nothing "
-                    "here: call trainer.stop() where the run is to end."
-                )
+        self.running.append(hook)
+        try:
+            for called in self._called.get(hook, ()):
+                self._check_returned(called, called(trainer))
+        finally:
+            self.running.pop()
+
+    def _check_returned(self, called: Callable[[Trainer], Any], returned: Any) -> None:
+        """Warn once of a callback that returns False, which ends training in Stable-Baselines3."""
+        if isinstance(returned, bool | np.bool_) and not returned and called not in self._refused:
+            self._refused.append(called)
+            self._notices.append(
+                f"The callback {getattr(called, '__qualname__', _name(called))} returned False, which ends nothing "
+                "here: call trainer.stop() where the run is to end."
+            )
 
     def state_dict(self) -> State:
         """The callbacks' states by name, of absent ones too; if one cannot be saved any more, the last that could."""

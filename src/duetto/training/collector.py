@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from duetto.buffers import Experience, RemoteBlock
 from duetto.environments import Episode, VecEnv, obs_tree
 from duetto.functional import state_schema
 from duetto.functional.rng import generator, restore_rng, rng_state
-from duetto.functional.state_schema import ANY, ArrayOf
+from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, OptionalOf
 from duetto.learners import Policy
 from duetto.networks import masks
 from duetto.training.normalizer import Normalizer, RewardScaler
@@ -19,7 +19,12 @@ from duetto.training.recurrent_state import Recurrence
 
 
 class Source(Protocol):
-    """A source of a trainer's experience."""
+    """A source of a trainer's experience.
+
+    `STATE` is the schema of its state.
+    """
+
+    STATE: ClassVar[dict[str, Any]]
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
         """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
@@ -40,6 +45,13 @@ class Source(Protocol):
 
 class Collector:
     """A source that makes one vector step at a time. It owns the exploration noise's state and random numbers."""
+
+    STATE: ClassVar[dict[str, Any]] = {
+        "noise": ARRAY,
+        "random": ANY,
+        "rewards": OptionalOf(RewardScaler.STATE),
+        "recurrence": OptionalOf(Recurrence.STATE),
+    }
 
     def __init__(
         self,
@@ -123,8 +135,8 @@ class Collector:
 
     def state_dict(self) -> dict[str, Any]:
         """The noise process, the generator, the rewards' scale and the networks' carry."""
-        scaling = {} if self.rewards is None else self.rewards.state_dict()
-        recurrence = {} if self._recurrence is None else self._recurrence.state_dict()
+        scaling = None if self.rewards is None else self.rewards.state_dict()
+        recurrence = None if self._recurrence is None else self._recurrence.state_dict()
         return {
             "noise": self._noise.copy(),
             "random": rng_state(self._random),
@@ -134,8 +146,7 @@ class Collector:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
-        own = {"noise": ArrayOf(self._stepper.num_envs, None), "random": ANY, "rewards": ANY, "recurrence": ANY}
-        state_schema.check(state, own, "collector")
+        state_schema.check(state, {"noise": ArrayOf(self._stepper.num_envs, None)}, "collector")
         self._noise = np.array(state["noise"], np.float32)
         restore_rng(self._random, state["random"])
         if self.rewards is not None:

@@ -29,6 +29,7 @@ from duetto.storage.manifest import Segment
 from duetto.training.collector import Source
 from duetto.training.execution import Execution
 from duetto.training.normalizer import Normalizer, RewardScaler
+from duetto.training.notices import Notices
 
 AnyMemory = buffers.Replay | buffers.Rollout | buffers.SequenceReplay | buffers.MixedReplay | buffers.ShardedReplay
 
@@ -54,12 +55,11 @@ class Components:
         environment: Any,
         place: Execution,
         build_learner: Callable[..., learners.Learner],
-        notices: list[str],
+        notices: Notices,
     ) -> None:
         """Make the parts. Sentences for the user go to `notices`."""
         self._config, self._environment, self._notices = config, environment, notices
         self._masked = False  # whether the memory has room for masks of allowed actions
-        self._said: set[str] = set()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._make(place, build_learner, opened)
             self._opened = opened.pop_all()
@@ -82,16 +82,14 @@ class Components:
         if not environments.is_instance(environment):  # that one is the user's to close
             opened.callback(self.stepper.close)
         self.learner = self._make_learner(build_learner)
-        self._goals, self.shards = self._make_goals(opened), self._make_shards(place, opened)
+        self._goals, self.shards = self._make_goals(opened), place.make_shards(config, self.stepper)
+        if self.shards is not None:
+            opened.callback(self.shards.close)
         self.normalizer = Normalizer(self.stepper.observation_space, *config.algorithm.observation_scaling())
-        self._look_at_observations()
+        if not config.algorithm.custom_networks():  # which may well take the observations as images
+            self._notices.extend(preprocessing.image_warnings(self.stepper.observation_space))
         self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
         self.collector = place.make_source(config, self.stepper, self.learner, self.normalizer)
-
-    def _look_at_observations(self) -> None:
-        """Give notice if observations are not taken as images, though that seems to be meant."""
-        if not self._config.algorithm.custom_networks():  # which may well take them as images
-            self._notices.extend(preprocessing.image_warnings(self.stepper.observation_space))
 
     def _make_learner(self, build: Callable[..., learners.Learner]) -> learners.Learner:
         options, algorithm, stepper = self._config.run, self._config.algorithm, self.stepper
@@ -147,13 +145,6 @@ class Components:
         goals = environments.GoalEnv(apart)
         opened.callback(goals.close)
         return goals
-
-    def _make_shards(self, place: Execution, opened: ExitStack) -> buffers.Shards | None:
-        """The shards that hold the replay memory; None if it is in this process."""
-        shards = place.make_shards(self._config, self.stepper)
-        if shards is not None:
-            opened.callback(shards.close)
-        return shards
 
     def _demonstrations(self) -> buffers.Episodes | None:
         folder, seed = self._config.algorithm.demonstration_folder(), self._config.run.seed
@@ -219,28 +210,23 @@ class Components:
         self.collector.interrupt(envs)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """See `Trainer.set_attr`."""
+        """Set an attribute of every environment, and of the one that hindsight asks for rewards."""
         self.stepper.set_attr(name, value)
         if self._goals is not None:
             self._goals.set_attr(name, value)
 
     def look_at_saved(self, saved: dict[str, Any]) -> None:
-        """Give notice, once, of what the stepper's state of a checkpoint says about resume_checks."""
+        """Warn of environments that a resume will not restore, from the stepper's state in a checkpoint."""
         name, states = self.stepper.name, saved["environments"]
         if states is None:
-            self._say(f"The state of {name} cannot be saved: resuming this run begins new episodes.")
+            self._notices.append(f"The state of {name} cannot be saved: resuming this run begins new episodes.")
         for why in environments.obstacles(states):
-            self._say(f"{name} begins a new episode when this run is resumed: {why}.")
+            self._notices.append(f"{name} begins a new episode when this run is resumed: {why}.")
         if environments.draw_globally(states):
-            self._say(
+            self._notices.append(
                 f"{name} draws from Python's or NumPy's global generators, which all seeds in this process share "
                 "and no seed sets: another run of the same seed differs. Draw from self.np_random."
             )
-
-    def _say(self, notice: str) -> None:
-        if notice not in self._said:
-            self._said.add(notice)
-            self._notices.append(notice)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def acting_state(self) -> dict[str, Any]:
@@ -289,7 +275,7 @@ class Components:
 
     # ------------------------------------------------------------------------------------------------ fine-tuning
     def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
-        """Begin with the networks, and with `optimizers` their optimisers, of another run's acting or whole state.
+        """Begin with the networks, and with `optimizers` their optimizers, of another run's acting or whole state.
 
         Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """

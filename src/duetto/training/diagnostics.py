@@ -19,17 +19,20 @@ from duetto.errors import NonFiniteError
 from duetto.learners.parameters import Parameters
 from duetto.storage.config import Config, RunOptions
 from duetto.training.components import Components
-
-ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
+from duetto.training.metrics import ADVICE
 
 
 class Diagnostics:
-    """Notices about a run that does not learn."""
+    """Notices about a run that does not learn.
+
+    Attributes:
+        symptom: The notice that the policy has collapsed; "" while it has not.
+    """
 
     def __init__(self, config: Config, components: Components, notices: list[str]) -> None:
         self._algorithm, self._options = config.algorithm, config.run
         self._components, self._notices = components, notices
-        self._reported_symptom = False
+        self.symptom: str = ""
 
     def before_run(self, step: int) -> None:
         """Add a notice if the run from `step` on makes no update, or if all of its actions are random."""
@@ -50,9 +53,9 @@ class Diagnostics:
         if self._components.stepper.masked:  # where a mask allows one action, entropy is 0 without a collapse
             means.pop("entropy", None)
         symptom = self._algorithm.symptom(means, self._components.stepper.action_space)
-        if symptom and not self._reported_symptom:
-            self._notices.append(f"Step {line['step']:,}: {symptom}")
-            self._reported_symptom = True
+        if symptom and not self.symptom:
+            self.symptom = f"Step {line['step']:,}: {symptom}"
+            self._notices.append(self.symptom)
 
     def after_run(self, step: int, episodes: int) -> None:
         """Add a notice if the run made no update until `step`, unless `before_run` predicted that."""

@@ -56,6 +56,17 @@ class Evaluation(NamedTuple):
         """Population standard deviation of the returns over the episodes."""
         return float(self.returns.std())
 
+    def numbers(self) -> dict[str, float | None]:
+        """Return the numbers of the evaluation's row in `evaluations.csv`."""
+        return {
+            "mean_return": self.mean_return,
+            "std_return": self.std_return,
+            "min_return": float(self.returns.min()),
+            "max_return": float(self.returns.max()),
+            "mean_length": float(self.lengths.mean()),
+            "success_rate": self.success_rate,
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as JSON values: the properties, and the returns and lengths of all episodes."""
         return {

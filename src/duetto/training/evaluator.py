@@ -24,10 +24,12 @@ from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import RunOptions
 from duetto.storage.logs import Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
+from duetto.training.metrics import MetricLog
 from duetto.training.policy import EvaluationPolicy
 
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
 FIELDS += ("success_rate",)
+ON_BOARD = ("mean_return", "mean_length", "success_rate")  # fields that TensorBoard shows
 POLL_SECONDS = 0.2  # between two looks for the result of another process
 MOST_DROPPED = 4  # best parameters that a lost part of a run may have left
 
@@ -144,8 +146,8 @@ class Evaluations:
 
     STATE: ClassVar[dict[str, Any]] = {"position": ANY, "best": OptionalOf(float), "best_step": int, "under_way": bool}
 
-    def __init__(self, evaluator: Evaluator, table: Csv, store: CheckpointStore) -> None:
-        self._evaluator, self._table, self._store = evaluator, table, store
+    def __init__(self, evaluator: Evaluator, table: Csv, store: CheckpointStore, log: MetricLog) -> None:
+        self._evaluator, self._table, self._store, self._log = evaluator, table, store, log
         self.under_way: Snapshot | None = None
         self.last: tuple[int, Evaluation] | None = None
         self._best: float | None = None
@@ -157,36 +159,29 @@ class Evaluations:
         self.under_way, self._looked = snapshot, 0.0
         self._evaluator.begin(snapshot.acting["learner"]["parameters"], snapshot.acting["normalizer"])
 
-    def look(self, wait: bool) -> dict[str, Any] | None:
-        """Write down the result of the evaluation under way and return its row; None if it is not finished.
+    def look(self, wait: bool) -> bool:
+        """Write down the result of the evaluation under way; return whether it is finished.
 
         `wait`: wait for it, unless it was broken off.
         """
         now = time.monotonic()
         if self.under_way is None or not (wait or now - self._looked >= POLL_SECONDS):
-            return None
+            return False
         self._looked = now
         result = self._evaluator.look(wait)
-        return None if result is None else self._record(result, self.under_way)
+        if result is not None:
+            self._record(result, self.under_way)
+        return result is not None
 
-    def _record(self, result: Evaluation, snapshot: Snapshot) -> dict[str, Any]:
+    def _record(self, result: Evaluation, snapshot: Snapshot) -> None:
         self.under_way, self.last = None, (snapshot.step, result)
-        row = {
-            "step": snapshot.step,
-            "mean_return": result.mean_return,
-            "std_return": result.std_return,
-            "min_return": float(result.returns.min()),
-            "max_return": float(result.returns.max()),
-            "mean_length": float(result.lengths.mean()),
-            "episodes": len(result.returns),
-            "seconds": round(snapshot.seconds, 1),
-            "success_rate": result.success_rate,
-        }
-        self._table.append(row)
+        numbers = result.numbers()
+        about = {"step": snapshot.step, "episodes": len(result.returns), "seconds": round(snapshot.seconds, 1)}
+        self._table.append(about | numbers)
         if self._is_best(snapshot.step, result.mean_return):
             self._best, self._best_step = result.mean_return, snapshot.step
             self._store.save_best(snapshot.step, snapshot.acting, {"mean_return": result.mean_return})
-        return row
+        self._log.to_board(snapshot.step, {f"evaluation/{name}": numbers[name] for name in ON_BOARD})
 
     def _is_best(self, step: int, mean_return: float) -> bool:
         """Whether this is the best so far: of equals the first, but any later one rather than that of step 0."""

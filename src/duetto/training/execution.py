@@ -44,7 +44,7 @@ class LocalExecution:
     """The place of a run that has no cluster: this process."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
-        """See Execution."""
+        """Make the environments in this process. Raises UsageError if the run was trained on a cluster."""
         if config.cluster:
             raise UsageError(
                 "This run was trained on a cluster, which decides its numbers. Give --cluster (in Python "
@@ -55,15 +55,15 @@ class LocalExecution:
     def make_source(
         self, config: Config, stepper: environments.VecEnv, learner: Policy, normalizer: Normalizer
     ) -> Source:
-        """See Execution."""
+        """Make a collector, which acts in this process."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
     def make_evaluator(self, config: Config, environment: Any, stepper: environments.VecEnv) -> None:
-        """See Execution."""
+        """Return None: the run evaluates itself."""
 
     def make_shards(self, config: Config, stepper: environments.VecEnv) -> None:
-        """See Execution."""
+        """Return None: the whole memory is in this process."""
 
     def decided(self, stepper: environments.VecEnv) -> dict[str, Any]:
-        """See Execution."""
+        """Return no options: none of this place decides numbers."""
         return {}

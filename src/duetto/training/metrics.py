@@ -21,12 +21,12 @@ from duetto.functional.state_schema import ANY, DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
 from duetto.storage.logs import JsonLines
-from duetto.training.diagnostics import ADVICE
 from duetto.training.tensorboard import Board
 
 _OWN = "/"  # what the names of the user's own numbers begin with, among the sums
 _NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")
 _TAKEN = ("train/", "learn/", "time/", "evaluation/")
+ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
 RECENT = 100  # finished episodes that the training return is a mean of
 
 

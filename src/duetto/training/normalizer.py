@@ -1,4 +1,4 @@
-"""Running normalisation of observations and scaling of rewards: part of the run's state, frozen in evaluation."""
+"""Running normalization of observations and scaling of rewards: part of the run's state, frozen in evaluation."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ class Normalizer:
 
     def __init__(self, space: Space, mode: str, clip: float = 5.0, prior: float = 1.0) -> None:
         """`mode` says which observations make the statistics: "off", none; "collected", those acted on, step by step;
-        "sampled", those of every batch learned from; "sampled_both", its next observations too; "rollouts", those of
-        each rollout, after it was learned from, so that it is scaled as it was when collected; "steps", those acted
-        on, as "collected", but a rollout is learned from as it was collected. For `clip` and `prior` see
-        `ObservationScaling`.
+        "sampled", those of every batch learned from, and its next observations; "rollouts", those of each rollout,
+        after it was learned from, so that it is scaled as it was when collected; "steps", those acted on, as
+        "collected", but a rollout is learned from as it was collected. For `clip` and `prior` see `ObservationScaling`.
         """
         self.mode, self.clip = mode, clip
         self._boxes = {} if mode == "off" else _scalable(space)
@@ -99,19 +98,20 @@ class Normalizer:
         return obs._replace(obs=self(obs.obs)) if isinstance(obs, SequenceInput) else self(obs)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
-        """Scale a batch's observations; in the modes that sample, take them into the statistics, too."""
+        """Scale a batch's observations; in the mode "sampled", take them into the statistics, too."""
         if not self._moments:
             return batch
         if isinstance(batch, RolloutBatch):
             return batch._replace(obs=self.scaled(batch.obs))
         if isinstance(batch, SequenceBatch):
-            for ahead in range({"sampled": 1, "sampled_both": 2}.get(self.mode, 0)):
-                self._observe_learned(batch, ahead)
+            if self.mode == "sampled":
+                self._observe_learned(batch, ahead=0)
+                self._observe_learned(batch, ahead=1)
             return batch._replace(obs=self.scaled(batch.obs))
-        if self.mode in ("sampled", "sampled_both"):
+        if self.mode == "sampled":
             self.observe(batch.obs)
         obs = self(batch.obs)  # before the next ones are known, as in skrl
-        if self.mode == "sampled_both":
+        if self.mode == "sampled":
             self.observe(batch.next_obs)
         return batch._replace(obs=obs, next_obs=self(batch.next_obs))
 
@@ -168,8 +168,13 @@ def _listed(parts: Mapping[str, Any]) -> str:
 class RewardScaler:
     """Running scaling of rewards: by the std of their discounted sums, clipped to ±10 (OpenAI Baselines).
 
-    Rewards are not centred: that would change which policy is best.
+    Rewards are not centered: that would change which policy is best.
     """
+
+    STATE: ClassVar[dict[str, Any]] = {
+        "sums": ARRAY,
+        "moments": {"mean": np.zeros(()), "variance": np.zeros(()), "count": float},
+    }
 
     def __init__(self, num_envs: int, discount: float, prior: float = 1.0) -> None:
         """`prior`: the number of samples that the first statistics, mean 0 and variance 1, count as."""
@@ -201,30 +206,25 @@ class RewardScaler:
 
     def state_dict(self) -> dict[str, Any]:
         """The running discounted sums (N,) and their statistics."""
-        return {
-            "sums": self._sums.copy(),
-            "moments": {name: np.asarray(x) for name, x in self.moments._asdict().items()},
-        }
+        mean, variance, count = self.moments
+        moments = {"mean": np.asarray(mean), "variance": np.asarray(variance), "count": float(count)}
+        return {"sums": self._sums.copy(), "moments": moments}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
         """Undo `state_dict`.
 
         Raises:
-            CheckpointError: The state is of a run that does not scale rewards.
+            CheckpointError: The state is of a run that does not scale rewards, or of another number of environments.
         """
-        if not state:
+        if state is None:
             raise CheckpointError(
                 "The checkpoint has no statistics of rewards. Put normalize_rewards back to false in config.yaml."
             )
-        own = {"sums": self._sums, "moments": dict.fromkeys(Moments._fields, np.zeros(()))}
-        state_schema.check(state, own, "collector/rewards")
+        state_schema.check(state, {"sums": self._sums}, "collector/rewards")
         self._sums = np.array(state["sums"])
-        self.take_over(state)
+        self.moments = Moments(**state["moments"])
 
     def take_over(self, state: dict[str, Any]) -> None:
         """Take over the statistics of another scaler's `state_dict`, but not the sums of its episodes."""
-        state_schema.check(
-            state.get("moments"), dict.fromkeys(Moments._fields, np.zeros(())), "collector/rewards/moments"
-        )
-        mean, variance, count = (np.asarray(state["moments"][name]) for name in Moments._fields)
-        self.moments = Moments(mean, variance, float(count))
+        state_schema.check(state, self.STATE, "collector/rewards")
+        self.moments = Moments(**state["moments"])

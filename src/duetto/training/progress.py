@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -14,7 +14,7 @@ from duetto.errors import UsageError, near, to_resume
 from duetto.storage import user_code
 from duetto.storage.logs import Csv
 from duetto.training.notices import shown_elsewhere
-from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock
+from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock, say
 
 if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
     from pathlib import Path
@@ -27,7 +27,8 @@ REFRESH_SECONDS = 0.5
 class ProgressDisplay(LiveDisplay):
     """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss.
 
-    Before the first step it shows what is being done until then, and how many updates of pre-training are left.
+    Before the first step it shows what is being done until then, and how many updates of pre-training are left. Of
+    several seeds that train in this process it shows sums of steps and means of returns.
     """
 
     def __init__(self, console: Console, quiet: bool = False) -> None:
@@ -37,42 +38,47 @@ class ProgressDisplay(LiveDisplay):
         self._first_step = 0
         self._counting = False  # whether the row's samples began after the last evaluation
         self.trainers: list[Trainer] = []
-        self._shown_evaluation: object = None
+        self._evaluated = -1  # the step of the last evaluations shown
         self._complete = False
         self._results: list[str] = []
 
-    def __exit__(self, *raised: Any) -> None:
+    def stop(self) -> None:
+        """Stop the live lines. Those of a run that has not started are removed."""
         self._activity = ""
-        self._progress.live.transient = not self.trainers  # the lines of the preparations are removed
-        super().__exit__(*raised)
+        self._progress.live.transient = not self.trainers
+        super().stop()
 
     def doing(self, text: str) -> None:
         """Show an activity, and news of the run; "" for the run itself."""
         self._show_news()
         super().doing(text)
 
-    def _begin(self, trainers: Sequence[Trainer]) -> None:
+    def announce(self, trainer: Trainer) -> None:
+        """Show the first lines: what runs where."""
+        self.announce_all([trainer])
+
+    def announce_all(self, trainers: Sequence[Trainer]) -> None:
+        """Show the first lines of a run, or of several seeds in this process."""
         self.trainers, self._activity = list(trainers), ""
         for trainer in trainers:
             trainer.on_activity = self.doing
-
-    def announce(self, trainer: Trainer) -> None:
-        """Show the first lines: what runs where."""
-        self._begin([trainer])
-        # it may begin behind where another trainer of the run was, whose notices and times are not its own
-        self._counting = False
-        self._noticed, self._shown_evaluation = 0, trainer.last_evaluation
-        options, config = trainer.config.run, trainer.config
-        self._complete = trainer.step >= options.steps
+        first = trainers[0]
+        config, options = first.config, first.config.run
+        # a run that goes back to a checkpoint has a new trainer
+        self._counting, self._evaluated = False, -1 if first.last_evaluation is None else first.last_evaluation[0]
+        self._complete = first.step >= options.steps
+        seeds = ", ".join(str(trainer.config.run.seed) for trainer in trainers)
+        several = len(trainers) > 1
         self.say(
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
-            f"seed {options.seed}, preset {config.preset}, {options.steps:,} steps\n{near(trainer.folder)}/",
+            f"seed{'s' * several} {seeds}{' side by side' * several}, preset {config.preset}, "
+            f"{options.steps:,} steps{' each' * several}\n{_folders(trainers)}"
         )
-        if trainer.step:
-            self.say(f"Resuming at step {trainer.step:,}.")
-        if "time/actors" in trainer.stepper.engine.numbers():  # Ray ends a process whose raylet dies, without a word
-            self.say(f"If the cluster fails and ends this process, continue with: {to_resume(trainer.folder)}")
-        self._show_notices(trainer.notices)
+        if first.step:
+            self.say(f"Resuming at step {first.step:,}.")
+        if "time/actors" in first.stepper.engine.numbers():  # Ray ends a process whose raylet dies, without a word
+            self.say(f"If the cluster fails and ends this process, continue with: {to_resume(first.folder)}")
+        self._show_news()
 
     def __call__(self, trainer: Trainer) -> None:
         """Update the display after a step; cheap unless it is time to look."""
@@ -112,10 +118,19 @@ class ProgressDisplay(LiveDisplay):
     def _status(self) -> list[str]:
         return self._results
 
-    def finish(self, path: Path) -> None:
-        """Show the last lines: done, or stopped and how to go on."""
-        [trainer] = self.trainers
+    def finish(self, *paths: Path) -> None:
+        """Stop the live lines and show the last lines: the results, warnings again, or how to continue."""
         self._show_news()
+        self.stop()
+        for trainer in self.trainers:
+            if trainer.diagnostics.symptom:
+                say(self._console, f"{self._label(trainer)}{trainer.diagnostics.symptom}", "yellow")
+        if len(self.trainers) > 1:
+            self._finish_seeds(paths)
+        else:
+            self._finish_run(self.trainers[0], paths[0])
+
+    def _finish_run(self, trainer: Trainer, path: Path) -> None:
         if trainer.stopped:
             self.say(f"Stopped at step {trainer.step:,}. Go on with: {to_resume(path)}")
             return
@@ -126,6 +141,18 @@ class ProgressDisplay(LiveDisplay):
         self.say(f"{trainer.step:,} steps and {trainer.learner.updates:,} updates in {clock(trainer.seconds)}.")
         if _can_be_recorded(trainer):
             self.say(f"See it: duetto video {near(path)}")
+
+    def _finish_seeds(self, paths: Sequence[Path]) -> None:
+        trainers = self.trainers
+        stopped = [path for path, trainer in zip(paths, trainers, strict=True) if trainer.stopped]
+        if stopped:
+            self.say(f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: {to_resume(stopped[0])}")
+        if returns := evaluated(trainers):
+            each = ", ".join(f"{value:,.1f}" for value in returns)
+            self.say(f"Last evaluations: {spread(returns)} over {len(returns)} seeds ({each})")
+        steps, updates = sum(one.step for one in trainers), sum(one.learner.updates for one in trainers)
+        self.say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in trainers))}.")
+        self.say(f"See them: duetto plot {' '.join(str(near(path)) for path in paths)}")
 
     def _last_evaluation(self, trainer: Trainer) -> str:
         """The last evaluation's result as text, also if an earlier process made it; "" if there is none."""
@@ -138,12 +165,11 @@ class ProgressDisplay(LiveDisplay):
         """The rows of evaluations by an earlier process, if the run was complete already; else none."""
         return Csv.scan(trainer.folder / "evaluations.csv").rows if self._complete else []
 
-    def summary(self, path: object) -> dict[str, object]:
-        """The last lines as JSON values."""
-        [trainer] = self.trainers
-        return self._summary(trainer, path)
+    def summaries(self, paths: Sequence[Path]) -> list[dict[str, object]]:
+        """Return the last lines of each run as JSON values."""
+        return [self._summary(*pair) for pair in zip(self.trainers, paths, strict=True)]
 
-    def _summary(self, trainer: Trainer, path: object) -> dict[str, object]:
+    def _summary(self, trainer: Trainer, path: Path) -> dict[str, object]:
         last = trainer.last_evaluation
         rows = self._earlier(trainer) if last is None else []
         evaluation = {"step": int(rows[-1]["step"]), "mean_return": float(rows[-1]["mean_return"])} if rows else None
@@ -158,14 +184,23 @@ class ProgressDisplay(LiveDisplay):
         }
 
     def _show_news(self) -> None:
-        """Show a new evaluation and new notices, also while something else takes long."""
+        """Show new notices, and the evaluations of a step once all seeds that still train have made them."""
+        last = [trainer.last_evaluation for trainer in self.trainers]
+        waited_for = [trainer for trainer in self.trainers if not trainer.stopped] or self.trainers
+        step = min((one.last_evaluation[0] if one.last_evaluation else -1 for one in waited_for), default=-1)
+        if step > self._evaluated:
+            self._evaluated, self._counting = step, False
+            results = [evaluation[1] for evaluation in last if evaluation is not None and evaluation[0] == step]
+            if len(self.trainers) == 1:
+                self.say(f"step {step:>9,}  evaluation {results[0]}")
+            else:
+                returns = [result.mean_return for result in results]
+                self.say(f"step {step:>9,}  evaluations {spread(returns)} over {len(returns)} seeds")
         for trainer in self.trainers:
-            if trainer.last_evaluation is not self._shown_evaluation:
-                self._shown_evaluation = trainer.last_evaluation
-                step, result = trainer.last_evaluation or (0, None)
-                self.say(f"step {step:>9,}  evaluation {result}")
-                self._counting = False
-            self._show_notices(trainer.notices)
+            self._show_notices(trainer.notices, self._label(trainer))
+
+    def _label(self, trainer: Trainer) -> str:
+        return f"Seed {trainer.config.run.seed}: " if len(self.trainers) > 1 else ""
 
     def _learned(self, trainers: Sequence[Trainer]) -> list[str]:
         """Return the parts of the status line: means over the trainers, with a deviation if there are several."""
@@ -205,34 +240,24 @@ def _actors(numbers: Mapping[str, float]) -> str:
 
 
 def _can_be_recorded(trainer: Trainer) -> bool:
-    """Return whether the environment renders frames; for EnvPool, whether Gymnasium has its id."""
-    from duetto import environments
-
-    config = trainer.config
+    """Return whether the environment renders frames, as far as it says so."""
     modes = (trainer.stepper.engine.metadata or {}).get("render_modes")
-    if modes is not None and "rgb_array" not in modes:
-        return False
-    if config.run.engine != "envpool" or config.run.evaluate_every:
-        return True
-    try:
-        environments.make_eval(config.environment, render_mode="rgb_array", kwargs=config.environment_options).close()
-    except UsageError:
-        return False
-    return True
+    return modes is None or "rgb_array" in modes
 
 
-Display = TypeVar("Display", bound=ProgressDisplay)
+def _folders(trainers: Sequence[Trainer]) -> str:
+    if len(trainers) < 4:
+        return "\n".join(f"{near(trainer.folder)}/" for trainer in trainers)
+    return f"{near(trainers[0].folder)}/\n...\n{near(trainers[-1].folder)}/"
 
 
 @contextmanager
-def shown(
-    console: Console, beginning: str, quiet: bool = False, kind: type[Display] = ProgressDisplay
-) -> Iterator[Display]:
+def shown(console: Console, beginning: str, quiet: bool = False) -> Iterator[ProgressDisplay]:
     """Yield a progress display, which shows `beginning` until the run is announced.
 
     A UsageError in a run with checkpoints gets a sentence on how to go on.
     """
-    with shown_elsewhere(), kind(console, quiet) as display:
+    with shown_elsewhere(), ProgressDisplay(console, quiet) as display:
         display.doing(beginning)
         try:
             yield display

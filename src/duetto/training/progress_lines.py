@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import atexit
 import io
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +30,8 @@ LINE_SECONDS = 30.0  # between two plain lines
 FIRST_LINE_SECONDS = 5.0  # before the first plain line about a long activity
 RATE_SECONDS = 60.0  # over which steps/s is a mean at most
 NARROW = 60  # columns; a narrower terminal shows neither bars nor notes
+SIGTERM = signal.SIGTERM
+SHOW_CURSOR = b"\x1b[?25h"
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -88,6 +93,7 @@ class _Progress(Progress):
 
     def __init__(self, lines: RenderableType, console: Console) -> None:
         self._lines, self._output = lines, None
+        self._on_sigterm: Callable[[int, Any], None] | None = None
         super().__init__(
             console=console,
             refresh_per_second=4,
@@ -104,7 +110,25 @@ class _Progress(Progress):
             self._output = import_module("IPython.display").display(_Output(self._lines), display_id=True)
         else:
             atexit.register(self.stop)  # an interrupt between the start and the `with` block must not hide the cursor
+            self._show_cursor_before_sigterm()
             super().start()
+
+    def _show_cursor_before_sigterm(self) -> None:
+        """Have SIGTERM show the cursor before it ends the process, unless it has a handler already."""
+        if threading.current_thread() is not threading.main_thread() or signal.getsignal(SIGTERM) != signal.SIG_DFL:
+            return
+        try:
+            terminal = self.console.file.fileno()
+        except OSError:  # not a file
+            return
+
+        def end(number: int, _: Any) -> None:
+            os.write(terminal, SHOW_CURSOR)  # Rich's own writing may have been interrupted half-way
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+        self._on_sigterm = end
+        signal.signal(SIGTERM, end)
 
     def refresh(self) -> None:
         if self._output is not None:
@@ -118,6 +142,8 @@ class _Progress(Progress):
         elif self.live.is_started:
             super().stop()
             atexit.unregister(self.stop)
+            if self._on_sigterm is not None and signal.getsignal(SIGTERM) == self._on_sigterm:
+                signal.signal(SIGTERM, signal.SIG_DFL)
 
 
 class _Output(JupyterMixin):
@@ -139,7 +165,8 @@ class LiveDisplay:
         self._live_lines = is_watched(console) and not quiet
         self._activity, self._activity_since, self._next_word = "", 0.0, 0.0
         self._rows: dict[str, TaskID] = {}
-        self._noticed, self._next_glance = 0, 0.0
+        self._next_glance = 0.0
+        self._shown_notices: set[str] = set()
         self._progress = _Progress(self, console)
 
     def __enter__(self) -> Self:
@@ -148,6 +175,10 @@ class LiveDisplay:
         return self
 
     def __exit__(self, *raised: Any) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the live lines. Text printed later appears below them."""
         self._progress.stop()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -208,11 +239,12 @@ class LiveDisplay:
         if not self._quiet:
             say(self._console, text)
 
-    def _show_notices(self, notices: Sequence[str]) -> None:
-        """Print the notices that are new; `notices` are all so far."""
-        for notice in notices[self._noticed :]:
-            say(self._console, notice, "yellow")
-        self._noticed = len(notices)
+    def _show_notices(self, notices: Sequence[str], about: str = "") -> None:
+        """Print each notice once, after `about`; also if the display is quiet."""
+        for notice in notices:
+            if notice not in self._shown_notices:
+                self._shown_notices.add(notice)
+                say(self._console, f"{about}{notice}", "yellow")
 
 
 def fitting(parts: list[str], width: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 class Recurrence:
     """The carry, the previous action and reward of N environments; at an episode's start zeros and "no action"."""
+
+    STATE: ClassVar[dict[str, Any]] = {"carry": DictOf(ARRAY), "action": ARRAY, "reward": ARRAY}
 
     def __init__(self, learner: Policy, action: Space, num_envs: int) -> None:
         self._learner = learner
@@ -58,11 +60,10 @@ class Recurrence:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Undo `state_dict`. Raises CheckpointError if its shapes are not those of the networks and environments."""
         own = {"carry": self.carry, "action": self._previous_action, "reward": self._previous_reward}
         state_schema.check(state, own, "collector/recurrence")
-        state_schema.check(state["carry"], DictOf(ARRAY, list(self.carry)), "collector/recurrence/carry")
-        self.carry = {name: np.array(part) for name, part in state["carry"].items()}
+        self.carry = {name: np.array(state["carry"][name]) for name in self.carry}
         self._previous_action, self._previous_reward = np.array(state["action"]), np.array(state["reward"])
 
     def _forget(self, starts: np.ndarray) -> None:

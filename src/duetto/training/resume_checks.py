@@ -35,7 +35,7 @@ STATE: dict[str, Any] = ACTING | {  # what resuming needs
     "learner": ANY,
     "log": MetricLog.STATE,
     "memory": ANY,
-    "collector": ANY,
+    "collector": ANY,  # that of the source, here or on a cluster
     "stepper": {"environments": ANY},
     "evaluations": Evaluations.STATE,
     "callbacks": CallbackList.STATE,
@@ -96,7 +96,7 @@ def resumption(
         CheckpointError: It is no checkpoint of this run.
     """
     state = {"callbacks": {}} | loaded.state  # of a run that was pushed, which has none
-    state_schema.check(state, STATE, str(loaded.path / "state.json"))
+    state_schema.check(state, STATE | {"collector": components.collector.STATE}, str(loaded.path / "state.json"))
     if state["trainer"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")
     _check_same_run(state["run"], config, folder)
@@ -170,7 +170,7 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
     progress, explorer = min(1.0, step / steps), config.algorithm.explorer()
     rates = {f"{name}'s learning rate": rate for name, rate in learner.learning_rates(progress).items()}
     if isinstance(explorer, ActionNoise) and not explorer.scale_steps:
-        rates["the exploration's scale"] = linear(step, steps, explorer.scale, explorer.final_scale)
+        rates["the exploration's scale"] = linear(step, steps, 1.0, explorer.final_scale)
     return rates | config.algorithm.scheduled(progress)
 
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from duetto import buffers, environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
+from duetto.errors import UsageError, near
 from duetto.learners.base import on_host
 from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
@@ -36,7 +36,7 @@ from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
 from duetto.training.evaluator import FIELDS, EvaluationInterruptedError, Evaluations, LocalEvaluator, Snapshot
 from duetto.training.execution import Execution, LocalExecution
-from duetto.training.folder_guard import check_folder
+from duetto.training.folder_guard import FolderGuard
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
@@ -64,16 +64,6 @@ class Trainer:
     """
 
     components_type: type[Components] = Components
-    config: Config
-    folder: Path
-    components: Components
-    stepper: environments.VecEnv
-    learner: learners.Learner
-    normalizer: Normalizer
-    collector: Source
-    log: MetricLog
-    diagnostics: Diagnostics
-    checkpoints: Checkpoints
 
     def __init__(
         self,
@@ -88,15 +78,15 @@ class Trainer:
 
         `place` is where the environments live that are learned from; None: in this process.
         """
-        self.folder, self._environment = folder, environment
-        self._lock = lock or FolderLock(folder)
+        self.folder: Path = folder
+        self._environment = environment
+        lock = lock or FolderLock(folder)
+        self._guard = FolderGuard(folder, lock, config.environment, lambda: (self.step, self.checkpoints.step))
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
         self.step: int = 0
         self._stop = self._skips_last_evaluation = self._interrupted = False
-        self._learns = False  # within the updates that are due
         self._evaluates = False  # within an evaluation that a callback asked for, which is not broken off
-        self._hooks: list[str] = []  # those that are being called, one within the other
         self._asked = False  # whether a hook of this step wants a checkpoint
         self._concluded = False  # whether a run that was stopped has its last checkpoint
         self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
@@ -108,12 +98,15 @@ class Trainer:
     def _open(
         self, config: Config, place: Execution, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
-        self.components = made = self.components_type(config, self._environment, place, build_learner, self.notices)
+        made = self.components_type(config, self._environment, place, build_learner, self.notices)
+        self.components: Components = made
         opened.callback(made.close)
-        self.stepper, self.learner = made.stepper, made.learner
-        self.normalizer, self.collector = made.normalizer, made.collector
-        self.config = dataclasses.replace(config, cluster=place.decided(self.stepper))
-        self.log = MetricLog(self.folder)
+        self.stepper: environments.VecEnv = made.stepper
+        self.learner: learners.Learner = made.learner
+        self.normalizer: Normalizer = made.normalizer
+        self.collector: Source = made.collector
+        self.config: Config = dataclasses.replace(config, cluster=place.decided(self.stepper))
+        self.log: MetricLog = MetricLog(self.folder)
         opened.callback(self.log.close)
         store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
         table = opened.enter_context(Csv(self.folder / "evaluations.csv", FIELDS))
@@ -127,10 +120,11 @@ class Trainer:
             self.notices,
         )
         opened.callback(runs.close)
-        self.diagnostics = Diagnostics(self.config, made, self.notices)
+        self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
         self._learning = Learning(self.config, made, self.log, lambda text: self.on_activity(text))
-        self._evaluations = Evaluations(runs, table, store)
-        self.checkpoints = Checkpoints(store, self.config, made, self.log, self._evaluations, self._callbacks)
+        self._evaluations = Evaluations(runs, table, store, self.log)
+        kept = (made, self.log, self._evaluations, self._callbacks)
+        self.checkpoints: Checkpoints = Checkpoints(store, self.config, *kept)
 
     @property
     def memory(self) -> AnyMemory:
@@ -142,11 +136,9 @@ class Trainer:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
         before = self.step
-        with interruptible(self.interrupt, lambda: self.unfinished), self._saying_where_it_stopped():
+        with interruptible(self.interrupt, lambda: self.unfinished), self._guard.explaining_errors():
             self._call("on_start")
-            if (
-                self.checkpoints.resumed.changed
-            ):  # a plain resume of what is killed before the next one would be refused
+            if self.checkpoints.resumed.changed:  # or a plain resume would be refused after a kill
                 self.checkpoint()
             elif self.checkpoints.last:
                 self._call("on_checkpoint")
@@ -159,7 +151,7 @@ class Trainer:
             self._conclude()
             if before < self.step and not self.stopped:
                 self.diagnostics.after_run(self.step, self.log.episodes)
-            self._check_folder()
+            self._guard.check()
             self._call("on_end")
             self.log.write_own(self.step)
 
@@ -180,10 +172,9 @@ class Trainer:
         while self.step < options.steps and not self._stop:
             before = self.step
             self._collect()
-            self._learns = True
-            for _ in self._learning.due(self.step):
-                self._call("on_update")
-            self._learns = False
+            for samples in self._learning.due():
+                for _ in self._learning.learn(samples, self.step):
+                    self._call("on_update")
             if crossed(before, self.step, options.log_every):
                 self._write_metrics()
             if self._evaluations.under_way is not None:
@@ -191,10 +182,13 @@ class Trainer:
             last = self.step >= options.steps
             if options.evaluate_every and (last or crossed(before, self.step, options.evaluate_every)):
                 self._evaluate(wait=last)
-            self._call("on_step")
-            if self.checkpoints.is_due(before, self.step):
-                self.checkpoint()
-            self._call(FUNCTIONS)
+            self._end_step(self.checkpoints.is_due(before, self.step))
+
+    def _end_step(self, checkpoint_is_due: bool) -> None:
+        self._call("on_step")
+        if checkpoint_is_due:
+            self.checkpoint()
+        self._call(FUNCTIONS)
 
     def _collect(self) -> None:
         """Step every environment and store what was experienced."""
@@ -202,7 +196,7 @@ class Trainer:
         if self.stepper.aborted is not None:
             self.components.interrupt(self.stepper.aborted)
             what = f"environments lost with their actor began new episodes ({int(self.stepper.aborted.sum())})"
-            self._note(inexact=resume_history.Event(self.step, what))
+            self._guard.note(inexact=resume_history.Event(self.step, what))
         self.memory.take(experience)
         self.step += len(experience.env)
         self.log.add_episodes(episodes)
@@ -223,11 +217,8 @@ class Trainer:
                 self._write_metrics()
                 if options.evaluate_every:
                     self._evaluate()
-            self._call("on_step")
             due = options.checkpoint_every and (ended or updates % options.checkpoint_every == 0)
-            if due and not self.checkpoints.has(self.step):
-                self.checkpoint()
-            self._call(FUNCTIONS)
+            self._end_step(bool(due) and not self.checkpoints.has(self.step))
             if self._stop:
                 return
 
@@ -292,6 +283,10 @@ class Trainer:
         """Whether a resume would have something to do: a step, or the evaluation that a signal broke off."""
         return self.stopped or self.evaluating is not None
 
+    def in_its_folder(self) -> AbstractContextManager[None]:
+        """Guard all writing in the run's folder. Raises FolderLostError if it was moved or deleted."""
+        return self._guard.writing()
+
     @property
     def seconds(self) -> float:
         """Seconds spent on the run, earlier processes included."""
@@ -301,40 +296,11 @@ class Trainer:
     def seconds(self, spent: float) -> None:
         self._began = time.perf_counter() - spent
 
-    @contextmanager
-    def _saying_where_it_stopped(self) -> Iterator[None]:
-        try:
-            yield
-        except NonFiniteError as error:
-            raise NonFiniteError(f"{error} {self._where_it_stopped()}") from error
-        except EnvironmentFailedError as error:
-            # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
-            sentence = f"{error.sentence} {self._where_it_stopped()}"
-            raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
-        except PartLostError as error:
-            error.step = self.step
-            raise
-
-    def _where_it_stopped(self) -> str:
-        where = f"The run on {self.config.environment} stopped at step {self.step}"
-        if self.checkpoints.step is None:
-            return f"{where}, before its first checkpoint."
-        place = near(self.folder) if self._lock.is_in_place() else f"its folder, which is no longer {self.folder}"
-        return f"{where}; its checkpoint of step {self.checkpoints.step} is kept for evaluate and resume in {place}."
-
     # ------------------------------------------------------------------------------------------------ callbacks
     def _call(self, hook: str) -> None:
-        self._hooks.append(hook)
-        try:
+        with self._guard.explaining_callback_errors():
             self._callbacks.call(hook, self)
-        except DuettoError:
-            raise
-        except Exception as error:  # the user's own, with its own traceback
-            error.add_note(f"A callback raised this. {self._where_it_stopped()}")
-            raise
-        finally:
-            self._hooks.pop()
-        if self._asked and not self._hooks and hook != "on_evaluation":  # on_step comes behind that
+        if self._asked and not self._callbacks.running and hook != "on_evaluation":  # on_step comes after that
             self.checkpoint()
 
     def another_environment(self, **how: Any) -> environments.VecEnv:
@@ -367,7 +333,7 @@ class Trainer:
         first = name not in self.stepper.attributes
         self.components.set_attr(name, value)
         if first:
-            self._note(attribute=name)
+            self._guard.note(attribute=name)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
@@ -377,7 +343,7 @@ class Trainer:
             NonFiniteError: Learning has diverged; nothing is written.
             UsageError: It is called in `on_evaluation`, which it would call again: use `last_evaluation` there.
         """
-        if "on_evaluation" in self._hooks:
+        if "on_evaluation" in self._callbacks.running:
             raise UsageError(
                 "evaluate() in on_evaluation would lead to on_evaluation again: trainer.last_evaluation has the result."
             )
@@ -404,11 +370,8 @@ class Trainer:
         if snapshot is None:
             return
         with self.in_its_folder():
-            row = self._evaluations.look(wait)
-            if row is not None:
-                shown = ("mean_return", "mean_length", "success_rate")
-                self.log.to_board(row["step"], {f"evaluation/{name}": row[name] for name in shown})
-        if row is not None:
+            finished = self._evaluations.look(wait)
+        if finished:
             self._call("on_evaluation")
         elif self._interrupted and wait:
             self.notices.append(
@@ -439,25 +402,6 @@ class Trainer:
         """
         return EvaluationPolicy(self.learner, self.normalizer, self.stepper.action_space, self.config.run.seed)
 
-    # ------------------------------------------------------------------------------------------------ its folder
-    @contextmanager
-    def in_its_folder(self) -> Iterator[None]:
-        """Guard all writing in the run's folder. Raises FolderLostError if it was moved or deleted."""
-        self._check_folder()
-        try:
-            yield
-        except (DuettoError, OSError):
-            self._check_folder()
-            raise
-
-    def _note(self, **what: Any) -> None:
-        """Note something in the run's history; see `resume_history.note`."""
-        with self.in_its_folder():
-            resume_history.note(self.folder / "config.yaml", **what)
-
-    def _check_folder(self) -> None:
-        check_folder(self.folder, self._lock, self.step, self.checkpoints.step)
-
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write a checkpoint, and return its folder.
@@ -473,9 +417,9 @@ class Trainer:
             FolderLostError: The run's folder was moved or deleted.
             UsageError: It is called in `on_update`, in `on_checkpoint`, or in `on_start` of a new run.
         """
-        if self._learns:
+        if "on_update" in self._callbacks.running:
             raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
-        if "on_checkpoint" in self._hooks:
+        if "on_checkpoint" in self._callbacks.running:
             raise UsageError("checkpoint() in on_checkpoint would lead to on_checkpoint again, and there is one now.")
         if not self.stepper.begun:
             raise UsageError(
@@ -484,7 +428,7 @@ class Trainer:
             )
         if self._concluded:
             return self.checkpoints.store.path_of(self.step)
-        if not {"on_evaluation", "on_step"}.isdisjoint(self._hooks):
+        if not {"on_evaluation", "on_step"}.isdisjoint(self._callbacks.running):
             self._asked = True
             return self.checkpoints.store.new_path(self.step)
         snapshot = self._evaluations.under_way
@@ -503,39 +447,39 @@ class Trainer:
 
 
 class Learning:
-    """Makes a run's updates. Each method yields after every update, with its metrics in the log."""
+    """Makes a run's updates."""
 
     def __init__(self, config: Config, components: Components, log: MetricLog, tell: Callable[[str], None]) -> None:
         """`tell` is told of the first update, which may take long."""
         self._algorithm, self._horizon = config.algorithm, config.run.horizon
         self._components, self._log, self._tell = components, log, tell
 
-    def due(self, step: int) -> Iterator[None]:
-        """Make all updates that are due at this step.
+    def due(self) -> Iterator[list[buffers.Sample]]:
+        """Draw the samples of all updates that are due; `learn` must follow each draw.
 
-        The learner gets `learner.at_once` batches at a time, where none depends on what was learned from another.
+        A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
         """
-        memory, normalizer = self._components.memory, self._components.normalizer
-        due, samples = memory.due(), []
+        memory, samples = self._components.memory, []
         alone = memory.needs_priorities or memory.needs_divergence or memory.needs_values
-        at_once = 1 if alone else self._components.learner.at_once
+        at_once, due = 1 if alone else self._components.learner.at_once, memory.due()
         while drawn := list(islice(due, at_once)):
             samples = drawn
-            yield from self._learn(samples, step)
+            yield samples
         if samples:
-            normalizer.after_learning(samples[-1].batch)
+            self._components.normalizer.after_learning(samples[-1].batch)
 
     def pretraining(self) -> Iterator[None]:
-        """Learn from demonstrations before the first step."""
+        """Learn from demonstrations before the first step; yields after every update."""
         for sample in self._components.memory.pretraining():
-            yield from self._learn([sample], 0)
+            yield from self.learn([sample], 0)
 
     def progress(self, step: int) -> float:
         """How far the schedules are at this step, in [0, 1]."""
         return min(1.0, step / self._horizon)
 
-    def _learn(self, samples: list[buffers.Sample], step: int) -> Iterator[None]:
-        learner = self._components.learner
+    def learn(self, samples: list[buffers.Sample], step: int) -> Iterator[None]:
+        """Make one update with each sample; yields after every update, with its metrics in the log."""
+        learner, memory = self._components.learner, self._components.memory
         if not learner.updates:
             self._tell("compiling the first update" if learner.backend == "jax" else "first update")
         batches: list[AnyBatch] = []
@@ -545,7 +489,10 @@ class Learning:
         progress = [self.progress(step - sample.age) for sample in samples]
         made = learner.update_each(batches, progress)
         for sample, metrics in zip(samples, made, strict=True):
-            self._report_back(sample, metrics)
+            if memory.needs_priorities:
+                memory.feedback(sample, on_host(metrics.priority))
+            if memory.needs_divergence:
+                memory.note_divergence(metrics.value(DIVERGENCE))
             self._log.add(step, metrics, sample.info)
             yield
 
@@ -555,10 +502,3 @@ class Learning:
             seen = self._algorithm.seen_reward(batch.obs.previous_reward)
             batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
         return self._components.normalizer.batch(batch)
-
-    def _report_back(self, sample: buffers.Sample, metrics: learners.Metrics) -> None:
-        memory = self._components.memory
-        if memory.needs_priorities:
-            memory.feedback(sample, on_host(metrics.priority))
-        if memory.needs_divergence:
-            memory.note_divergence(metrics.value(DIVERGENCE))

@@ -96,7 +96,7 @@ def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
     obs, _ = masks.split_mask(obs)
     view = (obs[name] if isinstance(obs, dict) else obs)[0]
     view = view if isinstance(part, Box) and not part.channels_first else np.moveaxis(view, 0, -1)
-    view = view[..., -3:] if view.shape[-1] % 3 == 0 else np.repeat(view[..., -1:], 3, axis=-1)  # colour, or greys
+    view = view[..., -3:] if view.shape[-1] % 3 == 0 else np.repeat(view[..., -1:], 3, axis=-1)  # color, or greys
     height, width = len(frame), len(frame) * view.shape[1] // view.shape[0]
     rows, columns = (np.arange(size) * side // size for size, side in zip((height, width), view.shape, strict=False))
     return np.concatenate([frame, view[rows][:, columns]], axis=1)

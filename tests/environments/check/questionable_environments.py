@@ -168,14 +168,11 @@ class Remembers(Plain):
 
 
 class Numbered(Plain):
-    """Each one is another."""
-
-    made = 0
+    """It is another in each process."""
 
     def __init__(self) -> None:
         super().__init__()
-        type(self).made += 1
-        self.number = self.made
+        self.number = os.getpid()
 
     def observe(self) -> Any:
         return super().observe() / np.float32(self.number)
@@ -232,6 +229,7 @@ class Ends(Plain):
                 case "signal":
                     os.kill(os.getpid(), signal.SIGKILL)
                 case "hang":
+                    print("hm", flush=True)
                     time.sleep(600)
                 case "print":
                     print("I am here")

@@ -161,14 +161,12 @@ def test_environments_that_do_not_render(environment: Any, sentence: str):
 
 # --------------------------------------------------------------------------------------------------- the child process
 ENDINGS = [
-    (partial(questionable.Ends, "os._exit"), "crash", "in step 3 or the reset after it: it ended with exit code 3"),
-    (partial(questionable.Ends, "signal"), "crash", "was killed by SIGKILL"),
-    (questionable.leaves, "crash", "while it was made: it ended with exit code 4"),
-    (
-        partial(questionable.Ends, "hang"),
-        "hang",
-        "has not answered for 2 s, while random actions were played, in step 3",
-    ),
+    (partial(questionable.Ends, "os._exit"), "process", "vector step 3: its process ended with exit code 3"),
+    (partial(questionable.Ends, "signal"), "process", "was killed by SIGKILL"),
+    (questionable.leaves, "making", "making it raised SystemExit: 4"),
+    (partial(questionable.Ends, "hang"), "process", "has not answered for 2 s. If that was not long enough"),
+    (partial(questionable.Ends, "hang"), "process", "give it more time (--timeout)"),
+    (partial(questionable.Ends, "hang"), "process", "That was while random actions were played. Its last output: 'hm'"),
 ]
 
 

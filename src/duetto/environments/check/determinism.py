@@ -19,11 +19,12 @@ Trace = list[dict[str, int]]  # checksums of the first observation, then of each
 
 def check_determinism(findings: Findings, make: Callable[[], VecEnv]) -> bool:
     """Compare steps of one seed in one environment, and in two; return whether they are equal."""
+    findings.doing = "while a seed was repeated"
     with closing(make()) as vec, closing(make()) as other:
         traces = []
         for env in (vec, vec, other):
             env.reset(7)
-            traces.append(_trace(findings, env, 7, 100, "while a seed was repeated"))
+            traces.append(_trace(env, 7, 100))
     again, elsewhere = (_difference(traces[0], trace) for trace in traces[1:])
     different = f"{again} in one environment" if again else f"{elsewhere} in two environments" if elsewhere else ""
     cause = (
@@ -39,13 +40,14 @@ def check_determinism(findings: Findings, make: Callable[[], VecEnv]) -> bool:
 def check_resume(findings: Findings, make: Callable[[], VecEnv], steps: int) -> None:
     """Load the state of a later episode in a new environment, and compare the steps after it."""
     with closing(make()) as vec, closing(make()) as other:
+        findings.doing = "before its state was saved"
         vec.reset(3)
-        _trace(findings, vec, 3, steps // 2, "before its state was saved")
+        _trace(vec, 3, steps // 2)
         saved = vec.state_dict()
-        findings.doing("while its saved state was loaded")
+        findings.doing = "after its state was saved"
         try:
             other.load_state_dict(saved)
-            after = [_trace(findings, env, 4, steps // 4, "after its state was saved") for env in (vec, other)]
+            after = [_trace(env, 4, steps // 4) for env in (vec, other)]
             cause = _difference(*after) if other.resumed_exactly else ", ".join(map(str, other.not_restored))
         except CheckpointError as error:
             cause = str(error).rstrip(".")
@@ -57,9 +59,9 @@ def check_resume(findings: Findings, make: Callable[[], VecEnv], steps: int) -> 
     findings.add("resume", costs=costs if cause else "", fine=fine)
 
 
-def _trace(findings: Findings, vec: VecEnv, seed: int, steps: int, doing: str) -> Trace:
+def _trace(vec: VecEnv, seed: int, steps: int) -> Trace:
     trace = [{"first observation": _checksum(vec.obs)}]
-    for step, _ in play(findings, vec, seed, steps, doing):
+    for step, _ in play(vec, seed, steps):
         results = {"observation": step.next_obs, "reward": step.reward, "next episode's first observation": vec.obs}
         ends = {"end of the episode": np.stack([step.terminated, step.truncated])}
         trace.append({name: _checksum(result) for name, result in (results | ends).items()})

@@ -1,10 +1,9 @@
-"""Findings about an environment, and how the checker's child process reports them."""
+"""Findings about an environment."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import Literal
 
 Level = Literal["broken", "costs", "fine"]
 
@@ -25,18 +24,17 @@ class Finding:
     sentence: str
 
 
-class Findings:
-    """Writer of findings, a line of JSON each, with lines in between that name the call in progress."""
+class Findings(list[Finding]):
+    """The findings so far.
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
+    Attributes:
+        doing: The part of the check in progress, as the end of a sentence.
+    """
+
+    doing: str = "while it was made"
 
     def add(self, about: str, *, broken: str = "", costs: str = "", fine: str = "") -> None:
-        """Report the first of these sentences that is not empty."""
+        """Add the first of these sentences that is not empty."""
         level: Level = "broken" if broken else "costs" if costs else "fine"
         if sentence := broken or costs or fine:
-            print(json.dumps(vars(Finding(level, about, sentence))), file=self._stream)
-
-    def doing(self, call: str) -> None:
-        """Name the call that begins now, as the end of a sentence; "" ends the check."""
-        print(json.dumps({"doing": call}), file=self._stream)
+            self.append(Finding(level, about, sentence))

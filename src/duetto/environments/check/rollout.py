@@ -26,24 +26,21 @@ class RolloutRecord:
     high: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def play(
-    findings: Findings, vec: VecEnv, seed: int, steps: int, doing: str
-) -> Iterator[tuple[Transition, list[Episode]]]:
+def play(vec: VecEnv, seed: int, steps: int) -> Iterator[tuple[Transition, list[Episode]]]:
     """Yield at most `steps` steps with random, allowed actions. Raises what a run would raise."""
     random, began = np.random.default_rng(seed), time.perf_counter()
-    for step in range(1, steps + 1):
+    for _ in range(steps):
         if time.perf_counter() - began > MAX_SECONDS:
             return
-        findings.doing(f"{doing}, in step {step} or the reset after it")
         yield vec.step(vec.sample_actions(random))
 
 
 def record_rollout(findings: Findings, vec: VecEnv, steps: int) -> RolloutRecord:
     """Play random actions, and record what they lead to."""
     record, began = RolloutRecord(), time.perf_counter()
-    findings.doing("in the first reset")
+    findings.doing = "while random actions were played"
     vec.reset(5)
-    for transition, episodes in play(findings, vec, 5, steps, "while random actions were played"):
+    for transition, episodes in play(vec, 5, steps):
         flags = bool(transition.terminated[0]), bool(transition.truncated[0])
         record.episodes += [(episode.length, *flags) for episode in episodes]
         record.rewards.append(float(transition.reward[0]))

@@ -41,7 +41,7 @@ def check_spaces(findings: Findings, vec: VecEnv) -> None:
     findings.add("spaces", broken="" if accepting else refused, fine=fine)
     for sentence in image_warnings(vec.observation_space):
         findings.add("images", costs=sentence)
-    if wrapper := normalizer_check.running(None, vec):
+    if wrapper := vec.call(normalizer_check.running_in):
         refused = (
             f"Training refuses its {wrapper}: evaluations would have other running statistics. Remove the wrapper "
         )
@@ -54,17 +54,26 @@ def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> Non
     findings.add("contract", fine=f"reset and step return valid values in {steps:,} steps of random actions.")
     _check_observations(findings, vec, record)
     _check_rewards(findings, record.rewards)
-    _check_episodes(findings, vec.environments[0], record)
+    _check_episodes(findings, vec.call(_time_limit), record)
     if vec.masked:
         fine = f"info has an {KEY}: algorithms choose among allowed actions, but bc, dqfd and r2d3 refuse."
         findings.add("masks", fine=fine)
-    elif vec.environments[0].has_wrapper_attr("action_masks"):
+    elif vec.call(_has_mask_method):
         costs = f"Its method action_masks is not read. Return the mask as info[{KEY!r}] in each reset and step."
         findings.add("masks", costs=costs)
     rate = steps / record.seconds
     hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
     slow = f"{hours}(--num-envs 8 --vectorization subprocess)." if rate < SLOW else ""
-    findings.add("speed", costs=slow, fine=f"{rate:,.0f} steps per second in one process, resets included.")
+    fine = f"{rate:,.0f} steps per second in a process of its own, resets included."
+    findings.add("speed", costs=slow, fine=fine)
+
+
+def _time_limit(env: gymnasium.Env) -> int | None:
+    return env.get_wrapper_attr("_max_episode_steps") if env.has_wrapper_attr("_max_episode_steps") else None
+
+
+def _has_mask_method(env: gymnasium.Env) -> bool:
+    return env.has_wrapper_attr("action_masks")
 
 
 def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
@@ -100,14 +109,13 @@ def _check_rewards(findings: Findings, rewards: list[float]) -> None:
     findings.add("rewards", costs=large if too_large else "", fine=f"{said}{rare if low == high else ''}.")
 
 
-def _check_episodes(findings: Findings, env: gymnasium.Env, record: RolloutRecord) -> None:
+def _check_episodes(findings: Findings, limit: int | None, record: RolloutRecord) -> None:
     """Look for time limits reported as terminations, and for episodes that never end."""
     lengths = [length for length, _, _ in record.episodes]
     count, steps = len(lengths), len(record.rewards)
     terminated = sum(terminated for _, terminated, _ in record.episodes)
     truncated = sum(truncated for _, _, truncated in record.episodes)
     both = sum(terminated and truncated for _, terminated, truncated in record.episodes)
-    limit = env.get_wrapper_attr("_max_episode_steps") if env.has_wrapper_attr("_max_episode_steps") else None
     broken = costs = ""
     if 2 * both > count:  # a task that is done just when its time is up is correct
         broken = (
@@ -148,22 +156,26 @@ def check_gymnasium(findings: Findings, vec: VecEnv) -> None:
     """Run Gymnasium's checker, which stops at its first objection and knows no action masks."""
     if vec.masked:
         return
-    findings.doing("while Gymnasium's checker ran")
-    costs = ""
-    try:
-        env_checker.check_env(_BoolFlags(vec.environments[0]), skip_render_check=True, skip_close_check=True)
-    except Exception as error:  # assertions, and whatever the environment raises
-        costs = f"Gymnasium's checker objects: {' '.join(str(error).split()) or type(error).__name__}"
-        if "observation space" in costs:
-            costs += " Return observations with its shape and dtype, within its bounds."
+    findings.doing = "while Gymnasium's checker ran"
+    costs = vec.call(_objection)
+    if "observation space" in costs:
+        costs += " Return observations with its shape and dtype, within its bounds."
     findings.add("gymnasium", costs=costs, fine="Gymnasium's checker objects to nothing.")
+
+
+def _objection(env: gymnasium.Env) -> str:
+    try:
+        env_checker.check_env(_BoolFlags(env), skip_render_check=True, skip_close_check=True)
+    except Exception as error:  # assertions, and whatever the environment raises
+        return f"Gymnasium's checker objects: {' '.join(str(error).split()) or type(error).__name__}"
+    return ""
 
 
 def check_render(findings: Findings, make: Callable[..., VecEnv], metadata: dict[str, Any]) -> None:
     """Render a frame, as `duetto video` does."""
     costs, fine = 'Its metadata lacks the render mode "rgb_array". Add it, and render() for it.', ""
     if "rgb_array" in (metadata.get("render_modes") or ()):
-        findings.doing("while a frame was rendered")
+        findings.doing = "while a frame was rendered"
         try:
             with closing(make(render_mode="rgb_array")) as vec:
                 vec.reset(0)

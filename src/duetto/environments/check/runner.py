@@ -1,30 +1,25 @@
-"""Check an environment in a child process, where a crash or a hang becomes a finding."""
+"""Check an environment in processes of its own, where a crash or a hang becomes a finding."""
 
 from __future__ import annotations
 
-import json
-import os
-import queue
 import re
-import subprocess
-import sys
 import tempfile
-import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from typing import IO, Any
 
+import gymnasium
 from gymnasium.vector import VectorEnv
 
-from duetto import subprocess_python
 from duetto.environments import atari, env_registry, pickling, suggestions, user_env
 from duetto.environments.check import determinism, rules
 from duetto.environments.check.findings import Finding, Findings
 from duetto.environments.check.rollout import record_rollout
 from duetto.environments.errors import summary
-from duetto.environments.subproc import TO_START, ended
+from duetto.environments.subproc import MORE_TIME, SubprocEngine
+from duetto.environments.vec_env import VecEnv
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 
 STEPS, TIMEOUT = 2000, 60.0
@@ -71,70 +66,46 @@ def check(
             f"{name} cannot be pickled ({summary(error)}), which the check and vectorization=subprocess need. Pass a "
             "class or function that creates such objects when it is called."
         ) from error
-    with tempfile.TemporaryFile() as pickled, tempfile.TemporaryFile() as printed:
-        pickled.write(recipe)
-        pickled.seek(0)
-        program = f"from duetto.environments.check import runner; runner.main({steps})"
-        process = subprocess_python.begin(program, pickled, subprocess.PIPE, printed)
-        assert process.stdout is not None
-        try:
-            return list(_read(process, process.stdout, printed, name, timeout))
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+    with tempfile.TemporaryFile() as printed:
+        return _check(Findings(), partial(_make, recipe, name, timeout, printed), steps, printed)
 
 
-def _read(
-    process: subprocess.Popen[bytes], output: IO[bytes], printed: IO[bytes], name: str, timeout: float
-) -> Iterator[Finding]:
-    lines: queue.Queue[bytes] = queue.Queue()
-    threading.Thread(target=lambda: [*map(lines.put, output), lines.put(b"")], daemon=True).start()
-    doing, patience = "before it was made", max(timeout, TO_START)  # packages are imported first
-    while doing:
-        try:
-            line = lines.get(timeout=patience)
-        except queue.Empty:
-            fault = f"{name} has not answered for {timeout:g} s, {doing}. Look there for code that waits or never ends"
-            yield Finding("broken", "hang", f"{fault}; if it is only slow, raise --timeout. {UNCHECKED}")
-            return
-        if not line:
-            printed.seek(0)
-            text = printed.read().decode(errors="replace").strip().splitlines()
-            last = f"Last output: {text[-1][:200]!r}. " if text else ""
-            fault = f"{name} ended its process, {doing}: it {ended(process.wait())}. A run would end there. Correct "
-            fault += f"the crash, or remove sys.exit and os._exit. {last}{UNCHECKED}"
-            yield Finding("broken", "crash", fault)
-            return
-        message, patience = json.loads(line), timeout
-        if "doing" in message:
-            doing = message["doing"]
-        else:
-            yield Finding(**message)
+def _make(recipe: bytes, name: str, timeout: float, printed: IO[bytes], render_mode: str | None = None) -> VecEnv:
+    return VecEnv(SubprocEngine([partial(_single, recipe, render_mode)], name, timeout, printed), name)
 
 
-def main(steps: int) -> None:
-    """Check the environment whose recipe is on standard input: the child process's program."""
-    findings = Findings(os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1))
-    os.dup2(2, 1)  # environments print
+def _single(recipe: bytes, render_mode: str | None) -> gymnasium.Env:
+    """Make the environment in a worker, and ignore its warnings."""
     warnings.simplefilter("ignore")
-    about, make = "making", partial(pickling.make, sys.stdin.buffer.read())
-    findings.doing("while it was made")
+    return pickling.make(recipe, render_mode=render_mode).environments[0]
+
+
+def _check(findings: Findings, make: partial[VecEnv], steps: int, printed: IO[bytes]) -> Findings:
+    about = "making"
     try:
         with closing(make()) as vec:
             about = "contract"
             rules.check_spaces(findings, vec)
             rules.check_rollout(findings, vec, record_rollout(findings, vec, steps))
             rules.check_gymnasium(findings, vec)
-            metadata = vec.environments[0].metadata
+            metadata = vec.engine.metadata
         if determinism.check_determinism(findings, make):
             determinism.check_resume(findings, make, steps)
         rules.check_render(findings, make, metadata)
         findings.add("processes", fine="It can be pickled: vectorization=subprocess works.")
-    except Exception as error:  # a user's objects may raise anything
+    except DuettoError as error:
         about = "numbers" if isinstance(error, NonFiniteError) else about
-        sentence = str(error) if isinstance(error, DuettoError) else f"It raised {summary(error)}."
+        sentence = str(error)
         if isinstance(error, EnvironmentFailedError):
             sentence = " ".join([error.sentence, *re.findall(r'File "[^"]+", line \d+', error.trace)[-1:]])
-        findings.add(about, broken=f"{sentence} {UNCHECKED}")
-    findings.doing("")
+            sentence = sentence.replace(MORE_TIME, "--timeout")
+            if not error.trace:  # it raised nothing: it crashed or hangs
+                about, sentence = "process", f"{sentence} That was {findings.doing}.{_last_line(printed)}"
+        findings.add(about, broken=f"{sentence} Nothing after this was checked.")
+    return findings
+
+
+def _last_line(printed: IO[bytes]) -> str:
+    printed.seek(0)
+    lines = printed.read().decode(errors="replace").strip().splitlines()
+    return f" Its last output: {lines[-1][:200]!r}." if lines else ""

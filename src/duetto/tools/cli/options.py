@@ -45,7 +45,11 @@ Trust = Annotated[
     bool, arg(help="Run code that the run's folder names (packages, files), though you did not start the run here.")
 ]
 Seeds = Annotated[
-    str | None, arg(help="Train these seeds side by side, each as its own run: 0-9 or 0,3,7.", metavar="0-9|0,3,7")
+    str | None,
+    arg(
+        help="Train several seeds side by side, a run each: how many, or which: 0-4, or 0,3,9.",
+        metavar="SEEDS",
+    ),
 ]
 
 # ---------------------------------------------------------------------------------------------------- callbacks
@@ -105,25 +109,6 @@ def learning_fields(algorithm: type[Algorithm], hyperparameters: Algorithm, run:
         ("quiet", Quiet, False),
         ("json", Json, False),
     ]
-
-
-def parse_seeds(text: str) -> list[int]:
-    """Parse seeds: numbers and ranges with commas between them; a range includes its ends.
-
-    Raises:
-        UsageError: It is something else, or a single number.
-    """
-    numbers: list[int] = []
-    if (number := text.strip()).isdecimal():  # for `sweep` and `tune` it is a count
-        others = f"--seeds 0-{max(1, int(number) - 1)}"
-        raise UsageError(f"--seeds {number} may be one seed or {number} of them: write --seed {number}, or {others}.")
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if first > last:
-            raise UsageError(f"--seeds is {text!r}; it must be numbers and ranges, such as 0-9 or 0,3,7.")
-        numbers += range(first, last + 1)
-    return numbers
 
 
 def parse_options(texts: tuple[str, ...]) -> dict[str, Any]:

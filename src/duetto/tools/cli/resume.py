@@ -79,11 +79,11 @@ def resume(
         console = Console(stderr=True) if json else Console(file=stream)
         doing = f"{run}: reading the checkpoint, making environments and networks"
         with shown(console, doing, quiet or json) as display:
-            from duetto.runs.run import GoingOn, Run  # slow to import: the display shows something already
+            from duetto.runs.run import ResumeOptions, Run  # slow to import: the display shows something already
 
             callbacks = shared.callbacks(stop_at_return, time_limit, video_every, track)
             resumed = Run(run, trust=trust)
-            going = GoingOn(
+            going = ResumeOptions(
                 steps,
                 callbacks=[display, *callbacks],
                 on_start=display.announce,
@@ -92,7 +92,7 @@ def resume(
                 keep_schedule=keep_schedule,
                 cluster=placed,
             )
-            resumed.go_on(going)
+            resumed.resume_with(going)
         display.finish(resumed.path)
     if json:
-        print_json(display.summary(resumed.path))
+        print_json(display.summaries([resumed.path])[0])

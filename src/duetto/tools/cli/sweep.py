@@ -103,7 +103,8 @@ class OfFile:
 def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experiment:
     """The setting that `duetto train ARGUMENTS` would train, with these seeds; `name` begins its runs' names."""
     algorithm, environment, *options = arguments
-    return dataclasses.replace(_setting(*_parsed(algorithm, environment, options)), name=name, seeds=tuple(seeds))
+    found = _setting(*_parsed(algorithm, environment, options))
+    return dataclasses.replace(found, spec=dataclasses.replace(found.spec, name=name), seeds=tuple(seeds))
 
 
 def _parsed(name: str, environment: str, options: list[str]) -> tuple[Any, ...]:
@@ -115,20 +116,14 @@ def _parsed(name: str, environment: str, options: list[str]) -> tuple[Any, ...]:
 
 
 def _setting(call: Any, preset_name: str, preset: Any, origin: Any) -> Experiment:
-    from duetto.runs.run_config import slug
-    from duetto.tools.sweep.experiments import Experiment, parsed_seeds
+    from duetto.runs.seeds import parse_seeds
+    from duetto.runs.spec import RunSpec
+    from duetto.tools.sweep.experiments import Experiment, experiment_name
 
-    return Experiment(
-        name=f"{call.hyperparameters.name()}-{slug(call.environment)}",
-        algorithm=call.hyperparameters,
-        environment=call.environment,
-        run=call.run,
-        seeds=parsed_seeds(call.seeds),
-        preset=preset_name,
-        environment_options=preset.environment | parse_options(call.environment_options),
-        origin=origin,
-        track=tracker_names(call.track),
-    )
+    options = preset.environment | parse_options(call.environment_options)
+    spec = RunSpec(call.hyperparameters, call.environment, call.run, preset_name, options, origin)
+    spec = dataclasses.replace(spec, name=experiment_name(call.hyperparameters.name(), call.environment))
+    return Experiment(spec, parse_seeds(call.seeds), tracker_names(call.track))
 
 
 def _from_file(path: str) -> list[Experiment]:

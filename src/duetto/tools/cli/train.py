@@ -25,12 +25,13 @@ from duetto.storage.config import Config, RunOptions
 from duetto.storage.user_code import Origin, named, names_file
 from duetto.tools.cli import options as shared
 from duetto.tools.cli import unknown
-from duetto.tools.cli.options import Flag, cluster, learning_fields, parse_options, parse_seeds, with_address
+from duetto.tools.cli.options import Flag, cluster, learning_fields, parse_options, with_address
 from duetto.tools.cli.output import expendable, print_json
 from duetto.training.progress_lines import say
 
 if TYPE_CHECKING:
     from duetto.runs.finetune import WarmStart  # slow to import
+    from duetto.runs.spec import RunSpec
 
 USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
 
@@ -250,7 +251,6 @@ def train(
     `recorded` is the start of the run of --config; --from and its options change it.
     """
     from duetto.training.progress import shown
-    from duetto.training.seeds_progress import ProgressDisplay, SeedsProgress
 
     seeds = None if call.seeds is None else _seeds(call)
     environment = preset.environment | parse_options(call.environment_options)
@@ -265,40 +265,45 @@ def train(
     with expendable() as stream:
         console = Console(stderr=True) if call.json else Console(file=stream)
         doing = f"{call.hyperparameters.name()} on {call.environment}: making environments and networks"
-        with shown(
-            console, doing, call.quiet or call.json, ProgressDisplay if seeds is None else SeedsProgress
-        ) as display:
-            from duetto.runs import parallel_seeds, run  # slow to import: the display shows something already
+        with shown(console, doing, call.quiet or call.json) as display:
+            from duetto.runs.parallel_seeds import start_many  # slow to import: the display shows something already
+            from duetto.runs.run import start
 
-            options: dict[str, Any] = {
-                "runs_dir": call.runs_dir,
-                "name": call.name,
-                "preset": name,
-                "environment_options": environment,
-                "origin": origin,
-                "beginning": _beginning(call, recorded),
-            }
-            described = call.hyperparameters, call.environment, call.run
-            if isinstance(display, SeedsProgress):
-                on_start = display.announce_all
-                runs = parallel_seeds.start_many(
-                    *described, seeds or [], callbacks=callbacks, on_start=on_start, **options
-                )
+            spec = dataclasses.replace(_spec(call, name, environment, origin, recorded), cluster=placed)
+            if seeds is not None:
+                runs = start_many(spec, seeds, callbacks, display.announce_all)
             else:
-                on_start = display.announce
-                runs = [run.start(*described, callbacks=callbacks(), on_start=on_start, cluster=placed, **options)]
+                runs = [start(spec, callbacks(), display.announce)]
         paths = [each.path for each in runs]
-        if isinstance(display, SeedsProgress):
-            display.finish_all(paths)
-        else:
-            display.finish(paths[0])
+        display.finish(*paths)
     if call.json:
-        is_several = isinstance(display, SeedsProgress)
-        print_json(display.summary_of_all(paths) if is_several else display.summary(paths[0]))
+        summaries = display.summaries(paths)
+        print_json(summaries[0] if seeds is None else {"runs": summaries})
 
 
-def _seeds(call: Any) -> list[int]:
+def _spec(
+    call: Any, name: str, environment: dict[str, Any], origin: Origin | None, recorded: WarmStart | None
+) -> RunSpec:
+    """Return the run that the call describes, in this process; `name` is the preset's."""
+    from duetto.runs.spec import RunSpec
+
+    return RunSpec(
+        algorithm=call.hyperparameters,
+        environment=call.environment,
+        options=call.run,
+        preset=name,
+        environment_options=environment,
+        origin=origin,
+        warm_start=_beginning(call, recorded),
+        runs_dir=call.runs_dir,
+        name=call.name,
+    )
+
+
+def _seeds(call: Any) -> tuple[int, ...]:
     """Return the seeds of --seeds. UsageError for options that a single run has."""
+    from duetto.runs.seeds import parse_seeds
+
     seeds = parse_seeds(call.seeds)
     if call.track is not None:
         raise UsageError("--track follows one run in a process. Leave it out, or train the seeds one by one.")
@@ -311,7 +316,7 @@ def _seeds(call: Any) -> list[int]:
 
 def _print_configs(
     call: Any,
-    seeds: list[int] | None,
+    seeds: tuple[int, ...] | None,
     name: str,
     environment: dict[str, Any],
     origin: Origin | None,
@@ -319,12 +324,9 @@ def _print_configs(
 ) -> None:
     """Print the configuration of each run that the call would start."""
     from duetto.runs.parallel_seeds import planned_together
-    from duetto.runs.run_config import planned
 
-    described, others = (call.hyperparameters, call.environment, call.run), (name, environment, origin)
-    configs = [planned(*described, *others)] if seeds is None else planned_together(*described, seeds, *others)
-    if beginning := _beginning(call, recorded):
-        configs = [beginning.planned(config) for config in configs]
+    spec = _spec(call, name, environment, origin, recorded)
+    configs = [spec.config()] if seeds is None else planned_together(spec, seeds)
     if call.json:
         dicts = [config.to_dict() for config in configs]
         print_json(dicts[0] if seeds is None else {"runs": dicts})

@@ -23,7 +23,7 @@ values, as their types say. The same command again goes on with a study that was
 ALGORITHM is a name, or FILE.py:CLASS. Algorithms: {algorithms}.
 
   --trials N           trials in all, those of earlier calls included (50)
-  --seeds N            runs of each trial (3)
+  --seeds SEEDS        of each trial's runs: how many, 5, or which: 0-4, or 0,3,9 (3)
   --search FILE.yaml   how options are searched:  tau: {{low: 0.001, high: 0.05, log: true}}
   --search-only        search these alone
   --jobs N             processes that train at a time (1)
@@ -61,21 +61,12 @@ def tune(call: Any, name: str, preset: Preset, origin: Origin | None, fixed: fro
         console = Console(stderr=True) if call.json else Console(file=stream)
         with StudyDisplay(console, call.quiet or call.json) as display:
             display.doing(f"{call.hyperparameters.name()} on {call.environment}: making environments")
+            from duetto.runs.spec import RunSpec
             from duetto.tools.tune import api  # with all that it imports, while something is shown already
 
-            plan = api.planned_study(
-                call.hyperparameters,
-                call.environment,
-                call.run,
-                name,
-                kwargs,
-                origin,
-                api.read_search(call.search) if call.search else None,
-                call.search_only,
-                fixed,
-                call.seeds,
-                not call.no_prune,
-            )
+            spec = RunSpec(call.hyperparameters, call.environment, call.run, name, kwargs, origin)
+            search = api.read_search(call.search) if call.search else None
+            plan = api.planned_study(spec, call.seeds, search, call.search_only, fixed, not call.no_prune)
             found = api.conduct(plan, call.output, call.trials, call.jobs, display)
         display.finish(found)
     if call.json:
@@ -88,7 +79,11 @@ def _command(algorithm: type[Algorithm], hyperparameters: Algorithm, run: RunOpt
     fields: list[Any] = [
         ("environment", EnvironmentId, dataclasses.field()),
         ("trials", Annotated[int, arg(help="Trials in all, those of earlier calls included.")], 50),
-        ("seeds", Annotated[int, arg(help="Runs of each trial; the first has --seed.")], 3),
+        (
+            "seeds",
+            Annotated[str, arg(help="Of each trial: how many, or which: 0-4, or 0,3,9.", metavar="SEEDS")],
+            "3",
+        ),
         ("search", file, None),
         ("search_only", Annotated[Flag, arg(help="Search the options of --search alone.")], False),
         ("jobs", Annotated[int, arg(help="Processes that train at a time.")], 1),

@@ -3,8 +3,9 @@
     observation --> scaling by the run's statistics --> network --> best action --> the environment's units
                                                 ^ a recurrent agent's carry is an input and an output
 
-`graph.py` defines the computation once for all formats; `torch.py` (also for ONNX) and `jax.py` write it, whichever
-framework the agent learned on; `checking.py` compares the written file with the agent before it is kept.
+`graph.py` defines the computation once for all formats; `torch_onnx.py` and `jax_stablehlo.py` write it, whichever
+framework the agent learned on; `checking.py` compares the written file with the agent before it is kept. `writing.py`
+joins them.
 """
 
 from duetto.tools.export.writing import FORMATS, export

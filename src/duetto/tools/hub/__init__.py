@@ -1,10 +1,11 @@
 """Runs on the Hugging Face Hub: push a run with an evaluation, and pull a stranger's.
 
-    run --> bundle.py: config, checkpoint, logs, without private paths -----------+
+    run --> bundle.py: config, checkpoint, logs, without private_paths.py --------+
     run --> evaluation, video --> model_card.py: README.md, results.json ---------+--> upload.py --> client.py
     client.py --> download.py: names, sizes and checksums are checked --> folder --> run
 
-Only `client.py` contacts the server. SECURITY.md lists the promises for a stranger's run.
+`file_rules.py` says which names are allowed. Only `client.py` contacts the server. SECURITY.md lists the promises for
+a stranger's run.
 """
 
 from duetto.tools.hub.download import Pulled, fetch, pull

@@ -4,7 +4,6 @@ api           `duetto.sweep`
 experiments   the arguments of a call or a YAML file, as experiments
 plan          the runs of the experiments, and how far each is
 sweep         the loop: start runs while there is room, and record how they end
-pool          what trains: processes of this machine, or tasks of a Ray cluster
 results       learning curves, and interquartile means with their intervals
 display       the rows and lines on a terminal
 

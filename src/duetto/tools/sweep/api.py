@@ -10,15 +10,15 @@ from rich.console import Console
 
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
-from duetto.runs.argument_checks import count
-from duetto.runs.job import CLAIMS
+from duetto.runs.argument_checks import whole
+from duetto.runs.pool import Pool, ProcessPool, RayPool
+from duetto.runs.worker import CLAIMS, Job
 from duetto.storage import safe_open
 from duetto.tools.sweep.display import SweepDisplay
 from duetto.tools.sweep.experiments import Experiment, default_name, experiments, from_file
 from duetto.tools.sweep.plan import PlannedRun, runs
-from duetto.tools.sweep.pool import LOGS, Processes, Tasks, WorkerPool
 from duetto.tools.sweep.results import SweepResult, missing_package, results_of
-from duetto.tools.sweep.sweep import Sweep
+from duetto.tools.sweep.sweep import LOGS, Sweep, log_of
 from duetto.training.notices import shown_elsewhere
 from duetto.training.progress_lines import is_watched
 from duetto.training.signals import passed_on, say_how
@@ -89,7 +89,7 @@ def conduct(
     display: SweepDisplay | None = None,
 ) -> SweepResult:
     """Train all runs of the experiments, and return the sweep's results."""
-    jobs = None if jobs is None else count("jobs", jobs)
+    jobs = None if jobs is None else whole("jobs", jobs)
     folder, planned = listed(chosen, name, output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -107,9 +107,12 @@ def conduct(
     return results_of(work)
 
 
-def _pool(folder: Path, jobs: int | None, cluster: Cluster | None) -> WorkerPool:
+def _pool(folder: Path, jobs: int | None, cluster: Cluster | None) -> Pool:
+    def log(job: Job) -> Path:
+        return log_of(folder, job.name)
+
     if cluster is None:
-        return Processes(jobs or 1, folder / LOGS)
+        return ProcessPool(jobs or 1, log)
     if cluster != Cluster(cluster.address):
         raise UsageError("A sweep's cluster takes only an address: each of its runs is one task.")
-    return Tasks(cluster.address, jobs, folder)
+    return RayPool(cluster.address, jobs, folder, log)

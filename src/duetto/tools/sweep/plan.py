@@ -14,10 +14,9 @@ from typing import Literal
 from duetto import trackers
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
-from duetto.runs.job import Job
-from duetto.runs.run_config import check_name, planned
-from duetto.runs.same_run import check_alike
-from duetto.runs.workers import packed
+from duetto.runs.config_changes import check_same_run
+from duetto.runs.spec import check_name
+from duetto.runs.worker import Job, pack
 from duetto.storage import safe_open
 from duetto.storage.checkpoint import folders
 from duetto.storage.config import Config
@@ -36,7 +35,6 @@ class PlannedRun:
 
     Attributes:
         job: The run, for the process that trains it.
-        config: The run's config.
         state: "elsewhere" if another process works on it.
         step: The last step known.
         mean_return: Of the last evaluation.
@@ -47,7 +45,6 @@ class PlannedRun:
     """
 
     job: Job
-    config: Config
     state: State = "waiting"
     step: int = 0
     mean_return: float | None = None
@@ -60,6 +57,11 @@ class PlannedRun:
     def name(self) -> str:
         """The name of the run's folder."""
         return self.job.name
+
+    @property
+    def config(self) -> Config:
+        """The run's config."""
+        return self.job.config
 
     @property
     def folder(self) -> Path:
@@ -86,7 +88,7 @@ class PlannedRun:
         if not evaluated or self.checkpoint_step() < self.steps:
             return False
         try:
-            check_alike(self.folder, self.job.record)
+            check_same_run(self.folder, self.config)
         except DuettoError:  # the job reports the same error
             return False
         return True
@@ -110,32 +112,26 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
     """
     by_place: list[tuple[int, PlannedRun]] = []
     for experiment in experiments:
-        if is_instance(experiment.environment):
+        if is_instance(experiment.spec.environment):
             raise UsageError("A sweep cannot share one environment object. Give an id, or a function that makes it.")
         trackers.callbacks(experiment.track)  # raises for a tracker that is unknown or not installed
-        config = planned(
-            experiment.algorithm,
-            experiment.environment,
-            experiment.run,
-            experiment.preset,
-            experiment.environment_options,
-            experiment.origin,
-        )
+        config = experiment.spec.config()
         for place, seed in enumerate(experiment.seeds):
             seeded = dataclasses.replace(config, run=dataclasses.replace(config.run, seed=seed))
-            name = f"{experiment.name}-s{seed}"
+            name = f"{experiment.spec.name}-s{seed}"
             check_name(name)
-            job = Job.of(seeded, experiment.environment, folder, name, contested=True, track=experiment.track)
+            spec = dataclasses.replace(experiment.spec, options=seeded.run, runs_dir=folder, name=name)
+            job = Job(spec, seeded, experiment.track, is_contested=True)
             if not place:
-                packed(job)  # raises if it cannot be sent to a process
-            by_place.append((place, PlannedRun(job, seeded)))
+                pack(job)  # raises if it cannot be sent to a process
+            by_place.append((place, PlannedRun(job)))
     ordered = [run for _, run in sorted(by_place, key=lambda pair: pair[0])]
     names = [run.name for run in ordered]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"Two runs would be called {twice}. Give the experiments names, as keys of a mapping.")
     for run in ordered:
         if run.begun:
-            check_alike(run.folder, run.job.record)
+            check_same_run(run.folder, run.config)
         elif foreign(run.folder):
             raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")
     return ordered

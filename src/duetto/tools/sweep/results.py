@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,15 +66,7 @@ class SweepResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON values."""
-        return _as_json(dataclasses.asdict(self))
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _as_json(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_json(entry) for entry in value]
-    return str(value) if isinstance(value, Path) else value
+        return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
 
 def results_of(sweep: Sweep) -> SweepResult:

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from duetto.errors import escaped
-from duetto.runs.job import IN_USE
+from duetto.runs.pool import Pool
+from duetto.runs.worker import IN_USE, Message
 from duetto.tools.sweep.plan import PlannedRun, State
-from duetto.tools.sweep.pool import LOGS, Message, WorkerPool, log_of
 from duetto.training.notices import Notices
 from duetto.training.signals import interruptible
 
 POLL_SECONDS = 0.2  # between two checks whether to stop
+LOGS = "logs"  # the folder in the sweep's for the output of its processes
 RETRY_SECONDS = 5.0  # until a run is tried again that another process works on
 
 
@@ -35,9 +36,9 @@ class Sweep:
     """
 
     folder: Path
-    pool: WorkerPool
+    pool: Pool
 
-    def __init__(self, folder: Path, runs: Sequence[PlannedRun], pool: WorkerPool) -> None:
+    def __init__(self, folder: Path, runs: Sequence[PlannedRun], pool: Pool) -> None:
         self.folder, self.pool = folder, pool
         self.runs: list[PlannedRun] = list(runs)
         for run in self.runs:
@@ -67,7 +68,7 @@ class Sweep:
 
     def log_of(self, run: PlannedRun) -> Path:
         """Return the path of the file with the output of the run's process, and the reason of its failure."""
-        return log_of(self.folder / LOGS, run.job)
+        return log_of(self.folder, run.name)
 
     def _stop(self) -> None:
         self.stopped = True
@@ -77,7 +78,9 @@ class Sweep:
         if self.stopped:
             if not self._pool_stops:
                 self._pool_stops = True
-                self.pool.stop()
+                for run in self.runs:
+                    if run.state == "working":
+                        self.pool.stop(run.job)
             return any(run.state == "working" for run in self.runs)
         while self.pool.room() and (run := self._next()):
             self._start(run)
@@ -95,7 +98,7 @@ class Sweep:
             self._end(run, "complete")
             return
         run.state, run.started, run.first_step = "working", time.monotonic(), run.step
-        self.pool.begin(run.job)
+        self.pool.start(run.job)
 
     def _receive(self, run: PlannedRun, kind: str, *details: Any) -> None:
         if kind == "started":
@@ -132,6 +135,11 @@ class Sweep:
             if state == "complete" and not log.stat().st_size:
                 log.unlink()
         self.on_event(run, state)
+
+
+def log_of(folder: Path, run: str) -> Path:
+    """Return the path of the log of a run in a sweep's folder."""
+    return folder / LOGS / f"{run}.txt"
 
 
 def _failure(kind: str, details: Message) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,11 @@ from rich.console import Console
 from duetto.algorithms import Algorithm
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
-from duetto.runs.api import made_of
-from duetto.runs.argument_checks import check_kinds, count, hint
-from duetto.runs.run_config import planned, slug
+from duetto.runs.argument_checks import whole
+from duetto.runs.seeds import parse_seeds
+from duetto.runs.spec import RunSpec, slug
 from duetto.storage import safe_yaml
-from duetto.storage.config import RunOptions
 from duetto.storage.lock import FolderLock
-from duetto.storage.user_code import Origin
 from duetto.tools.tune.display import StudyDisplay
 from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.results import TuneResult, check_matplotlib, results_of
@@ -36,7 +34,7 @@ def tune(
     environment: Any,
     *,
     trials: int = 50,
-    seeds: int = 3,
+    seeds: int | str | Sequence[int] = 3,
     search: dict[str, Any] | str | Path | None = None,
     search_only: bool = False,
     jobs: int = 1,
@@ -55,7 +53,8 @@ def tune(
         algorithm: As in `duetto.train`; its options are the center of the search, and the first trial.
         environment: An id, or a function that makes environments and can be sent to another process.
         trials: Number of trials in all, including those of earlier calls.
-        seeds: Runs of each trial; its score is the interquartile mean over them of the last evaluations' mean returns.
+        seeds: Seeds of each trial's runs, as in `duetto.train`; its score is the interquartile mean over them of the
+            last evaluations' mean returns.
         search: By option, or a YAML file of that: `{"tau": {"low": 1e-3, "high": 0.05, "log": True}}`, "step",
             `{"factor": 4}`, `{"choices": [...]}`, "auto" for what the option's type says, None to leave it unchanged.
         search_only: Search the options of `search` alone.
@@ -66,31 +65,20 @@ def tune(
         environment_options: Arguments for the environment's constructor.
         progress: Show on a terminal or in a notebook what the command line shows.
         options: Every field of `RunOptions`, and hyper-parameters (not with an object), which keep their values and
-            are not searched. `seed` is the first seed of every trial, and the seed of the search.
+            are not searched. `seed` is the seed of the search.
 
     Raises:
         UsageError: A mistake in the call, before anything is written; or the folder belongs to another study.
         DuettoError: No trial is complete.
     """
-    check_kinds(environment_options=environment_options)
-    made, name, values, run_options = made_of(algorithm, environment, preset, options)
-    known = [field.name for field in dataclasses.fields(RunOptions)]
-    for option in run_options:
-        if option not in known:
-            own = [argument for argument, kind in signature(tune).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
-            meant = hint(option, made, own, known, is_object=isinstance(algorithm, Algorithm))
-            raise UsageError(f"tune has no option {option!r}.{meant}")
+    own = [argument for argument, kind in signature(tune).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
+    spec = RunSpec.of(algorithm, environment, preset, environment_options, options, caller="tune", arguments=own)
     plan = planned_study(
-        made,
-        environment,
-        RunOptions(**values.run | run_options),
-        name,
-        values.environment | (environment_options or {}),
-        None,
+        spec,
+        seeds,
         read_search(search) if isinstance(search, str | Path) else search,
         search_only,
-        frozenset(options) - frozenset(run_options),
-        seeds,
+        frozenset(options) & frozenset(spec.algorithm.options()),
         prune,
     )
     console = Console()
@@ -106,34 +94,37 @@ def tune(
 
 
 def planned_study(
-    algorithm: Algorithm,
-    environment: Any,
-    run: RunOptions,
-    preset: str,
-    environment_options: dict[str, Any],
-    origin: Origin | None,
-    search: dict[str, Any] | None,
-    search_only: bool,
-    fixed: frozenset[str],
-    seeds: int,
-    prune: bool,
+    spec: RunSpec,
+    seeds: int | str | Sequence[int],
+    search: dict[str, Any] | None = None,
+    search_only: bool = False,
+    fixed: frozenset[str] = frozenset(),
+    prune: bool = True,
 ) -> Plan:
-    """Return the plan of a study for `conduct`; nothing is written. Raises UsageError as `tune` does."""
-    seeds = count("seeds", seeds)
-    if is_instance(environment):
+    """Return the plan of a study for `conduct`; nothing is written. Raises UsageError as `tune` does.
+
+    Args:
+        spec: The center of the search; its seed is that of the search.
+        seeds: As `parse_seeds` takes them.
+        search: How each option is searched, by name.
+        search_only: Search the options of `search` alone.
+        fixed: Hyper-parameters that keep their values.
+        prune: As in `tune`.
+    """
+    numbers = parse_seeds(seeds)
+    if is_instance(spec.environment):
         raise UsageError("A study cannot share one environment object. Give an id, or a function that makes it.")
-    if not run.evaluate_every:
+    if not spec.options.evaluate_every:
         raise UsageError("evaluate_every is 0, but a study compares evaluations. Give the steps between them.")
-    searched, cwd = space(algorithm, search, search_only, fixed), Path.cwd()
-    config = planned(algorithm, environment, run, preset, environment_options, origin)
-    return Plan(config, environment, searched, seeds, prune, cwd)
+    searched, cwd = space(spec.algorithm, search, search_only, fixed), Path.cwd()
+    return Plan(spec, spec.config(), searched, numbers, prune, cwd)
 
 
 def conduct(
     plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay | None = None
 ) -> TuneResult:
     """Work on a study until it has so many trials, and return its results. Raises as `tune` does."""
-    trials, jobs = count("trials", trials), count("jobs", jobs)
+    trials, jobs = whole("trials", trials), whole("jobs", jobs)
     imported_optuna()
     check_matplotlib()
     default = Path("studies") / f"{plan.center.name()}-{slug(plan.config.environment)}"

@@ -33,7 +33,7 @@ class StudyDisplay(LiveDisplay):
         study.on_end, study.on_poll = self._ended, self._poll
         self._show_row(study)
         trials = f"{study.trials} trial{'s' * (study.trials > 1)}"
-        seeds = f"{plan.seeds} seed{'s' * (plan.seeds > 1)}"
+        seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
         self.say(
             f"{plan.center.name()} on {plan.config.environment}, {run.backend} on {run.device}, around preset "
             f"{plan.config.preset}: {trials} of {seeds}, {run.steps:,} steps each\n"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from duetto.algorithms import Algorithm
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import UsageError
+from duetto.runs.config_changes import changed_since
+from duetto.runs.spec import RunSpec
 from duetto.storage import atomic_io
 from duetto.storage.config import Config
-from duetto.storage.dict_diff import dict_diff, flat, sentence
-from duetto.storage.safe_yaml import read_yaml, to_yaml
+from duetto.storage.dict_diff import flat
+from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.user_code import algorithm_source
 from duetto.tools.tune.space import Space
 
@@ -26,10 +26,10 @@ _ENVIRONMENT = ("id", "options", "sha256")
 class Plan:
     """The plan of a study."""
 
-    config: Config  # of the center, with the first seed
-    environment: Any
+    spec: RunSpec  # of the center; its seed is that of the search
+    config: Config  # of the spec
     space: Space
-    seeds: int
+    seeds: tuple[int, ...]
     prune: bool
     cwd: Path = Path()  # before environments were made, which may change it
 
@@ -56,8 +56,8 @@ class Plan:
     @property
     def fresh_seed(self) -> int:
         """The first seed that gives evaluations and environments other initial states than the study's."""
-        run = self.config.run  # the seeds of its episodes and environments are counted from its own
-        return run.seed + self.seeds + max(run.evaluation_episodes, run.num_envs) - 1
+        run = self.config.run  # the seeds of a run's episodes and environments are counted from its own
+        return max(self.seeds) + max(run.evaluation_episodes, run.num_envs)
 
     def start(self) -> dict[str, Any]:
         """Return the center's values of the options that are searched."""
@@ -77,13 +77,9 @@ class Plan:
             folder.mkdir(parents=True, exist_ok=True)
             atomic_io.publish_file(path, to_yaml(self.to_dict()).encode())
             return
-        try:
-            before = flat(read_yaml(path))
-        except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error}): was it changed by hand?") from error
-        if changed := dict_diff(before, flat(self.to_dict()), ignore=("run.threads",)):
+        if changed := changed_since(path, self.to_dict(), flat):
             raise UsageError(
-                f"{folder} is of another study: {sentence(changed)}. Give the same options to continue it (only "
+                f"{folder} is of another study: {changed}. Give the same options to continue it (only "
                 "--trials and --jobs may change), and restore edited files; or start a new one with --output."
             )
 
@@ -92,7 +88,7 @@ class Plan:
         config = self.config.to_dict()
         return {
             "search": {name: dimension.to_dict() for name, dimension in self.space.items()},
-            "seeds": self.seeds,
+            "seeds": list(self.seeds),
             "prune": self.prune,
             "algorithm": config["algorithm"] | {"from": algorithm_source(config["algorithm"])},
             "environment": {key: value for key, value in config["environment"].items() if key in _ENVIRONMENT},

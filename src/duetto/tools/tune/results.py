@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass, field, fields
+import json
+from dataclasses import asdict, dataclass, field, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.run import Run
-from duetto.runs.run_config import run_name
+from duetto.runs.run import run_of
+from duetto.runs.spec import run_name
 from duetto.storage import atomic_io
 from duetto.storage.config import RunOptions
 from duetto.storage.safe_yaml import to_yaml
@@ -69,18 +70,7 @@ class TuneResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as JSON values."""
-        return {
-            "study": str(self.folder),
-            "preset": self.preset and str(self.preset),
-            "best": self.best and self.best.to_dict(),
-            "trials": [trial.to_dict() for trial in self.trials],
-            "runs": [str(run) for run in self.runs],
-            "pictures": [str(path) for path in self.pictures],
-            "fresh": self.fresh,
-            "importances": self.importances,
-            "stopped": self.stopped,
-            "notices": list(self.notices),
-        }
+        return json.loads(json.dumps(asdict(self), default=str))
 
 
 def results_of(study: Study) -> TuneResult:
@@ -108,8 +98,8 @@ def results_of(study: Study) -> TuneResult:
 
 def runs_of(plan: Plan, runs: Path, trial: FinishedTrial) -> tuple[Path, ...]:
     """Return the existing folders of a trial's runs in `runs`, in the order of their seeds."""
-    parent, first = runs / f"{trial.number:04}", plan.config.run.seed
-    names = [run_name(plan.center, plan.config.environment, first + number) for number in range(plan.seeds)]
+    parent = runs / f"{trial.number:04}"
+    names = [run_name(plan.center, plan.config.environment, seed) for seed in plan.seeds]
     return tuple(parent / name for name in names if (parent / name / "config.yaml").is_file())
 
 
@@ -129,7 +119,7 @@ def write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[Fin
         for entry in fields(RunOptions)
         if entry.name not in _NOT_IN_PRESETS and getattr(run, entry.name) != getattr(RunOptions(), entry.name)
     }
-    seeds = f"{plan.seeds} seed{'s' * (plan.seeds > 1)}"
+    seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     about = (
         f"Trial {best.number} of {len(trials)} by duetto tune, each with {seeds} and {run.steps:,} steps on "
         f"{plan.config.environment}: {best.value:.6g}, the best score."
@@ -161,15 +151,12 @@ def fresh_score(plan: Plan, runs: tuple[Path, ...]) -> float | None:
     The evaluations that selected the trial do not bias it, but the selection of its seeds does. None if a run was
     deleted.
     """
-    origin = plan.config.origin
-    algorithm = type(plan.center) if origin and not origin.file else None
-    environment = None if isinstance(plan.environment, str) else plan.environment
     means: list[float] = []
     for path in runs:
-        run = Run(path, environment, plan.center.custom_networks(), algorithm=algorithm)
+        run = run_of(plan.spec, path, plan.config)
         seed = run.config.run.seed + FRESH
         means.append(run.evaluate(plan.config.run.evaluation_episodes, seed=seed).mean_return)
-    return interquartile_mean(means) if len(means) == plan.seeds else None
+    return interquartile_mean(means) if len(means) == len(plan.seeds) else None
 
 
 # ---------------------------------------------------------------------------------------------------- plots

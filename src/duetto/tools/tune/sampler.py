@@ -50,11 +50,6 @@ class FinishedTrial:
     seeds: tuple[float, ...] = ()
     reason: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        values = {name: value for name, value in vars(self).items() if value not in ("", None)} | {"value": self.value}
-        return values | {"seeds": list(self.seeds), "scores": {str(step): score for step, score in self.scores.items()}}
-
 
 def best_of(trials: list[FinishedTrial]) -> FinishedTrial | None:
     """Return the trial with the highest score, the first of equals; None if none is complete."""

@@ -6,7 +6,7 @@
     Count  10           logarithmic, a quarter to four times           bool, Literal    all values
     layers  64 64       halved, unchanged, doubled, one layer more     0, or nothing    not searched: it is turned off
 
-A search file and an algorithm's `tuned` may say otherwise, both in the same form:
+A search file and an algorithm's `option_table` may say otherwise, both in the same form:
 
     {low, high}, with log: true, log: 1-x, step: NUMBER or step: doubling      a range
     {factor: 4}, with step: doubling                                           a range around the present value
@@ -114,7 +114,7 @@ def space(
     Args:
         algorithm: The center.
         search: By field: {low, high, log, step}, {factor, step}, {choices}, "auto" (as its type or the algorithm's
-            `tuned` says), or None: not searched.
+            `option_table` says), or None: not searched.
         only: Search nothing else.
         fixed: Fields whose values the call sets.
 

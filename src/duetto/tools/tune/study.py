@@ -17,7 +17,6 @@ before any of its seeds has made all its steps. The study's folder contains ever
 from __future__ import annotations
 
 import dataclasses
-import queue
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +28,9 @@ import numpy as np
 
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError
-from duetto.runs.job import DIVERGED, FAILED, HINDERED, IN_USE, Job
-from duetto.runs.run_config import run_name
-from duetto.runs.workers import WorkerProcess, packed
+from duetto.runs.pool import ProcessPool
+from duetto.runs.spec import run_name
+from duetto.runs.worker import DIVERGED, FAILED, HINDERED, IN_USE, Job, pack
 from duetto.storage import safe_open
 from duetto.tools.plot import curves
 from duetto.tools.tune.plan import Plan
@@ -53,7 +52,6 @@ class SeedRun:
 
     job: Job
     state: Literal["new", "working", "waiting", "stopping", "over"] = "new"
-    worker: WorkerProcess | None = None
     evaluations: dict[int, float] = field(default_factory=dict)  # mean returns by due step, without step 0
 
 
@@ -105,9 +103,8 @@ class Study:
         self.started: float = time.monotonic()
         self.on_end: Callable[[FinishedTrial], None] = lambda _: None  # for a display
         self.on_poll: Callable[[], None] = lambda: None
-        self._inbox: queue.Queue[tuple[WorkerProcess, tuple[Any, ...]]] = queue.Queue()
-        self._idle: list[WorkerProcess] = []
-        self._workers: list[WorkerProcess] = []
+        self.log: Path = folder / "workers.log"
+        self._pool = ProcessPool(jobs, lambda _: self.log, MAX_RUNS)
 
     # ------------------------------------------------------------------------------------------------ the loop
     def work(self) -> None:
@@ -115,25 +112,17 @@ class Study:
 
         Raises DuettoError if something outside the runs hinders them, such as a full disk. The trial continues later.
         """
-        packed(self._job(self.plan.center, "", 0))  # raises if it cannot be sent to a process
+        pack(self._job(self.plan.center, "", 0))  # raises if it cannot be sent to a process
         for trial in self.sampler.unfinished():
             self._start(trial, is_resumed=True)
         with interruptible(self._stop):
             try:
                 while self._remains():
-                    try:
-                        worker, message = self._inbox.get(timeout=POLL_SECONDS)
-                    except queue.Empty:
-                        pass
-                    else:
-                        self._receive(worker, *message)
+                    for job, message in self._pool.wait(POLL_SECONDS):
+                        self._receive(job, *message)
                     self.on_poll()
-                for worker in list(self._workers):
-                    worker.close()
-            except BaseException:
-                for worker in self._workers:
-                    worker.kill()
-                raise
+            finally:
+                self._pool.close()
         if self._hindrance:
             raise DuettoError(self._hindrance)
 
@@ -146,7 +135,7 @@ class Study:
             for running in list(self.running):
                 self._end_runs(running)
             return bool(self.running)
-        while sum(run.state in ("working", "stopping") for trial in self.running for run in trial.runs) < self.jobs:
+        while self._pool.room():
             ready = [
                 (trial.number, len(run.evaluations), index, run)
                 for trial in self.running
@@ -169,26 +158,23 @@ class Study:
         except UsageError as error:
             self._record(trial, FAILED, reason=str(error))
             return
-        runs = [SeedRun(self._job(algorithm, f"{trial.number:04}", number)) for number in range(self.plan.seeds)]
+        runs = [SeedRun(self._job(algorithm, f"{trial.number:04}", seed)) for seed in self.plan.seeds]
         self.running.append(RunningTrial(trial, runs, is_resumed))
 
-    def _job(self, algorithm: Algorithm, folder: str, number: int) -> Job:
+    def _job(self, algorithm: Algorithm, folder: str, seed: int) -> Job:
         config = self.plan.config
-        run = dataclasses.replace(config.run, seed=config.run.seed + number)
+        run = dataclasses.replace(config.run, seed=seed)
         config = dataclasses.replace(config, algorithm=algorithm, run=run)
-        name = run_name(algorithm, config.environment, run.seed)
-        return Job.of(config, self.plan.environment, self.runs / folder, name, waits=True)
+        name = run_name(algorithm, config.environment, seed)
+        spec = dataclasses.replace(
+            self.plan.spec, algorithm=algorithm, options=run, runs_dir=self.runs / folder, name=name
+        )
+        return Job(spec, config, waits=True)
 
     def _let_work(self, run: SeedRun) -> None:
+        act = self._pool.go if run.state == "waiting" else self._pool.start
         run.state = "working"
-        if run.worker is not None:
-            run.worker.go()
-            return
-        if not self._idle:
-            self._idle.append(WorkerProcess(self._inbox, self.folder / "workers.log"))
-            self._workers.append(self._idle[-1])
-        run.worker = self._idle.pop()
-        run.worker.train(run.job)
+        act(run.job)
 
     def _end_runs(self, running: RunningTrial, verdict: str = "", reason: str = "") -> None:
         """Let all of a trial's runs end, with checkpoints. The first verdict counts."""
@@ -196,20 +182,15 @@ class Study:
             running.verdict, running.reason = verdict, reason
         for run in running.runs:
             if run.state in ("working", "waiting"):
-                assert run.worker is not None
                 run.state = "stopping"
-                run.worker.stop()
+                self._pool.stop(run.job)
             elif run.state == "new":
                 run.state = "over"
         self._conclude(running)
 
     # ------------------------------------------------------------------------------------------------ messages
-    def _receive(self, worker: WorkerProcess, kind: str, *details: Any) -> None:
-        pair = next(((running, run) for running in self.running for run in running.runs if run.worker is worker), None)
-        if pair is None:  # an idle process has ended
-            self._dismiss(worker)
-            return
-        running, run = pair
+    def _receive(self, job: Job, kind: str, *details: Any) -> None:
+        running, run = next((running, run) for running in self.running for run in running.runs if run.job is job)
         if kind == "started":
             evaluations, step = details
             run.evaluations = {self._due(at): mean_return for at, mean_return in evaluations if at > 0}
@@ -224,7 +205,7 @@ class Study:
                 run.state = "waiting"
             self._judge(running)
         else:
-            self._receive_end(running, run, worker, kind, *details)
+            self._receive_end(running, run, kind, *details)
 
     def _due(self, step: int) -> int:
         """Return the step at which the evaluation made at `step` was due.
@@ -234,21 +215,13 @@ class Study:
         options = self.plan.config.run
         return options.steps if step >= options.steps else step - step % options.evaluate_every
 
-    def _receive_end(
-        self, running: RunningTrial, run: SeedRun, worker: WorkerProcess, kind: str, *details: Any
-    ) -> None:
-        was_stopping, run.state, run.worker = run.state == "stopping", "over", None
+    def _receive_end(self, running: RunningTrial, run: SeedRun, kind: str, *details: Any) -> None:
+        was_stopping, run.state = run.state == "stopping", "over"
         by_signal = kind == "ended" and not was_stopping
         if kind == "gone":
-            self._dismiss(worker)
             by_signal = -details[0] in STOP_SIGNALS
             if not by_signal:
-                log = self.folder / "workers.log"
-                self._end_runs(running, FAILED, f"Its process ended with the code {details[0]}; see {log}.")
-        elif worker.runs < MAX_RUNS:
-            self._idle.append(worker)
-        else:
-            self._dismiss(worker)
+                self._end_runs(running, FAILED, f"Its process ended with the code {details[0]}; see {self.log}.")
         if kind == "failed":
             how, *reason = details
             if how in (HINDERED, IN_USE):
@@ -269,14 +242,6 @@ class Study:
         hindrance = f"{_name(running, run)}, was hindered. Remove the cause; the same call continues.\n{reason}"
         self._hindrance = self._hindrance or hindrance
         self._end_runs(running, PUT_OFF)
-
-    def _dismiss(self, worker: WorkerProcess) -> None:
-        if worker not in self._workers:  # its last message, "gone"
-            return
-        self._workers.remove(worker)
-        if worker in self._idle:
-            self._idle.remove(worker)
-        worker.close()
 
     # ------------------------------------------------------------------------------------------------ scores
     def _judge(self, running: RunningTrial) -> None:
@@ -321,7 +286,7 @@ class Study:
 
 
 def _name(running: RunningTrial, run: SeedRun) -> str:
-    return f"Trial {running.number}, seed {run.job.run.seed}"
+    return f"Trial {running.number}, seed {run.job.spec.options.seed}"
 
 
 def score(evaluations: Mapping[int, float], step: int, last: int) -> float:

@@ -1,4 +1,4 @@
-"""`duetto sweep` on the command line: its options, its words, its exit codes, and what fits a terminal."""
+"""`duetto sweep` and `duetto tune` on the command line: options, output, exit codes, and the width of displays."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ import pytest
 from commands import SMALL, called
 from rich.console import Console
 
-from duetto.algorithms import ALGORITHMS
+from duetto.algorithms import ALGORITHMS, TD3
+from duetto.runs.spec import RunSpec
+from duetto.storage.config import RunOptions
 from duetto.tools.sweep.display import SweepDisplay, table
 from duetto.tools.sweep.plan import PlannedRun
 from duetto.tools.sweep.results import ExperimentResult
+from duetto.tools.tune.display import StudyDisplay
+from duetto.tools.tune.plan import Plan
+from duetto.tools.tune.sampler import FinishedTrial
+from duetto.tools.tune.space import space
 
 QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_steps=5")]
 
@@ -92,6 +98,44 @@ def test_what_draws_the_intervals_is_missed_before_anything_is_trained(
     assert [words.partition(".")[0] for words in told] == ["Bands over seeds need rliable"] * said
 
 
+def test_a_study_from_the_command_line_and_a_run_from_its_preset(command: Any, tmp_path: Path):
+    (tmp_path / "search.yaml").write_text("tau: {low: 0.01, high: 0.1, log: true}\ndiscount: auto\n")
+    call = "tune td3 Pendulum-v1 --trials 2 --seeds 1 --search search.yaml --search-only"
+    code, out, err = command(call, *QUICK)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "td3 on Pendulum-v1, torch on cpu, around preset Pendulum-v1: 2 trials of 1 seed, 60 steps each"
+    assert lines[1:3] == ["searched: discount, tau", "studies/td3-Pendulum-v1/"]
+    assert lines[3].endswith("The first trial differs from the preset: tau is 0.01 instead of 0.005.")
+    assert lines[4].startswith("trial   0  -")
+    assert lines[4].endswith("  best so far")
+    assert lines[5] == "          discount 0.98, tau 0.01"
+    assert "2 trials: 2 complete." in lines
+    assert "evaluate it on new ones: duetto train td3 Pendulum-v1 --preset " in out
+    code, out, err = command(f"{call} --json", *QUICK)
+    said = json.loads(out)
+    assert (code, len(said["trials"]), said["stopped"], said["notices"]) == (0, 2, False, [])
+    assert said["preset"] == f"{tmp_path}/studies/td3-Pendulum-v1/best.yaml"
+    code, out, err = command(
+        f"train td3 Pendulum-v1 --preset {said['preset']} --dry-run --backend torch --device cpu --hidden 8"
+    )
+    assert (code, err) == (0, "")
+    assert f"\n  tau: {said['best']['options']['tau']}\n" in out
+    assert "\n  batch_size: 8\n" in out  # given a value in the study
+    assert "\n  - 8\n" in out  # explicit options win
+
+
+@pytest.mark.parametrize("options", [{}, {"seed": 7, "num_envs": 16}, {"evaluation_episodes": 1}])
+def test_the_seed_to_judge_the_best_by_has_other_starts(options: dict[str, Any]):
+    """Environments have seeds from the run's on, and evaluations from 100 later on."""
+    run = RunOptions(**options)
+    config: Any = SimpleNamespace(run=run)
+    plan = Plan(RunSpec(TD3(), "Pendulum-v1"), config, {}, (1, 4, 2), True)
+    for each in (run.num_envs, run.evaluation_episodes):
+        used = {seed + one for seed in (1, 4, 2) for one in range(each)}
+        assert not used & {plan.fresh_seed + one for one in range(each)}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -104,6 +148,13 @@ def test_what_draws_the_intervals_is_missed_before_anything_is_trained(
         ("sweep td3,dqn Pendulum-v1", "dqn needs"),
         ("sweep td3 Pendulum-v1 --gamma 0.9", "Did you mean --discount"),
         ("sweep none.yaml", "The sweep none.yaml cannot be read"),
+        ("tune td3 Pendulum-v1 --search none.yaml", "The search file none.yaml cannot be read"),
+        ("tune td3 Pendulum-v1 --trials 0", "trials is 0"),
+        ("tune td4 Pendulum-v1", "There is no algorithm 'td4'. Did you mean 'td3'?"),
+        ("tune td3 CartPole-v1", "td3 needs a continuous action space (Box)"),
+        ("tune td3 Pendulum-v1 --gamma 0.9", "Did you mean --discount"),
+        ("tune td3 Pendulum-v1 --evaluate-every 0", "a study compares evaluations"),
+        ("tune td3 Pendulum-v1 --preset none.yaml", "The presets in none.yaml cannot be read"),
     ],
 )
 def test_mistakes_get_a_sentence_and_leave_nothing(command: Any, tmp_path: Path, text: str, words: str):
@@ -113,29 +164,75 @@ def test_mistakes_get_a_sentence_and_leave_nothing(command: Any, tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_says_the_options_of_the_sweep(command: Any):
-    overview, own, file = (command(f"sweep {one} --help").out for one in ("", "td3", "x.yaml"))
-    assert overview.startswith("usage: duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]")
+def test_without_optuna_a_sentence_says_what_to_install(command: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
+    code, _, err = command("tune td3 Pendulum-v1")
+    assert code == 2
+    assert err.startswith("duetto: Tuning needs Optuna. Install: pip install ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_keeps_options_that_are_given_however_they_are_written(command: Any):
+    code, out, _ = command(
+        "tune td3 Pendulum-v1 --tau 0.1 --no-twin-critic --batch_size=8 --trials 1 --seeds 1", *QUICK
+    )
+    assert code == 0
+    searched = out.partition("searched: ")[2].partition("\n")[0].split(", ")
+    assert "discount" in searched
+    assert not {"tau", "twin_critic", "batch_size", "hidden"} & {*searched}
+
+
+@pytest.mark.parametrize(
+    ("command_name", "arguments", "options"),
+    [
+        (
+            "sweep",
+            "ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...]",
+            "seeds jobs output cluster preset tau steps",
+        ),
+        ("tune", "ALGORITHM ENVIRONMENT", "trials seeds search jobs preset tau steps"),
+    ],
+)
+def test_help_lists_the_options(command: Any, command_name: str, arguments: str, options: str):
+    overview, own = command(f"{command_name} --help").out, command(f"{command_name} td3 --help").out
+    assert overview.startswith(f"usage: duetto {command_name} {arguments} [options]")
     assert all(name in overview for name in ALGORITHMS)
-    assert own.startswith("usage: duetto sweep td3 ")
-    assert all(f"--{name} " in own for name in ("seeds", "jobs", "output", "cluster", "preset", "tau", "steps"))
-    assert all(f"--{name}" in file for name in ("jobs", "output", "cluster", "dry-run", "quiet", "json"))
+    assert own.startswith(f"usage: duetto {command_name} td3 ")
+    assert all(f"--{name} " in own for name in options.split())
 
 
-# ---------------------------------------------------------------------------------------------------- the display
+def test_help_of_a_sweep_from_a_file_lists_its_options(command: Any):
+    text = command("sweep x.yaml --help").out
+    assert all(f"--{name}" in text for name in ("jobs", "output", "cluster", "dry-run", "quiet", "json"))
+
+
+# ---------------------------------------------------------------------------------------------------- displays
+def lines_of(display: Any, work: Any, width: int) -> list[str]:
+    """The lines that a display shows on a terminal while it works."""
+    out = display._console.file
+    display.announce(work)
+    out.truncate(out.seek(0))
+    display._console.print(display)
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    return lines
+
+
+def terminal(width: int) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, legacy_windows=False)
+
+
 def planned(name: str, state: Any, step: int, mean_return: float | None = None) -> PlannedRun:
-    job: Any = SimpleNamespace(name=name, folder=Path("sweeps/x") / name)
     config: Any = SimpleNamespace(run=SimpleNamespace(steps=1_000_000))
-    run = PlannedRun(job, config, state, step, mean_return)
+    job: Any = SimpleNamespace(name=name, folder=Path("sweeps/x") / name, config=config)
+    run = PlannedRun(job, state, step, mean_return)
     run.started = time.monotonic() - 60
     run.update = lambda: None  # type: ignore[method-assign] # it reads the run's folder, and there is none
     return run
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 160])
-def test_the_table_fits_a_terminal_of_any_width(width: int):
-    out = io.StringIO()
-    console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
+def test_the_runs_of_a_sweep_fit_a_terminal_of_any_width(width: int):
     runs = [
         planned("td3-HalfCheetah-v5-s0", "working", 123_456, 4321.0),
         planned("crossq-with-a-long-name-and-more-of-it-HalfCheetah-v5-s12", "working", 1_000, -0.25),
@@ -151,14 +248,8 @@ def test_the_table_fits_a_terminal_of_any_width(width: int):
         folder=Path("sweeps/x"),
         log_of=lambda _: Path("log"),
     )
-    display = SweepDisplay(console)
-    display.announce(sweep)
-    out.seek(0)
-    out.truncate()
-    console.print(display)
-    lines = out.getvalue().splitlines()
+    lines = lines_of(SweepDisplay(terminal(width)), sweep, width)
     assert len(lines) == 13
-    assert all(len(line) <= width for line in lines)
     assert "1/24 runs" in lines[-1]
     if width >= 40:
         assert " 123,456/1,000,000 " in lines[0]
@@ -173,8 +264,8 @@ def test_the_table_fits_a_terminal_of_any_width(width: int):
 def test_all_runs_take_no_less_time_than_the_slowest(monkeypatch: pytest.MonkeyPatch):
     """100 s: the fast one made 900,000 steps and needs 11 s more, the slow one 100,000 and needs 900 s more."""
     monkeypatch.setattr("duetto.tools.sweep.display.time.monotonic", lambda: 100.0)
-    out = io.StringIO()
-    console = Console(file=out, width=100, force_terminal=True, color_system=None, legacy_windows=False)
+    console = terminal(100)
+    out: Any = console.file
     runs = [planned("td3-s0", "working", 0), planned("sac-s0", "working", 0)]
     runs[0].started = runs[1].started = 0.0
     sweep: Any = SimpleNamespace(runs=runs, notices=[], stopped=False, started=0.0, folder=Path("sweeps/x"))
@@ -203,3 +294,33 @@ def test_the_table_of_results_fits_a_terminal():
     assert lines[1].split() == ["HalfCheetah-v5", "td3", "5", "1,000,000", "9,876", "9,000", "to", "10,123"]
     assert lines[2].startswith("MiniGrid-x      td3, critic_hidden […  ")
     assert lines[-1].split() == ["Pendulum-v1", "sac", "2", "20,000", "-151.2", "-"]
+
+
+def at_work(trials: list[FinishedTrial], name: str = "Pendulum-v1") -> Any:
+    config = SimpleNamespace(
+        environment=name, preset="default", run=SimpleNamespace(steps=1000, backend="torch", device="cpu")
+    )
+    plan = SimpleNamespace(center=TD3(), config=config, seeds=(0, 1), space=space(TD3()))
+    runs = [SimpleNamespace(evaluations={500: -3.0}), SimpleNamespace(evaluations={})]
+    running = SimpleNamespace(number=len(trials), runs=runs)
+    sampler = SimpleNamespace(trials=lambda: trials)
+    known = {"plan": plan, "trials": 50, "folder": Path("study"), "running": [running], "notices": [], "stopped": False}
+    return SimpleNamespace(sampler=sampler, started=0.0, **known)
+
+
+TRIALS = [
+    FinishedTrial(0, "complete", {}, -200.5),
+    FinishedTrial(1, "pruned", {}),
+    FinishedTrial(2, "complete", {}, -150.25),
+    FinishedTrial(3, "failed", {}),
+]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+def test_the_lines_of_a_study_fit_a_terminal_of_any_width(width: int):
+    lines = lines_of(StudyDisplay(terminal(width)), at_work(TRIALS), width)
+    assert len(lines) == 2
+    assert "4/50 trials" in lines[0]
+    if width >= 80:
+        assert lines[0].startswith("td3 Pendulum-v1 ")
+        assert lines[1] == "best -150.25 (trial 2)  1 pruned, 1 failed  trial 4: 25%"

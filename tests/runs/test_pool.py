@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from duetto.errors import DuettoError
-from duetto.runs import workers
-from duetto.runs.workers import WorkerProcess
+from duetto.runs import pool
+from duetto.runs.pool import WorkerProcess
 
 
 def test_where_its_log_cannot_be_written_a_sentence_says_so(tmp_path: Path):
     (tmp_path / "logs").touch()
-    with pytest.raises(DuettoError, match=r"logs.log cannot be written: .*\. Put that right; the same call goes on\."):
+    with pytest.raises(DuettoError, match=r"logs.log cannot be written: .*\. Fix that; the same call continues\."):
         WorkerProcess(queue.Queue(), tmp_path / "logs" / "log")
 
 
 def test_a_pipe_that_is_held_open_longer_than_anybody_waits_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(workers, "LAST_WORDS", 0.05)
+    monkeypatch.setattr(pool, "LAST_MESSAGES_SECONDS", 0.05)
     listening: list[threading.Thread] = []
     reading, held = os.pipe()
     stream = os.fdopen(reading, "rb")

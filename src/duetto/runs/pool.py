@@ -1,0 +1,262 @@
+"""Pools that train runs: `ProcessPool` in processes of this machine, `RayPool` in tasks of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from duetto import subprocess_python
+from duetto.cluster.config import show_token
+from duetto.cpu import cores
+from duetto.errors import DuettoError
+from duetto.learners.runtime import OMP_THREADS
+from duetto.runs.worker import FAILED, SHARED, Job, Message, encode, pack, receive, run_task, send
+from duetto.storage import safe_open
+
+LAST_MESSAGES_SECONDS = 2.0  # for the messages of a process that has ended
+
+
+class Pool(Protocol):
+    """What trains jobs, several at a time."""
+
+    def room(self) -> bool:
+        """Return whether one more job may work."""
+        ...
+
+    def start(self, job: Job) -> None:
+        """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
+        ...
+
+    def stop(self, job: Job) -> None:
+        """Let a job end, with a checkpoint; it sends one more message."""
+        ...
+
+    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
+        """Wait for messages of jobs, and return them; [] if none comes in time.
+
+        They are those of `runs.worker`, and ("gone", exit code) if the process died. All but "started" and "evaluated"
+        end the job.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the pool; kill what still trains."""
+        ...
+
+
+class ProcessPool:
+    """Processes of this machine. Each has its share of the cores, and trains as `duetto train` does."""
+
+    def __init__(self, jobs: int, log_of: Callable[[Job], Path], runs_per_process: int = 1) -> None:
+        """Make a pool of `jobs` processes that work at a time.
+
+        Args:
+            jobs: How many jobs work at a time; those that wait for `go` do not count.
+            log_of: The file for the output of a process, by its first job.
+            runs_per_process: After so many runs a process ends, so that leaked memory does not add up.
+        """
+        self._jobs, self._log_of, self._runs_per_process = jobs, log_of, runs_per_process
+        self._inbox: queue.Queue[tuple[WorkerProcess, Message]] = queue.Queue()
+        self._jobs_of: dict[WorkerProcess, Job] = {}
+        self._waiting: set[Job] = set()
+        self._idle: list[WorkerProcess] = []
+
+    def room(self) -> bool:
+        """Return whether one more job may work."""
+        return len(self._jobs_of) - len(self._waiting) < self._jobs
+
+    def start(self, job: Job) -> None:
+        """Start to train a job, or resume it."""
+        threads = max(1, cores() // self._jobs)
+        process = self._idle.pop() if self._idle else WorkerProcess(self._inbox, self._log_of(job), threads)
+        self._jobs_of[process] = job
+        process.train(job)
+
+    def go(self, job: Job) -> None:
+        """Let a job that waits continue after its evaluation."""
+        self._waiting.discard(job)
+        self._process_of(job).go()
+
+    def stop(self, job: Job) -> None:
+        """Let a job end, with a checkpoint; it sends one more message."""
+        self._waiting.discard(job)
+        self._process_of(job).stop()
+
+    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
+        """Wait for a message of a job, and return it; [] if none comes in time."""
+        try:
+            process, message = self._inbox.get(timeout=seconds)
+        except queue.Empty:
+            return []
+        job = self._jobs_of.get(process)
+        if job is None:  # its job has ended
+            if process in self._idle:
+                self._idle.remove(process)
+                process.close()
+            return []
+        if message[0] == "evaluated":
+            self._waiting.add(job)
+        elif message[0] != "started":
+            del self._jobs_of[process]
+            self._waiting.discard(job)
+            if message[0] != "gone" and process.runs < self._runs_per_process:
+                self._idle.append(process)
+            else:
+                process.close()
+        return [(job, message)]
+
+    def close(self) -> None:
+        """End the pool; kill the processes that still train."""
+        for process in self._jobs_of:
+            process.kill()
+        for process in self._idle:
+            process.close()
+
+    def _process_of(self, job: Job) -> WorkerProcess:
+        return next(process for process, its_job in self._jobs_of.items() if its_job is job)
+
+
+class WorkerProcess:
+    """A process of `runs.worker`. Its messages go to `inbox`, each paired with it; the last one is "gone".
+
+    Attributes:
+        runs: How many jobs it got.
+    """
+
+    def __init__(
+        self, inbox: queue.Queue[tuple[WorkerProcess, Message]], log: Path, threads: int | None = None
+    ) -> None:
+        """Start it. `log` gets what its environments print; `threads` is its share of the cores.
+
+        Raises DuettoError if the log cannot be written.
+        """
+        environ = SHARED | ({} if threads is None else {OMP_THREADS: str(threads)}) | os.environ
+        with _opened(log) as output:
+            program, pipe = "from duetto.runs.worker import main; main()", subprocess.PIPE
+            self._process = subprocess_python.begin(program, pipe, pipe, output, environ)
+        self.runs: int = 0
+        self._inbox = inbox
+        self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
+        self._thread.start()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def train(self, job: Job) -> None:
+        """Start a run, or resume it. UsageError if its environment cannot be sent to another process."""
+        self.runs += 1
+        self._send("train", encode(pack(job)))
+
+    def go(self) -> None:
+        """Let the run continue after an evaluation."""
+        self._send("go")
+
+    def stop(self) -> None:
+        """Let the run end, with a checkpoint."""
+        self._send("stop")
+
+    def close(self) -> None:
+        """Let the process end, which has no run now."""
+        with suppress(OSError):
+            self._process.stdin.close()  # type: ignore[union-attr]
+        self._process.wait()
+        self._thread.join(LAST_MESSAGES_SECONDS)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self._process.kill()
+        self.close()
+
+    def _send(self, *message: Any) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # "gone" follows
+            send(self._process.stdin, message)  # type: ignore[arg-type]
+
+    def _listen(self, stream: IO[bytes]) -> None:
+        with stream:  # children of the process may hold the pipe open for longer than `close` waits
+            while (message := receive(stream)) is not None:  # type: ignore[arg-type]
+                self._inbox.put((self, message))
+
+    def _watch(self) -> None:
+        """Put "gone" into the inbox after the process's last messages.
+
+        It does not wait for the pipe's end: children of the process may outlive it and hold the pipe open.
+        """
+        code = self._process.wait()
+        self._thread.join(LAST_MESSAGES_SECONDS)
+        self._inbox.put((self, ("gone", code)))
+
+
+class RayPool:
+    """Tasks on a Ray cluster whose machines all see the runs' folder. Each has a CPU, and a GPU if it learns on one.
+
+    A file in that folder asks a task to stop: Ray itself could only cancel it. Tasks send their last message only, and
+    do not wait after evaluations.
+    """
+
+    def __init__(self, address: str | None, jobs: int | None, folder: Path, log_of: Callable[[Job], Path]) -> None:
+        """Connect to the cluster.
+
+        Args:
+            address: Ray's; None: start a cluster on this machine.
+            jobs: How many jobs work at a time; None: as many as the cluster has CPUs.
+            folder: The folder for the files that ask tasks to stop.
+            log_of: The file with the reason why a job failed earlier, which is deleted when it starts.
+        """
+        show_token(address)
+        from duetto.cluster.ray import RayTasks
+
+        self._ray = RayTasks(address, jobs or cores())
+        self._jobs, self._is_local = jobs, address is None
+        self._log_of = log_of
+        self._folder, self._id = folder, uuid.uuid4().hex[:8]
+        self._tasks: dict[Any, Job] = {}
+
+    def room(self) -> bool:
+        """Return whether one more job may work."""
+        return len(self._tasks) < (self._jobs or self._ray.cpus())
+
+    def start(self, job: Job) -> None:
+        """Start to train a job, or resume it."""
+        self._log_of(job).unlink(missing_ok=True)
+        gpus = int(job.spec.options.device == "cuda" and not self._is_local)
+        self._tasks[self._ray.task(run_task, pack(job), self._stop_file(job), gpus=gpus)] = job
+
+    def stop(self, job: Job) -> None:
+        """Let a job end, with a checkpoint; it sends one more message."""
+        self._stop_file(job).touch()
+
+    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
+        """Wait for the ends of jobs, and return their messages; [] if none comes in time."""
+        if not self._tasks:
+            time.sleep(seconds)
+            return []
+        ended: list[tuple[Job, Message]] = []
+        for task, answer in self._ray.wait(list(self._tasks), seconds, enough=1).items():
+            job = self._tasks.pop(task)
+            self._stop_file(job).unlink(missing_ok=True)
+            ended.append((job, answer.value or ("failed", FAILED, f"Its task {answer.failure}.", answer.details)))
+        return ended
+
+    def close(self) -> None:
+        """End the pool; cancel the tasks that still train."""
+        self._ray.close(list(self._tasks))
+        for job in self._tasks.values():
+            self._stop_file(job).unlink(missing_ok=True)
+
+    def _stop_file(self, job: Job) -> Path:
+        return self._folder / f".stop-{self._id}-{job.name}"
+
+
+def _opened(log: Path) -> IO[bytes]:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return os.fdopen(safe_open.open_file(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    except OSError as error:
+        raise DuettoError(f"{log} cannot be written: {error.strerror}. Fix that; the same call continues.") from error

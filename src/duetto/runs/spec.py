@@ -1,0 +1,312 @@
+"""`RunSpec`: everything that a new run is started from."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from duetto import buffers, environments, learners
+from duetto.algorithms import ALGORITHMS, Algorithm
+from duetto.algorithms.suggestions import did_you_mean
+from duetto.cluster import Cluster
+from duetto.environments.make_env import Environment
+from duetto.errors import UsageError
+from duetto.learners.runtime import jax_threads, torch_threads
+from duetto.presets import Preset, beside, choose
+from duetto.runs.argument_checks import check_kinds, hint
+from duetto.runs.finetune import WarmStart
+from duetto.storage import user_code
+from duetto.storage.config import Config, RunOptions, circumstances, command_line
+from duetto.storage.run_folder import free_folder
+from duetto.storage.user_code import Origin
+from duetto.training.evaluator import check_same_spaces
+
+LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that a new run is started from.
+
+    Attributes:
+        algorithm: The algorithm with its hyper-parameters.
+        environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
+        options: The run's options; `config` resolves "auto" in them.
+        preset: The name of the preset that the options come from.
+        environment_options: Arguments of the environment's constructor.
+        origin: The file of a custom algorithm; None: the algorithm is Duetto's, or its class was passed in Python.
+        warm_start: Another run whose networks this one starts with.
+        cluster: Where the environments run; None: in this process.
+        runs_dir: The folder in which the run's folder is made.
+        name: The name of the run's folder; None: algorithm, environment and seed.
+    """
+
+    algorithm: Algorithm
+    environment: Environment
+    options: RunOptions = field(default_factory=RunOptions)
+    preset: str = "default"
+    environment_options: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin | None = None
+    warm_start: WarmStart | None = None
+    cluster: Cluster | None = None
+    runs_dir: str | Path = "runs"
+    name: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        algorithm: Algorithm | type[Algorithm] | str,
+        environment: Environment,
+        preset: str | None,
+        environment_options: Mapping[str, Any] | None,
+        options: Mapping[str, Any],
+        *,
+        caller: str,
+        arguments: Sequence[str],
+        origin: Origin | None = None,
+    ) -> Self:
+        """Return the spec that the arguments of `duetto.train`, `sweep` or `tune` describe.
+
+        Args:
+            algorithm: A name or a class, with its preset and `options` on top of it; or an object, taken as it is.
+            environment: As `environment` of the spec.
+            preset: Its name; None: the environment's own, or "default".
+            environment_options: On top of the preset's.
+            options: Fields of `RunOptions`, and hyper-parameters.
+            caller: The function or file that has these arguments, for errors.
+            arguments: The caller's other arguments, for errors.
+            origin: The file of the algorithm; its presets are in the same folder.
+
+        Raises:
+            UsageError: An argument is unknown or does not fit.
+        """
+        check_kinds(preset=preset, environment_options=environment_options)
+        made, name, values = _with_preset(algorithm, environment, preset, options, origin)
+        given = {key: value for key, value in options.items() if key not in made.options() or made is algorithm}
+        known = [option.name for option in dataclasses.fields(RunOptions)]
+        if unknown := next((key for key in given if key not in known), None):
+            meant = hint(unknown, made, arguments, known, is_object=made is algorithm)
+            raise UsageError(f"{caller} has no option {unknown!r}.{meant}")
+        return cls(
+            algorithm=made,
+            environment=environment,
+            options=RunOptions(**values.run | given),
+            preset=name,
+            environment_options=values.environment | dict(environment_options or {}),
+            origin=origin,
+        )
+
+    @property
+    def label(self) -> str:
+        """The environment's name in `config.yaml`."""
+        return label_of(self.environment)
+
+    @property
+    def folder_name(self) -> str:
+        """The name of the run's folder, to which a number is added if it is taken."""
+        return run_name(self.algorithm, self.label, self.options.seed) if self.name is None else self.name
+
+    def with_seed(self, seed: int) -> Self:
+        """Return a copy with another seed."""
+        return replace(self, options=replace(self.options, seed=seed))
+
+    def config(self) -> Config:
+        """Return the run's config, with the options that "auto" stands for. Nothing is written.
+
+        Raises:
+            UsageError: The parts do not fit together.
+        """
+        is_id, options = isinstance(self.environment, str), dict(self.environment_options)
+        config = Config(
+            algorithm=self.algorithm,
+            environment=self.label,
+            run=_resolved(self.algorithm, self.environment, self.label, self.options, options),
+            remakeable=is_id,
+            environment_options=options,
+            checksum=user_code.checksum(self.label) if is_id else "",
+            preset=self.preset,
+            command=command_line(),
+            versions=circumstances(),
+            origin=self.origin or Origin.of(type(self.algorithm)),
+        ).signed()
+        config.to_yaml()  # raises for options that it cannot hold
+        return self.warm_start.planned(config) if self.warm_start else config
+
+
+def _with_preset(
+    algorithm: Algorithm | type[Algorithm] | str,
+    environment: Environment,
+    preset: str | None,
+    options: Mapping[str, Any],
+    origin: Origin | None,
+) -> tuple[Algorithm, str, Preset]:
+    """Make the algorithm with the preset's hyper-parameters and those in `options`; return the preset too."""
+    is_class = isinstance(algorithm, type) and issubclass(algorithm, Algorithm)
+    if not (isinstance(algorithm, Algorithm | str) or is_class):
+        raise UsageError(
+            f"algorithm is {algorithm!r}; it must be a name, such as 'td3', or an algorithm: duetto.TD3()."
+        )
+    if isinstance(algorithm, Algorithm):
+        if preset is not None:
+            raise UsageError(
+                f"A preset is for an algorithm that is named: duetto.train({algorithm.name()!r}, ..., "
+                f"preset={preset!r}). An object is taken as it is."
+            )
+        return algorithm, "default", Preset()
+    if isinstance(algorithm, str):
+        if algorithm not in ALGORITHMS:
+            suggested = did_you_mean(algorithm.lower(), ALGORITHMS, "There are")
+            raise UsageError(f"There is no algorithm {algorithm!r}.{suggested}")
+        algorithm = ALGORITHMS[algorithm]
+    own: dict[str, Preset] | None = None
+    if algorithm not in ALGORITHMS.values():
+        own = beside(Path(origin.file)) if origin and origin.file else {}
+    name, values = choose(algorithm.name(), environment if isinstance(environment, str) else "", preset, own)
+    mine = {option: value for option, value in options.items() if option in algorithm.options()}
+    return algorithm(**values.algorithm | mine), name, values
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+def _resolved(
+    algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
+) -> RunOptions:
+    """Check everything that needs an environment, and return the options without "auto", with a number of threads."""
+    given = environments.is_instance(environment)
+    how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
+    probe = environments.make(environment, engine=options.engine, kwargs=kwargs, **how)
+    if given:  # a vector environment has as many as it has
+        options = replace(options, num_envs=probe.num_envs)
+    try:
+        _check_spaces(algorithm, probe, label)
+        _check_masks(algorithm, probe, label, options.seed)
+        if wrapper := environments.running_statistics(environment, probe):
+            raise _own_statistics(label, wrapper, algorithm)
+        if options.engine == "envpool" and options.evaluate_every:
+            _check_evaluations(environment, label, kwargs)
+        elif given and options.evaluate_every:
+            _check_copies(environment, probe)
+        wanted = (options.backend, options.device, options.threads)
+        compiled = wanted[0] == "auto" and environments.is_device(environment)
+        possible: list[learners.Backend] = ["jax"] if compiled else _possible(algorithm)
+        backend, device = learners.choose(probe.observation_space, *wanted, possible)
+        buffers.check(algorithm.memory(), options.num_envs)
+    finally:
+        if not given:
+            probe.close()
+    options = replace(options, backend=backend, device=device)
+    if options.threads or device != "cpu":
+        return options
+    threads = jax_threads() if backend == "jax" else torch_threads(probe.observation_space)
+    return replace(options, threads=threads)
+
+
+def _possible(algorithm: Algorithm) -> list[learners.Backend]:
+    """The frameworks that every network of the user's own has a class for. UsageError if there is none."""
+    own = algorithm.custom_networks()
+    found: list[learners.Backend] = [
+        backend for backend in learners.BACKENDS if all(getattr(one, backend) for one in own.values())
+    ]
+    if not found:
+        listed = ", ".join(f"{name} for {'torch' if one.torch else 'jax'}" for name, one in own.items())
+        raise UsageError(f"No framework has all of your own networks: {listed}. Give each a class for the same one.")
+    return found
+
+
+def _check_spaces(algorithm: Algorithm, stepper: environments.VecEnv, label: str) -> None:
+    def refusal(candidate: Algorithm) -> UsageError | None:
+        try:
+            candidate.check_spaces(stepper.observation_space, stepper.action_space, label)
+        except UsageError as error:
+            return error
+
+    if error := refusal(algorithm):
+        others = [name for name, kind in ALGORITHMS.items() if not refusal(kind())]
+        listed = bool(others) and algorithm.name() not in others  # else an option is what does not fit
+        raise UsageError(f"{error} Algorithms for it: {', '.join(others)}." if listed else str(error)) from error
+
+
+def _check_masks(algorithm: Algorithm, stepper: environments.VecEnv, label: str, seed: int) -> None:
+    """Raise UsageError if masks do not fit the algorithm and the environment has them: only a reset shows that."""
+    try:
+        algorithm.check_masks(label)
+    except UsageError:
+        stepper.reset(seed)
+        if stepper.masked:
+            raise
+
+
+def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> UsageError:
+    """Return the error for a wrapper with running statistics."""
+    option = f"normalize_{'rewards' if 'Reward' in wrapper else 'observations'}"
+    default = getattr(algorithm, option, None)
+    value = "True" if isinstance(default, bool) else "'collected'"
+    instead = "" if default is None else f" and give {algorithm.name()} {option}={value}"
+    return UsageError(
+        f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and the trained "
+        f"agent would have others. Remove it{instead}, or put one with fixed statistics (update_running_mean False) "
+        "around each environment."
+    )
+
+
+def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
+    try:
+        environments.make_eval(environment, kwargs=kwargs).close()
+    except UsageError as error:
+        raise UsageError(
+            f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
+            "Or train in EnvPool's without them: --evaluate-every 0."
+        ) from error
+
+
+def _check_copies(environment: Any, probe: environments.VecEnv) -> None:
+    """Raise UsageError if no single environment for evaluations can be made from the one that was handed over."""
+    try:
+        copied = environments.make_eval(environment)
+        try:
+            check_same_spaces(copied, probe.observation_space, probe.action_space)
+        finally:
+            copied.close()
+    except UsageError as error:
+        raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
+
+
+# ---------------------------------------------------------------------------------------------------- names
+def new_folder(parent: Path, name: str) -> Path:
+    """Make a new run's folder; see `free_folder`. UsageError if the name cannot be a run's."""
+    check_name(name)
+    return free_folder(parent, name)
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError if a name cannot be that of a run's folder."""
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise UsageError(
+            f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
+        )
+    if (size := len(os.fsencode(name))) > LONGEST:
+        raise UsageError(f"{name!r} cannot be a run's name: it has {size} bytes, and {LONGEST} is the most.")
+
+
+def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
+    """The default name of a run's folder."""
+    return f"{algorithm.name()}-{slug(label)}-s{seed}"
+
+
+def slug(label: str) -> str:
+    """A label made fit for a folder's name."""
+    return re.sub(r"[^\w.+-]+", "-", user_code.short(label)).strip("-")
+
+
+def label_of(environment: Any) -> str:
+    """The name of an environment: its id, with a file's absolute path, or the name of what makes it."""
+    if isinstance(environment, str):
+        return user_code.absolute(environment)
+    spec = None if isinstance(environment, type) else getattr(environment, "spec", None)
+    if spec is not None:
+        return spec.id
+    return getattr(environment, "__name__", None) or type(getattr(environment, "unwrapped", environment)).__name__

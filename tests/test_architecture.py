@@ -1,0 +1,81 @@
+"""The shape of the source: layers, no cycles, sizes, and a map in each room."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from fnmatch import fnmatch
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import grimp
+import pytest
+from importlinter.cli import lint_imports
+
+import duetto
+
+ROOT = Path(duetto.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+NAMES = {path: path.relative_to(ROOT).as_posix() for path in FILES}
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+ROOMS = [name.removesuffix("/__init__.py") for name in NAMES.values() if name.endswith("/__init__.py")]
+
+# Imports within a function that choose an implementation, which imports its interface.
+CHOICES = {
+    ("duetto.learners.policy", "duetto.learners"),
+    ("duetto.cluster.config", "duetto.cluster.launch"),
+    ("duetto.cluster.config", "duetto.cluster.ray"),
+}
+# Still too large. Remove an entry with its cause; add none.
+LONG_FILES: set[str] = set()
+LONG_FUNCTIONS = {"runs/api.py:train", "tools/tune/api.py:tune", "tools/hub/upload.py:push"}
+LARGE_CLASSES: set[str] = set()
+# Rooms under construction, whose maps follow.
+UNMAPPED = {"algorithms", "runs", "tools/cli"}
+
+
+def test_layers_and_frameworks(monkeypatch: pytest.MonkeyPatch):
+    """`pyproject.toml` lists the layers, and the files that may import each framework."""
+    monkeypatch.chdir(Path(__file__).parents[1])
+    assert lint_imports(no_cache=True, no_logo=True) == 0
+
+
+def test_no_module_imports_itself_through_others():
+    graph = grimp.build_graph("duetto", exclude_type_checking_imports=True, cache_dir=None)
+    imported = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    for importer, choice in CHOICES:
+        imported[importer] = imported[importer] - {choice}
+    assert list(TopologicalSorter(imported).static_order())  # raises CycleError
+
+
+def test_sizes():
+    """At most 500 lines in a file, 60 in a function, and 25 public methods in a class."""
+    files = {NAMES[path] for path in FILES if len(path.read_text(encoding="utf-8").splitlines()) > 500}
+    functions, classes = set(), set()
+    for path, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.end_lineno - node.lineno >= 60:  # type: ignore[operator]
+                functions.add(f"{NAMES[path]}:{node.name}")
+            if isinstance(node, ast.ClassDef):
+                methods = [one.name for one in node.body if isinstance(one, ast.FunctionDef)]
+                classes |= {node.name} if sum(not name.startswith("_") for name in methods) > 25 else set()
+    assert (files, functions, classes) == (LONG_FILES, LONG_FUNCTIONS, LARGE_CLASSES)
+
+
+def test_a_public_class_name_has_one_meaning():
+    places = defaultdict(list)
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(NAMES[path])
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in UNMAPPED])
+def test_a_room_maps_its_files(room: str):
+    """The docstring of each package names its files and folders; * stands for any text."""
+    folder = ROOT / room
+    named = set(re.findall(r"[\w*]+", ast.get_docstring(TREES[folder / "__init__.py"]) or ""))
+    inside = [path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    assert [name for name in inside if name != "__init__" and not any(fnmatch(name, one) for one in named)] == []
