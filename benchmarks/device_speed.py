@@ -38,8 +38,8 @@ def duetto(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
     """Yield the steps of each timed part and what makes them; the first part compiles."""
     import jax
 
-    from duetto.runs.run_config import planned
-    from duetto.runs.trainer_setup import begun
+    from duetto.runs.spec import RunSpec
+    from duetto.runs.trainer_setup import new_trainer
     from duetto.storage.config import RunOptions
 
     ppo = task == "ppo-cartpole"
@@ -47,36 +47,39 @@ def duetto(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
     options = RunOptions(steps=HORIZON, backend="jax", num_envs=envs, evaluate_every=0, checkpoint_every=0)
     folder = Path(tempfile.mkdtemp()) / "run"
     folder.mkdir()
-    with begun(planned(algorithm(task), environment, options), folder, environment) as trainer:
+    spec = RunSpec(algorithm(task), environment, options)
+    with new_trainer(spec, spec.config(), folder) as trainer:
         parts, made = trainer.components, 0
         parts.reset()
 
         def advance(turns: int) -> None:
             nonlocal made
             parts.advance(turns, made, HORIZON)
-            made += turns * trainer.steps_at_once
+            made += turns * parts.steps_at_once
             jax.block_until_ready(trainer.learner.state)
 
         for turns in (1, *([] if ppo else [WARM_UP]), *[ROLLOUTS if ppo else UPDATES] * ROUNDS):
-            yield turns * trainer.steps_at_once, lambda turns=turns: advance(turns)
+            yield turns * parts.steps_at_once, lambda turns=turns: advance(turns)
 
 
 def host(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
     """The same for the host's loop."""
-    from duetto.runs.run_config import planned
-    from duetto.runs.trainer_setup import begun
+    from duetto.runs.spec import RunSpec
+    from duetto.runs.trainer_setup import new_trainer
     from duetto.storage.config import RunOptions
 
     options = RunOptions(steps=HORIZON, backend="jax", evaluate_every=0, checkpoint_every=0, log_every=HORIZON)
     folder = Path(tempfile.mkdtemp()) / "run"
     folder.mkdir()
-    with begun(planned(algorithm(task), "Pendulum-v1", options), folder, "Pendulum-v1") as trainer:
+    spec = RunSpec(algorithm(task), "Pendulum-v1", options)
+    with new_trainer(spec, spec.config(), folder) as trainer:
         trainer.components.reset()
 
         def advance(steps: int) -> None:
             for _ in range(steps):
                 trainer._collect()
-                list(trainer._learning.due(trainer.step))
+                for samples in trainer._learning.due():
+                    list(trainer._learning.learn(samples, trainer.step))
             trainer.log.look()
 
         for steps in (260, WARM_UP, *[UPDATES] * ROUNDS):

@@ -125,7 +125,7 @@ def restore(trainer: Trainer, without_memory: bool, accept_changes: bool, truste
             beginning.begin(trainer)
         return
     loaded = trainer.checkpoints.store.load_latest(memory=not without_memory)
-    if config.run.steps <= loaded.step - trainer.steps_at_once:  # the last vector step may go beyond the end
+    if config.run.steps <= loaded.step - trainer.components.steps_at_once:  # the last vector step may go beyond the end
         raise UsageError(
             f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
         )

@@ -10,7 +10,7 @@ so a run with rollouts makes whole ones, and may go beyond `steps` by less than 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from duetto.environments.device_env import DeviceEngine, arrays_of, tree_of
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
-from duetto.functional.state_schema import ANY, ArrayOf
+from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
@@ -124,6 +124,8 @@ class DeviceMemory(Memory):
 class DeviceSource:
     """The host's part of acting: the carry between two calls, without what learner, normalizer and memory hold."""
 
+    STATE: ClassVar[Any] = DictOf(ARRAY)
+
     def __init__(self, loop: DeviceLoop) -> None:
         self.loop: DeviceLoop = loop
         self.carry: Carry = {}
@@ -214,6 +216,11 @@ class DeviceComponents(Components):
         self._load_memory(loaded.state["memory"], loaded.segments)
         self.memory.interrupt()
 
+    @property
+    def steps_at_once(self) -> int:
+        """See Components: here the steps of one turn of the loop."""
+        return self.collector.loop.steps_of_turn
+
     def look_at_saved(self, saved: dict[str, Any]) -> None:
         """Do nothing: environments of arrays can always be saved."""
 
@@ -271,11 +278,6 @@ class DeviceTrainer(Trainer):
             )
         super().__init__(config, folder, environment, lock, DeviceExecution(), *more)
 
-    @property
-    def steps_at_once(self) -> int:
-        """See Trainer: here the steps of one turn of the loop."""
-        return self.components.collector.loop.steps_of_turn
-
     def _collect(self) -> None:
         """Make the turns until the next thing that is due between two calls."""
         loop = self.components.collector.loop
@@ -293,4 +295,4 @@ class DeviceTrainer(Trainer):
         options = self.config.run
         every = [options.log_every, options.evaluate_every, options.checkpoint_every]
         ends = [options.steps, *((self.step // one + 1) * one for one in every if one)]
-        return max(1, -(-(min(ends) - self.step) // self.steps_at_once))
+        return max(1, -(-(min(ends) - self.step) // self.components.steps_at_once))

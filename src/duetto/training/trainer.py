@@ -269,11 +269,6 @@ class Trainer:
         self._opened.close()
 
     @property
-    def steps_at_once(self) -> int:
-        """Steps between two places where the loop can end: those of one vector step."""
-        return self.stepper.num_envs
-
-    @property
     def stopped(self) -> bool:
         """Whether the loop ended, or is about to end, before its last step because `stop` was called."""
         return self._stop and self.step < self.config.run.steps
