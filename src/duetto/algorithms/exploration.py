@@ -1,15 +1,17 @@
 """Exploration: sampling the policy, noise on actions, ε-greedy.
 
-`Algorithm.explorer` makes an exploration from the algorithm's options. It draws the noise of `Algorithm.act` on the
-host, for all N environments at once.
+`Algorithm.explorer` makes an exploration from the algorithm's options. It draws the noise of `Algorithm.act` for all N
+environments at once, with NumPy's generator or, in a compiled training loop, with JAX's (`learners.jax_random`).
+Numbers that depend on the step are computed apart, in `schedule`: a compiled program cannot branch on the step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from duetto.functional.array_ops import ornstein_uhlenbeck
 from duetto.functional.schedules import epsilon_schedule, exploration_ladder, linear
@@ -33,6 +35,14 @@ class Exploration:
 
         `step` of `total_steps` are done, over all environments. `mask` (N, n) is True for allowed actions.
         """
+        return self.noise(random, state, self.schedule(step, total_steps, len(state)), action, mask)
+
+    def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
+        """Return the numbers of `noise` that depend on the step, float64 of one shape: by default none, (0,)."""
+        return np.zeros(0)
+
+    def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
+        """Return the result of `draw` for the numbers of `schedule`; arrays of NumPy or JAX."""
         raise NotImplementedError
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
@@ -56,15 +66,7 @@ class PolicySampling(Exploration):
 
     stochastic_evaluation: bool = False
 
-    def draw(
-        self,
-        random: np.random.Generator,
-        state: np.ndarray,
-        step: int,
-        total_steps: int,
-        action: Space,
-        mask: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
         """Draw standard normal or Gumbel noise, (N, action.size)."""
         return action_distributions.sampling_noise(action, random, (len(state),)), state
 
@@ -115,21 +117,16 @@ class ActionNoise(Exploration):
     theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
     reset: bool = True  # restart it from 0 in each episode
 
-    def draw(
-        self,
-        random: np.random.Generator,
-        state: np.ndarray,
-        step: int,
-        total_steps: int,
-        action: Space,
-        mask: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw scaled noise for each environment and action dimension, (N, A)."""
-        steps = self.scale_steps or total_steps
-        scale = linear(step, steps, 1.0, self.final_scale)
+    def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
+        """Return the factor of the noise, ()."""
+        return np.asarray(linear(step, self.scale_steps or total_steps, 1.0, self.final_scale))
+
+    def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
+        """Draw noise for each environment and action dimension, (N, A), times the factor `schedule`."""
         if self.kind == "none":
-            return np.zeros_like(state), state
+            return array_namespace(state).zeros_like(state), state
         normal = random.standard_normal(state.shape, dtype=np.float32)
+        scale = float(schedule) if isinstance(schedule, np.ndarray) else schedule  # a Python float keeps float32
         if self.kind == "gaussian":
             return scale * self.std * normal, state
         state = ornstein_uhlenbeck(state, normal, self.theta, self.std)
@@ -137,7 +134,7 @@ class ActionNoise(Exploration):
 
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
         """Return the state (N, A), with `reset` 0 where an episode ended."""
-        return np.where(done[:, None], np.float32(0), state) if self.reset else state
+        return array_namespace(state).where(done[:, None], np.float32(0), state) if self.reset else state
 
 
 @dataclass(frozen=True)
@@ -157,17 +154,13 @@ class EpsilonGreedy(Exploration):
         """Return the exploration of a part of `num_envs` environments; the ladder is over all of them."""
         return replace(self, first=first, of=num_envs)
 
-    def draw(
-        self,
-        random: np.random.Generator,
-        state: np.ndarray,
-        step: int,
-        total_steps: int,
-        action: Space,
-        mask: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
+        """Return ε of each environment, (N,)."""
+        return self.epsilons(step, num_envs)
+
+    def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
         """See the class."""
-        return _random_actions(random, self.epsilons(step, len(state)), action, mask), state
+        return _random_actions(random, schedule, action, mask), state
 
     def epsilons(self, step: int, num_envs: int) -> np.ndarray:
         """Return ε of each environment, (N,)."""
@@ -183,10 +176,8 @@ class EpsilonGreedy(Exploration):
         return _random_actions(random, np.full(num_envs, self.evaluation), action, mask) if self.evaluation else None
 
 
-def _random_actions(
-    random: np.random.Generator, epsilon: np.ndarray, action: Space, mask: np.ndarray | None
-) -> np.ndarray:
-    """Draw (N, 1) int64: with probability ε a uniformly random allowed action, else -1."""
+def _random_actions(random: Any, epsilon: Any, action: Space, mask: Any) -> Any:
+    """Draw (N, 1) integers: with probability ε a uniformly random allowed action, else -1."""
     explores = random.random(len(epsilon)) < epsilon
     some = random.integers(action.size, size=len(epsilon)) if mask is None else masks.sample_allowed(random, mask)
-    return np.where(explores, some, -1)[:, None]
+    return array_namespace(some).where(explores, some, -1)[:, None]

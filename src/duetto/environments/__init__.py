@@ -10,6 +10,8 @@ replay, rng_state, plain_values            exact resume: the episode is repeated
 copying, pickling, sharding                environments for evaluations, other processes, several actors
 goal_env, hide_velocity, reset_fixes       hindsight's goals; wrappers for velocities and for resets
 normalizer_check, check                    wrappers that training refuses; `duetto check`
+device_env, device_registry                environments of arrays: `DeviceEnv`, N of them, and their ids
+device_gymnax, device_navix, device_playground  packages of such environments
 atari*, learner_view, minigrid*            Atari and MiniGrid: options, engines, lives, missions
 
 Only this package imports Gymnasium.
@@ -17,6 +19,7 @@ Only this package imports Gymnasium.
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
+from duetto.environments.device_registry import is_device
 from duetto.environments.env_registry import FAMILIES, Family, registration
 from duetto.environments.env_registry import register_spec as register
 from duetto.environments.goal_env import GoalEnv
@@ -45,6 +48,7 @@ __all__ = [
     "complete_options",
     "draw_globally",
     "from_gymnasium",
+    "is_device",
     "is_instance",
     "learned_reward",
     "make",

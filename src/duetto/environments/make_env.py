@@ -20,6 +20,7 @@ from duetto.environments import (
     atari,
     atari_gymnasium,
     copying,
+    device_registry,
     env_registry,
     minigrid,
     reset_fixes,
@@ -142,6 +143,8 @@ class _How(NamedTuple):
 def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
     if how.num_envs < 1:
         raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
+    if device_registry.is_device(environment):
+        return _make_device(environment, how)
     environment = user_env.resolved(environment)
     suggestions.check_choice("vectorization", how.vectorization, Vectorization)
     suggestions.check_choice("engine", how.engine, EngineName)
@@ -194,6 +197,18 @@ def _several(single: Callable[[], gymnasium.Env], name: str, how: _How) -> Engin
         loop = SyncEngine(envs)
         opened.pop_all()
     return loop
+
+
+def _make_device(environment: Any, how: _How) -> VecEnv:
+    label = environment if isinstance(environment, str) else _name(environment)
+    if how.render_mode:
+        raise UsageError(f"{label} renders no frames: its state is arrays of a compiled program.")
+    if how.vectorization != "sync" or how.engine not in ("auto", "gymnasium"):
+        raise UsageError(f"{label} steps in compiled programs. Leave vectorization and engine out.")
+    env = device_registry.make_device_env(environment, how.options)
+    from duetto.environments.device_env import DeviceEngine  # imports JAX
+
+    return VecEnv(DeviceEngine(env, how.num_envs, label))
 
 
 def _check_own_threads(engine: str, name: str, how: _How) -> None:

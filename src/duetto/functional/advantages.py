@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from array_api_compat import array_namespace
 
 
 def generalized_advantages(
-    reward: np.ndarray,
-    value: np.ndarray,
-    next_value: np.ndarray,
-    terminated: np.ndarray,
-    truncated: np.ndarray,
+    reward: Any,
+    value: Any,
+    next_value: Any,
+    terminated: Any,
+    truncated: Any,
     discount: float,
     trace: float,
-) -> np.ndarray:
+) -> Any:
     """Generalized advantage estimation (Schulman et al., 2016, arXiv:1506.02438, equation 16)::
 
         δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t),     A_t = δ_t + γ λ (1 - done_t) A_{t+1}
@@ -34,15 +37,17 @@ def generalized_advantages(
         trace: λ.
 
     Returns:
-        A (T, ...) float64.
+        A (T, ...); of NumPy arrays float64.
     """
+    xp = array_namespace(reward)
     discounts = discount * ~terminated
-    advantage = reward + discounts * next_value - value.astype(np.float64)
+    advantage = reward + discounts * next_value - value
     decay = discount * trace * ~(terminated | truncated)
     # The recurrence by doubling: after k rounds A_t holds its first 2^k terms, and `decay` the product over them.
     reach, steps = 1, len(reward)
     while reach < steps:
-        advantage[:-reach] += decay[: steps - reach] * advantage[reach:]
+        further = advantage[:-reach] + decay[: steps - reach] * advantage[reach:]
+        advantage = xp.concat([further, advantage[steps - reach :]])
         decay = decay[:-reach] * decay[reach:]
         reach *= 2
     return advantage

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
+from array_api_compat import array_namespace
 
 
 def n_step_return(
-    reward: np.ndarray, terminated: np.ndarray, truncated: np.ndarray, available: np.ndarray, discount: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    reward: Any, terminated: Any, truncated: Any, available: Any, discount: float
+) -> tuple[Any, Any, Any]:
     """Sum each window's rewards up to the end of its episode or of the data (Sutton & Barto, 2018, equation 7.1)::
 
         R = Σ_{k<n'} γ^k r_k
@@ -25,7 +27,7 @@ def n_step_return(
         discount: γ.
 
     Returns:
-        R (B,) float64, discount (B,) float64 and n' (B,) int.
+        R (B,), discount (B,) and n' (B,) int; of NumPy arrays R and discount are float64.
 
     Raises:
         ValueError: The shapes do not match.
@@ -33,11 +35,12 @@ def n_step_return(
     if not (reward.shape == terminated.shape == truncated.shape and available.shape == reward.shape[:1]):
         shapes = reward.shape, terminated.shape, truncated.shape, available.shape
         raise ValueError(f"reward, terminated, truncated and available have shapes {shapes}, not three (B, n) and (B,)")
-    steps = np.arange(reward.shape[1])
+    xp = array_namespace(reward)
+    steps = xp.arange(reward.shape[1])
     done = terminated | truncated
-    to_end = np.where(done.any(axis=1), done.argmax(axis=1) + 1, len(steps))
-    length = np.minimum(to_end, available)
+    to_end = xp.where(done.any(axis=1), done.argmax(axis=1) + 1, len(steps))
+    length = xp.minimum(to_end, available)
     # `where` instead of a product with the mask, as NaN * 0 is NaN.
-    summed = np.where(steps < length[:, None], reward * discount**steps, 0.0).sum(axis=1)
-    ends = terminated[np.arange(len(length)), length - 1]
-    return summed, np.where(ends, 0.0, discount**length), length
+    summed = xp.where(steps < length[:, None], reward * discount**steps, 0.0).sum(axis=1)
+    ends = terminated[xp.arange(len(length)), length - 1]
+    return summed, xp.where(ends, 0.0, discount**length), length

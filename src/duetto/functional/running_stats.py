@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 
 class Moments(NamedTuple):
     """Mean and variance per element, and the number of samples."""
 
-    mean: np.ndarray  # (...,) float64
-    variance: np.ndarray  # (...,) float64, of the population
-    count: float  # pyright: ignore[reportIncompatibleMethodOverride]
+    mean: Any  # (...,) float64, or JAX's float32
+    variance: Any  # (...,) like the mean, of the population
+    count: Any  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def initial_moments(shape: tuple[int, ...], count: float = 1.0) -> Moments:
@@ -23,12 +24,12 @@ def initial_moments(shape: tuple[int, ...], count: float = 1.0) -> Moments:
     return Moments(np.zeros(shape), np.ones(shape), count)
 
 
-def update_moments(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moments:
+def update_moments(moments: Moments, batch: Any, ddof: int = 0) -> Moments:
     """Return the moments after another batch (B, ...), which may be empty (Chan et al., 1979, parallel update).
 
     `ddof` 0 is the batch's population variance; 1 is skrl's, whose result is NaN for ever after a batch of one sample.
     """
-    batch = np.asarray(batch, np.float64)
+    batch = array_namespace(moments.mean).asarray(batch, dtype=moments.mean.dtype)
     if len(batch) == 0:
         return moments
     return merge_moments(moments, Moments(batch.mean(axis=0), batch.var(axis=0, ddof=ddof), len(batch)))
@@ -36,15 +37,17 @@ def update_moments(moments: Moments, batch: np.ndarray, ddof: int = 0) -> Moment
 
 def merge_moments(one: Moments, other: Moments) -> Moments:
     """Return the moments of the samples of `one` and `other`."""
-    if not other.count:
+    if isinstance(other.count, int | float) and not other.count:
         return one
+    xp = array_namespace(one.mean)
     delta, total = other.mean - one.mean, one.count + other.count
     squares = one.variance * one.count + other.variance * other.count + delta**2 * one.count * other.count / total
-    mean = np.asarray(one.mean + delta * other.count / total)  # NumPy's operations on scalars return no arrays
-    return Moments(mean, np.asarray(squares / total), total)
+    mean = xp.asarray(one.mean + delta * other.count / total)  # NumPy's operations on scalars return no arrays
+    return Moments(mean, xp.asarray(squares / total), total)
 
 
-def normalize(x: Any, moments: Moments, clip: float = 5.0, epsilon: float = 1e-8) -> np.ndarray:
+def normalize(x: Any, moments: Moments, clip: float = 5.0, epsilon: float = 1e-8) -> Any:
     """Return clip((x - mean) / (std + ε), ±clip) as float32, for x (B, ...)."""
-    y = (np.asarray(x) - moments.mean) / (np.sqrt(moments.variance) + epsilon)
-    return np.clip(y, -clip, clip).astype(np.float32)
+    xp = array_namespace(moments.mean)
+    y = (xp.asarray(x) - moments.mean) / (xp.sqrt(moments.variance) + epsilon)
+    return y.clip(-clip, clip).astype(np.float32)

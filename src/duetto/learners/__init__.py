@@ -2,7 +2,7 @@
 
 base              Learner: counters, schedules, random numbers, state      policy     acting, also without a framework
 torch, torch_adam, cuda_graphs, torch_deterministic                        the learner in PyTorch
-jax, jax_update, jax_cache                                                 the learner in JAX
+jax, jax_update, jax_cache, jax_random                                     the learner in JAX
 torch_vmap, jax_vmap, multi_seed                                           several seeds in one program
 recurrent_unroll  recurrent networks in losses                             parameters     checks of saved parameters
 transfer_buffer   one copy to a GPU for all inputs                         backends       "auto"

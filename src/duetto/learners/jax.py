@@ -185,6 +185,15 @@ class JaxLearner(Learner):
         return SimpleNamespace(**{name: self.called(name, self._state[f"net/{name}"], "float32") for name in names})
 
     # ------------------------------------------------------------------------------------------------ state
+    @property
+    def state(self) -> State:
+        """The arrays that learning changes, on the device; see `jax_update.State`."""
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state, self._numpy_policy = state, None
+
     def parameters(self) -> Parameters:
         """See `Learner.parameters`."""
         return {name: self._named(name, self._state[f"net/{name}"]) for name in self._nets}

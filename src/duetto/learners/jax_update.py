@@ -55,6 +55,8 @@ class CompiledUpdate:
 
     Attributes:
         names: Names of the metrics.
+        step: A function that is traced once: state, batch, noise, rates and scheduled numbers to the changed part,
+            values (names,) and priorities (B,).
         changes, reads: Keys of the state.
         program: A function of these two parts, a rollout (or None) and K updates stacked along a first axis. Without a
             rollout each update has its own batch. Returns the changed part, values (K, names) and priorities (K, B).
@@ -70,10 +72,10 @@ class CompiledUpdate:
         state, batch, rows, noise, rates, scheduled = learner.of_one((state, *example[1:]))
         rates, scheduled = jax.tree.map(np.float32, (rates, scheduled))  # as in programs, or it is traced again
         # Traced here, once for all programs.
-        self._step = jax.jit(self._traced, inline=True)
+        self.step: Any = jax.jit(self._traced, inline=True)
         self._found: tuple[tuple[str, ...], tuple[str, ...]] = (), ()
         part = batch if rows is None else jax.tree.map(lambda x: x[rows[0]], batch)
-        jax.eval_shape(self._step, state, part, noise, rates, scheduled)
+        jax.eval_shape(self.step, state, part, noise, rates, scheduled)
         self.names, self.changes = self._found
         self.reads = tuple(name for name in state if name not in self.changes)
         self._update = learner.each(self._update_one)
@@ -95,10 +97,10 @@ class CompiledUpdate:
     ) -> tuple[State, Array, Array | None]:
         """Make an update: a step with the batch, or with each of its minibatches."""
         if rows is None:
-            return self._step(fixed | changing, batch, *inputs)
+            return self.step(fixed | changing, batch, *inputs)
 
         def step(state: State, some: Array) -> tuple[State, Array]:
-            changed, values, _ = self._step(fixed | state, jax.tree.map(lambda x: x[some], batch), *inputs)
+            changed, values, _ = self.step(fixed | state, jax.tree.map(lambda x: x[some], batch), *inputs)
             return changed, values
 
         changed, values = jax.lax.scan(step, changing, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from duetto.functional.distributions import (
     Categorical,
@@ -46,11 +47,16 @@ def distribution(action: Space, parameters: Any) -> Distribution:
             return Joint(tuple(parts))
 
 
-def sampling_noise(action: Space, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw noise (*shape, action.size) float32 for `sample`: standard normal for a Box, else standard Gumbel."""
+def sampling_noise(action: Space, random: Any, shape: tuple[int, ...]) -> Any:
+    """Draw noise (*shape, action.size) float32 for `sample`: standard normal for a Box, else standard Gumbel.
+
+    `random` is a NumPy generator, or another one with the same methods (`learners.jax_random`).
+    """
     if isinstance(action, Dict):
-        return np.concatenate([sampling_noise(part, random, shape) for _, part in action.parts], axis=-1)
+        parts = [sampling_noise(part, random, shape) for _, part in action.parts]
+        return array_namespace(*parts).concat(parts, axis=-1)
     if isinstance(action, Box):
         return random.standard_normal((*shape, action.size), dtype=np.float32)
     uniform = random.random((*shape, action.size), dtype=np.float32)
-    return -np.log(-np.log(np.clip(uniform, np.float32(1e-20), np.float32(1 - 2**-24))))
+    xp = array_namespace(uniform)
+    return -xp.log(-xp.log(uniform.clip(np.float32(1e-20), np.float32(1 - 2**-24))))

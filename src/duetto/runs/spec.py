@@ -191,7 +191,9 @@ def _resolved(
         elif given and options.evaluate_every:
             _check_copies(environment, probe)
         wanted = (options.backend, options.device, options.threads)
-        backend, device = learners.choose(probe.observation_space, *wanted, _possible(algorithm))
+        compiled = wanted[0] == "auto" and environments.is_device(environment)
+        possible: list[learners.Backend] = ["jax"] if compiled else _possible(algorithm)
+        backend, device = learners.choose(probe.observation_space, *wanted, possible)
         buffers.check(algorithm.memory(), options.num_envs)
     finally:
         if not given:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from duetto import learners
+from duetto import environments, learners
 from duetto.errors import UsageError
 from duetto.runs.finetune import WarmStart
 from duetto.runs.spec import RunSpec
@@ -19,6 +19,15 @@ from duetto.storage.lock import FolderLock
 from duetto.storage.run_folder import BEFORE, clear, free_folder
 from duetto.training.execution import Execution
 from duetto.training.trainer import Trainer
+
+
+def trainer_type(config: Config, environment: Any) -> type[Trainer]:
+    """Return the class of the run's trainer: JAX trains in environments of arrays in one compiled program."""
+    if config.run.backend != "jax" or not environments.is_device(environment):
+        return Trainer
+    from duetto.training.device_trainer import DeviceTrainer  # imports JAX
+
+    return DeviceTrainer
 
 
 @contextmanager
@@ -41,7 +50,8 @@ def new_trainer(
     with ExitStack() as afterwards, FolderLock(path) as lock:
         try:
             config.save(path / "config.yaml")
-            trainer = Trainer(config, path, spec.environment, lock, place, build_learner)
+            kind = trainer_type(config, spec.environment)
+            trainer = kind(config, path, spec.environment, lock, place, build_learner)
             try:
                 if spec.warm_start is not None:
                     began = spec.warm_start.begin(trainer).to_dict()
@@ -90,7 +100,8 @@ def existing_trainer(
         elif begins:
             for file in logs:
                 undone.callback(file.unlink, missing_ok=True)
-        trainer = Trainer(config, path, environment(), lock, place)
+        handed = environment()
+        trainer = trainer_type(config, handed)(config, path, handed, lock, place)
         undone.callback(trainer.close)
         restore(trainer)
         undone.pop_all()
@@ -114,7 +125,7 @@ def restore(trainer: Trainer, without_memory: bool, accept_changes: bool, truste
             beginning.begin(trainer)
         return
     loaded = trainer.checkpoints.store.load_latest(memory=not without_memory)
-    if config.run.steps <= loaded.step - trainer.stepper.num_envs:  # the last vector step may go beyond the end
+    if config.run.steps <= loaded.step - trainer.components.steps_at_once:  # the last vector step may go beyond the end
         raise UsageError(
             f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
         )

@@ -40,6 +40,9 @@ RECORDED = (
     "ale-py",
     "opencv-python-headless",
     "pybullet",
+    "gymnax",
+    "playground",
+    "navix",
     "safetensors",
 )
 

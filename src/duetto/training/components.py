@@ -204,6 +204,11 @@ class Components:
             return f"a part {part!r} of its observations, which networks see as any other"
         return ""
 
+    @property
+    def steps_at_once(self) -> int:
+        """Steps between two places where the loop can end: those of one vector step."""
+        return self.stepper.num_envs
+
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Note that all environments, or those in `envs` (N,) bool, began new episodes though the last did not end."""
         self.memory.interrupt(envs)

@@ -47,6 +47,10 @@ class Normalizer:
         """The statistics of each part that is scaled, by name."""
         return dict(self._moments)
 
+    def replace(self, moments: dict[str, Moments]) -> None:
+        """Replace the statistics by these."""
+        self._moments = dict(moments)
+
     def follow(self, moments: dict[str, Moments]) -> None:
         """Replace the statistics by these, which others sent, and gather later observations in `news`, too."""
         self._moments = dict(moments)

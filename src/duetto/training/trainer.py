@@ -63,6 +63,8 @@ class Trainer:
         notices: Sentences for the user, in order; whoever shows the run shows them.
     """
 
+    components_type: type[Components] = Components
+
     def __init__(
         self,
         config: Config,
@@ -96,8 +98,8 @@ class Trainer:
     def _open(
         self, config: Config, place: Execution, build_learner: Callable[..., learners.Learner], opened: ExitStack
     ) -> None:
-        self.components: Components = Components(config, self._environment, place, build_learner, self.notices)
-        made = self.components
+        made = self.components_type(config, self._environment, place, build_learner, self.notices)
+        self.components: Components = made
         opened.callback(made.close)
         self.stepper: environments.VecEnv = made.stepper
         self.learner: learners.Learner = made.learner

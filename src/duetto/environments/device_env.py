@@ -1,0 +1,248 @@
+"""Environments whose state is arrays: they step inside compiled JAX programs, thousands at a time.
+
+A `DeviceEnv` is one environment as two pure functions of arrays. `VectorDeviceEnv` makes N of them step together:
+
+    state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next": what the next resets give, if pooled}
+    step     every environment steps; where an episode ends, its next one begins in the same step
+    result   `final_obs` is what the action produced, `obs` what to act on next: they differ where an episode ended
+
+Environment i draws all of its random numbers from its own key, which starts from seed + i. So its episodes depend on
+the seed and the actions only, not on N. `DeviceEngine` steps the same environments from the host, for evaluations,
+for PyTorch, and for `duetto check`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from duetto.environments.engines import Engine, StepResult
+from duetto.environments.obs_tree import Tree
+from duetto.environments.spaces import to_gymnasium
+from duetto.errors import UsageError
+from duetto.functional import state_schema
+from duetto.networks.spaces import Box, Discrete, MultiDiscrete, Space
+
+State = Any  # a tree of arrays
+
+
+class DeviceEnv(ABC):
+    """One environment as pure functions of JAX arrays; derive your own from it.
+
+    Attributes:
+        observation_space, action_space: Its spaces as plain data (`networks.spaces`): Box, Discrete or MultiDiscrete.
+        on_device: True; tells these environments from Gymnasium's.
+        costly_reset: Whether `reset` costs more than some steps. Then one environment's next reset is computed in each
+            vector step, instead of every environment's: a first state may come again after an episode of fewer than N
+            steps.
+    """
+
+    observation_space: Space
+    action_space: Space
+    on_device: ClassVar[bool] = True
+    costly_reset: ClassVar[bool] = False
+
+    @abstractmethod
+    def reset(self, key: Any) -> tuple[State, Any]:
+        """Return the state and the observation of a new episode. `key` is a JAX random key."""
+
+    @abstractmethod
+    def step(self, state: State, action: Any, key: Any) -> tuple[State, Any, Any, Any, Any]:
+        """Return the next state, its observation, the reward, and whether the episode is terminated or truncated.
+
+        `action` is in the units and the shape of the action space. The observation of an episode's last step is its
+        final one: do not reset here.
+        """
+
+
+class VectorStep(NamedTuple):
+    """The outcome of one step of N environments."""
+
+    obs: Any  # (N, ...), what to act on next
+    final_obs: Any  # (N, ...), what the actions produced
+    reward: Any  # (N,) float32
+    terminated: Any  # (N,) bool
+    truncated: Any  # (N,) bool
+
+
+class VectorDeviceEnv:
+    """N environments that step together, as pure functions."""
+
+    def __init__(self, env: DeviceEnv, num_envs: int) -> None:
+        self.env: DeviceEnv = env
+        self.num_envs: int = num_envs
+        self._action = _ActionUnits(env.action_space)
+        self._dtype = _observed_dtype(env.observation_space)
+        key = jax.ShapeDtypeStruct((2,), jnp.uint32)
+        self._like: Any = jax.eval_shape(self._stepped_types, key)  # of a state after a step
+
+    def _stepped_types(self, key: Any) -> Any:
+        state, _ = self.env.reset(key)
+        action = jnp.zeros(self._action.shape, self._action.dtype)
+        for _ in range(2):  # types may change in the first step only
+            state = self.env.step(state, action, key)[0]
+        return state
+
+    def keys(self, seed: int) -> np.ndarray:
+        """Return the first key of each environment, (N, 2) uint32, environment i with seed + i."""
+        return np.stack([jax.random.PRNGKey(seed + i) for i in range(self.num_envs)])
+
+    def reset(self, keys: Any) -> tuple[dict[str, Any], Any]:
+        """Begin an episode everywhere; return the state and the observations (N, ...)."""
+        pairs = jax.vmap(jax.random.split)(keys)
+        state, obs = jax.vmap(self._begin)(pairs[:, 1])
+        whole = {"key": pairs[:, 0], "env": state}
+        if self.env.costly_reset:
+            pairs = jax.vmap(jax.random.split)(whole["key"])
+            upcoming, first = jax.vmap(self._begin)(pairs[:, 1])
+            whole |= {"key": pairs[:, 0], "next": (upcoming, first), "turn": jnp.zeros((), jnp.int32)}
+        return whole, obs
+
+    def step(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
+        """Step every environment with actions (N, ...) as algorithms give them, and begin the episodes that follow."""
+        return self.step_own(state, self._action.to_environment(actions))
+
+    def step_own(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
+        """See `step`; with actions (N, ...) in the environment's own units and shape."""
+        keys = jax.vmap(partial(jax.random.split, num=3))(state["key"])
+        stepped, final, reward, terminated, truncated = jax.vmap(self.env.step)(state["env"], actions, keys[:, 1])
+        final = self._observed(final)
+        terminated, truncated = terminated.astype(bool), truncated.astype(bool)
+        done = terminated | truncated
+        after = {"key": keys[:, 0]}
+        if self.env.costly_reset:
+            (begun, first), after["turn"] = state["next"], (state["turn"] + 1) % self.num_envs
+            renewed = self._begin(keys[state["turn"], 2])
+            after["next"] = jax.tree.map(lambda all_, one: all_.at[state["turn"]].set(one), state["next"], renewed)
+        else:
+            begun, first = jax.vmap(self._begin)(keys[:, 2])
+        after["env"] = jax.tree.map(partial(_where, done), begun, self._cast(stepped))
+        return after, VectorStep(_where(done, first, final), final, reward.astype(jnp.float32), terminated, truncated)
+
+    def _begin(self, key: Any) -> tuple[State, Any]:
+        state, obs = self.env.reset(key)
+        return self._cast(state), self._observed(obs)
+
+    def _cast(self, state: State) -> State:
+        """Return a state with the types of one after a step, so that programs compile once."""
+        return jax.tree.map(lambda leaf, like: jnp.asarray(leaf).astype(like.dtype), state, self._like)
+
+    def _observed(self, obs: Any) -> Any:
+        return jnp.asarray(obs).astype(self._dtype)
+
+
+def _where(done: Any, new: Any, old: Any) -> Any:
+    return jnp.where(done.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+def _observed_dtype(space: Space) -> Any:
+    match space:
+        case Box():
+            return jnp.dtype(space.dtype)
+        case Discrete() | MultiDiscrete():
+            return jnp.int32
+    raise UsageError(f"The observation space {space} has several parts, which the compiled loop does not support yet.")
+
+
+class _ActionUnits:
+    """Converts actions of algorithms to the environment's units, as `ActionMap` does on the host."""
+
+    def __init__(self, space: Space) -> None:
+        self.dtype: Any = jnp.int32
+        match space:
+            case Box():
+                self.shape: tuple[int, ...] = space.shape
+                self.dtype = jnp.float32
+                self._bounds = [np.asarray(x, np.float32) for x in (*space.units(), *space.bounds)]
+            case Discrete():
+                self.shape, self._start = (), np.int32(space.start)
+            case MultiDiscrete():
+                self.shape = space.shape or (len(space.nvec),)
+                self._start = np.asarray(space.start or (0,) * len(space.nvec), np.int32)
+            case _:
+                raise UsageError(
+                    f"The action space {space} has several parts, which the compiled loop does not support yet."
+                )
+        self._is_box = isinstance(space, Box)
+
+    def to_environment(self, actions: Any) -> Any:
+        """Return actions (N, *shape) in the environment's units."""
+        if self._is_box:
+            center, half, low, high = self._bounds
+            actions = jnp.clip(actions * half + center, low, high)
+        else:
+            actions = actions + self._start
+        return actions.reshape(len(actions), *self.shape).astype(self.dtype)
+
+
+class DeviceEngine(Engine):
+    """N device environments that the host steps, one compiled program a vector step."""
+
+    def __init__(self, env: DeviceEnv, num_envs: int, label: str) -> None:
+        spaces = to_gymnasium(env.observation_space), to_gymnasium(env.action_space)
+        super().__init__(num_envs, label, *spaces, {"render_modes": []})
+        self.vector: VectorDeviceEnv = VectorDeviceEnv(env, num_envs)
+        self._reset, self._step = jax.jit(self.vector.reset), jax.jit(self.vector.step_own)
+        self.state: Any = None
+
+    def reset(self, seed: int | None) -> Tree:
+        """See Engine."""
+        if seed is None:
+            seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        self.state, obs = self._reset(self.vector.keys(seed))
+        return self._observed(obs)
+
+    def step(self, actions: np.ndarray) -> StepResult:
+        """See Engine."""
+        self.state, result = self._step(self.state, actions)
+        obs, final, reward, terminated, truncated = (np.asarray(part) for part in result)
+        done = terminated | truncated
+        first, last = self._observed(obs), self._observed(final)
+        return StepResult(last, reward.astype(np.float64), np.array(terminated), np.array(truncated), first, done)
+
+    def _observed(self, obs: Any) -> np.ndarray:
+        return np.array(obs, self.layout.leaves[0].dtype)
+
+    def reset_env(self, env: int, seed: int) -> Tree:
+        """See Engine."""
+        keys = np.asarray(self.vector.keys(seed))[[0] * self.num_envs]
+        fresh, obs = self._reset(keys)
+        self.state = jax.tree.map(
+            lambda old, new: old if jnp.ndim(old) == 0 else jnp.asarray(old).at[env].set(new[env]), self.state, fresh
+        )
+        return self._observed(obs)
+
+    def save(self) -> dict[str, Any]:
+        """See Engine."""
+        return arrays_of(self.state)
+
+    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
+        """See Engine."""
+        self.state = tree_of(saved, self.vector, "stepper/environments")
+        return obs, [""] * self.num_envs
+
+    def render(self) -> None:
+        """See Engine."""
+        raise UsageError(f"{self.label} has no renderer. Record its twin in Gymnasium, if there is one.")
+
+    def close(self) -> None:
+        """See Engine."""
+
+
+def arrays_of(tree: Any) -> dict[str, np.ndarray]:
+    """Return the leaves of a tree of arrays by number, for a checkpoint."""
+    return {str(i): np.array(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+
+
+def tree_of(saved: Any, vector: VectorDeviceEnv, where: str) -> Any:
+    """Return the state whose leaves `arrays_of` gave. CheckpointError if they are not those of this environment."""
+    like = jax.eval_shape(lambda keys: vector.reset(keys)[0], jax.ShapeDtypeStruct((vector.num_envs, 2), jnp.uint32))
+    leaves, structure = jax.tree.flatten(like)
+    form = {str(i): np.zeros(leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
+    state_schema.check(saved, form, where)
+    return jax.tree.unflatten(structure, [jnp.asarray(saved[str(i)]) for i in range(len(leaves))])

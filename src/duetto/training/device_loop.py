@@ -1,0 +1,462 @@
+"""The training loop of device environments as one compiled JAX program.
+
+    advance(n)     n turns in one call; then episodes, metrics and the carry come back to the host
+      a turn, off-policy     act, step, store, and the updates that are due after this vector step
+      a turn, on-policy      collect T vector steps, compute advantages, run all epochs
+
+Data      The carry is one tree of arrays, donated to each call: networks and optimizers as `JaxLearner` names them,
+          environments, observations, the noise process, running returns, statistics, and the replay buffer.
+          The plan is what the host knows of each turn beforehand: rates, schedules, phases, how many updates are due.
+Invariants  Losses, `update`, `collect` and `draw` are the algorithm's own. Every random number comes from a key folded
+          from (seed, purpose, vector step, update), or from an environment's own key, which is in the carry. So where
+          a call ends does not change any number: a run is the same with another n.
+State     The carry and the counts of steps and updates. The learner, the normalizer and the memory hold them between
+          calls, and a checkpoint saves those.
+Errors    `check` refuses what the loop cannot do yet. An observation, reward or metric that is not finite raises
+          NonFiniteError after the call.
+Reuses    `CompiledUpdate` for each phase, `generalized_advantages`, `n_step_return`, explorations, running statistics,
+          and the host's `Schedule`, which decides when updates are due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from duetto.algorithms.base import Algorithm, ReplaySpec, RolloutBatch, RolloutSpec
+from duetto.buffers.device_replay import DeviceReplay
+from duetto.buffers.update_schedule import Schedule
+from duetto.environments import Episode
+from duetto.environments.device_env import VectorDeviceEnv, VectorStep
+from duetto.errors import NonFiniteError, UsageError
+from duetto.functional.advantages import generalized_advantages
+from duetto.functional.running_stats import Moments, initial_moments, normalize, update_moments
+from duetto.learners.base import LazyArray, Metrics, Update
+from duetto.learners.jax import JaxLearner
+from duetto.learners.jax_random import KeyGenerator, purpose_key
+from duetto.learners.jax_update import CompiledUpdate
+from duetto.networks.spaces import Box, Discrete, Space
+from duetto.training.diagnostics import ADVICE
+
+MOST_TURNS = 1024  # of one call
+MOST_UPDATES = 2048  # of one call, about a second
+MOST_STEPS = 2**20  # of one call, over all environments: their episodes come back as arrays of this size
+FIRST_UPDATES = 100_000  # among which nearly every algorithm has all of its phases
+RECENT = 100  # episodes of a call that come back one by one; the others are counted
+OBSERVATION, REWARD = "", "reward"  # names of running statistics in the carry
+
+Carry = dict[str, Any]
+
+
+class Advance(NamedTuple):
+    """What one call brought: its updates in order, and the newest episodes that ended."""
+
+    metrics: list[tuple[int, Metrics, dict[str, float]]]  # step, metrics, further numbers
+    episodes: list[Episode]
+    earlier_episodes: int  # that ended before those
+
+
+def check(algorithm: Algorithm, environment: str) -> None:
+    """Raise UsageError if the compiled loop cannot train the algorithm with these options yet."""
+    spec: Any = algorithm.memory()
+    if isinstance(spec, RolloutSpec):
+        adapts = any(one.kl for one in algorithm.optimizers().values())
+        missing = {
+            "recurrent networks": spec.recurrent,
+            "target_kl": spec.target_kl > 0,
+            "learning_rate_kl": adapts,
+            "recompute_advantages": spec.recompute_advantages,
+        }
+    elif isinstance(spec, ReplaySpec):
+        missing = {
+            "prioritized replay": spec.prioritization is not None,
+            "hindsight": spec.hindsight is not None,
+            "demonstrations": spec.demonstrations is not None,
+            "sampling without replacement": not spec.replacement,
+            "train_at_episode_end": spec.train_at_episode_end,
+        }
+    else:
+        missing = {"recurrent networks": True}
+    if absent := next((name for name, wanted in missing.items() if wanted), None):
+        raise UsageError(
+            f"{algorithm.name()} with {absent} cannot run in the compiled loop of {environment} yet. Leave it out, or "
+            "step the environments from the host: --backend torch."
+        )
+
+
+class DeviceLoop:
+    """The compiled program of one run, and its plan.
+
+    Attributes:
+        vector: The environments.
+        replay: The buffer's functions; None for rollouts.
+        steps_of_turn: Steps of one turn, over all environments.
+        most_turns: Turns of one call at most.
+    """
+
+    def __init__(self, algorithm: Algorithm, learner: JaxLearner, vector: VectorDeviceEnv, seed: int) -> None:
+        self._algorithm, self._learner = algorithm, learner
+        self.vector: VectorDeviceEnv = vector
+        self._spec: Any = algorithm.memory()
+        self._explorer = algorithm.explorer()
+        self._scaling, self._reward_prior = algorithm.observation_scaling(), algorithm.reward_scaling()
+        self._stores_scaled: bool = self._scaling.mode == "steps"
+        self._keys = {name: purpose_key(seed, name) for name in ("exploration", "updates")}
+        self._action: Space = vector.env.action_space
+        spaces, n = (vector.env.observation_space, self._action), vector.num_envs
+        self.replay: DeviceReplay | None = None
+        if not self._spec.on_policy:
+            self.replay = DeviceReplay(self._spec, *spaces, n)
+        self._length = 1 if self.replay else self._spec.steps  # vector steps of a turn
+        self.steps_of_turn: int = n * self._length
+        due = -(-n // self._spec.train_every) * self._spec.gradient_steps if self.replay else self._spec.epochs
+        self._most_due: int = due  # updates of one turn
+        self.most_turns: int = max(1, min(MOST_TURNS, MOST_UPDATES // due, MOST_STEPS // self.steps_of_turn))
+        self._phases: set[int] = set(map(algorithm.phase, range(1, 1 + FIRST_UPDATES)))
+        self._updates: dict[int, CompiledUpdate] = {}
+        self._run: Any = None
+
+    # ------------------------------------------------------------------------------------------------ on the host
+    def begin(self, state: Any, obs: Any) -> Carry:
+        """Return the carry, without the learner's part, of environments that begin."""
+        n = self.vector.num_envs
+        carry: Carry = {
+            "env": state,
+            "obs": jnp.asarray(obs),
+            "noise": jnp.zeros((n, self._action.size), jnp.float32),
+            "returns": jnp.zeros(n, jnp.float32),
+            "lengths": jnp.zeros(n, jnp.int32),
+            "moments": {},
+        }
+        if self._reward_prior is not None:
+            carry["moments"][REWARD] = _on_device(initial_moments((), self._reward_prior))
+            carry["sums"] = jnp.zeros(n, jnp.float32)
+        return carry
+
+    def advance(self, carry: Carry, turns: int, step: int, horizon: int, schedule: Schedule) -> tuple[Carry, Advance]:
+        """Make some turns from `step` of all steps on; `horizon` is where schedules end. `carry` is used up."""
+        plan, phases = self._plan(turns, step, horizon, schedule)
+        if self._run is None or set().union(*phases) - self._phases:
+            self._phases.update(*phases)
+            self._prepare(carry, plan)
+        assert self._run is not None
+        carry, out = self._run(carry, plan, np.int32(step // self.vector.num_envs), np.int32(turns))
+        out = jax.tree.map(np.asarray, out)
+        self._check_finite(out["finite"][:turns], step)
+        return carry, Advance(list(self._metrics(out, phases, step)), *_episodes(out, turns))
+
+    def _plan(self, turns: int, step: int, horizon: int, schedule: Schedule) -> tuple[dict[str, Any], list[list[int]]]:
+        """Return what is known of each turn beforehand, arrays (most_turns, ...), and the phases of its updates."""
+        rows, phases, random = [], [], self._algorithm.first_random_steps()
+        updates = self._learner.updates
+        for turn in range(turns):
+            before = step + turn * self.steps_of_turn
+            steps = [before + i * self.vector.num_envs for i in range(self._length)]
+            if self.replay:
+                schedule.advance(self.vector.num_envs, False)
+            due = _taken(schedule) if self.replay else self._spec.epochs
+            phases.append([self._algorithm.phase(updates + i + 1) for i in range(due)])
+            updates += due
+            # A rollout learns with the values of when it began, transitions with those of now.
+            progress = min(1.0, (before + self.steps_of_turn if self.replay else before) / horizon)
+            rows.append(
+                {
+                    "explore": np.stack([self._explorer.schedule(s, horizon, self.vector.num_envs) for s in steps]),
+                    "random": np.array([s < random for s in steps]),
+                    "due": np.int32(due),
+                    "phase": np.array(phases[-1] + [phases[-1][-1] if due else 0] * (self._most_due - due), np.int32),
+                    "rates": self._learner.learning_rates(progress),
+                    "scheduled": self._algorithm.scheduled(progress),
+                }
+            )
+        self._learner.updates = updates
+        rows += rows[-1:] * (self.most_turns - turns)
+        return jax.tree.map(_stacked, *rows), phases
+
+    def _metrics(
+        self, out: dict[str, Any], phases: list[list[int]], step: int
+    ) -> Iterator[tuple[int, Metrics, dict[str, float]]]:
+        for turn, of_turn in enumerate(phases):
+            after = step + (turn + 1) * self.steps_of_turn
+            for number, phase in enumerate(of_turn):
+                names = self._updates[phase].names
+                values = LazyArray(out["values"][turn, number, : len(names)])
+                first = number == 0 and "explained" in out
+                info = {"explained_variance": float(out["explained"][turn])} if first else {}
+                yield after, Metrics(names, values, None), info
+
+    def _check_finite(self, finite: np.ndarray, step: int) -> None:
+        if not finite.all():
+            at = step + int(finite.argmin()) * self.steps_of_turn
+            raise NonFiniteError(
+                f"An observation or a reward is NaN or infinite after step {at}: look for the cause in the "
+                f"environment, or learning has diverged. {ADVICE}"
+            )
+
+    # ------------------------------------------------------------------------------------------------ the program
+    def _advance(self, carry: Carry, plan: dict[str, Any], first: Any, turns: Any) -> tuple[Carry, dict[str, Any]]:
+        """Make turns from the vector step `first` on; return arrays (most_turns, ...) about them."""
+
+        def turn(i: Any, state: tuple[Carry, dict[str, Any]]) -> tuple[Carry, dict[str, Any]]:
+            carry, out = state
+            make = self._replay_turn if self.replay else self._rollout_turn
+            carry, row = make(carry, first + i * self._length, jax.tree.map(lambda part: part[i], plan))
+            return carry, jax.tree.map(lambda all_, one: all_.at[i].set(one), out, row)
+
+        of_steps = (self.most_turns, *(() if self.replay else (self._length,)), self.vector.num_envs)
+        out = {
+            "done": jnp.zeros(of_steps, bool),
+            "returns": jnp.zeros(of_steps, jnp.float32),
+            "lengths": jnp.zeros(of_steps, jnp.int32),
+            "finite": jnp.zeros(self.most_turns, bool),
+            "values": jnp.zeros((self.most_turns, self._most_due, self._width()), jnp.float32),
+        }
+        if not self.replay:
+            out["explained"] = jnp.zeros(self.most_turns, jnp.float32)
+        return jax.lax.fori_loop(0, turns, turn, (carry, out))
+
+    def _collect(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any], dict[str, Any]]:
+        """Act and step; return the carry, the transition (N, ...) by name, and what the host wants to know."""
+        random = KeyGenerator(jax.random.fold_in(self._keys["exploration"], step))
+        if self._scaling.mode in ("collected", "steps"):
+            carry = self._observe(carry, carry["obs"])
+        seen = self._scaled(carry, carry["obs"])
+        noise, state = self._explorer.noise(random, carry["noise"], plan["explore"], self._action)
+        action, extras = self._algorithm.collect(self._networks(carry["learner"]), seen, noise)
+        if self._algorithm.first_random_steps():
+            action = jnp.where(plan["random"], self._random_action(random, action), action)
+        env, result = self.vector.step(carry["env"], action)
+        done = result.terminated | result.truncated
+        returns, lengths = carry["returns"] + result.reward, carry["lengths"] + 1
+        told = {"done": done, "returns": returns, "lengths": lengths, "finite": _finite(result)}
+        transition = {
+            "obs": seen if self._stores_scaled else carry["obs"],
+            "action": action,
+            "reward": result.reward,
+            "next_obs": self._scaled(carry, result.final_obs) if self._stores_scaled else result.final_obs,
+            "terminated": result.terminated,
+            "truncated": result.truncated,
+            **extras,
+        }
+        after = carry | {
+            "env": env,
+            "obs": result.obs,
+            "noise": self._explorer.after_episode(state, done),
+            "returns": jnp.where(done, 0.0, returns),
+            "lengths": jnp.where(done, 0, lengths),
+        }
+        if self._reward_prior is not None:
+            after, transition["reward"] = self._scale_reward(after, result.reward, done)
+        return after, transition, told
+
+    def _replay_turn(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any]]:
+        one = plan | {"explore": plan["explore"][0], "random": plan["random"][0]}
+        carry, transition, told = self._collect(carry, step, one)
+        assert self.replay is not None
+        memory = self.replay.add(carry["memory"], step, transition)
+        key = jax.random.fold_in(self._keys["updates"], step)
+
+        def update(i: Any, state: Any) -> Any:
+            learner, moments, values = state
+            random: Any = KeyGenerator(jax.random.fold_in(key, i))
+            batch, moments = self._draw(memory, step + 1, moments, random)
+            learner, own = self._learn(learner, plan, plan["phase"][i], batch, self._algorithm.draw(random, batch))
+            return learner, moments, values.at[i].set(own)
+
+        values = jnp.zeros((self._most_due, self._width()), jnp.float32)
+        state = carry["learner"], carry["moments"], values
+        learner, moments, values = jax.lax.fori_loop(0, plan["due"], update, state)
+        return carry | {"learner": learner, "moments": moments, "memory": memory}, told | {"values": values}
+
+    def _draw(self, memory: Any, written: Any, moments: Any, random: Any) -> tuple[Any, Any]:
+        """Return a batch as networks see it, and the statistics after it, in the order of `Normalizer.batch`."""
+        assert self.replay is not None
+        batch = self.replay.batch(memory, written, self.replay.draw(written, self._spec.batch_size, random))
+        carry = {"moments": moments}
+        if self._scaling.mode in ("sampled", "sampled_both"):
+            carry = self._observe(carry, batch.obs)
+        obs = self._scaled(carry, batch.obs)
+        if self._scaling.mode == "sampled_both":
+            carry = self._observe(carry, batch.next_obs)
+        return batch._replace(obs=obs, next_obs=self._scaled(carry, batch.next_obs)), carry["moments"]
+
+    def _rollout_turn(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any]]:
+        carry, batch, raw, told = self._rollout(carry, step, plan)
+        epoch = partial(self._epoch, batch, plan, jax.random.fold_in(self._keys["updates"], step))
+        learner, values = jax.lax.scan(epoch, carry["learner"], jnp.arange(self._spec.epochs))
+        carry = carry | {"learner": learner}
+        if self._scaling.mode == "rollouts":
+            carry = self._observe(carry, raw)
+        told["finite"] = told["finite"].all()
+        return carry, told | {"values": values, "explained": explained_variance(batch.value, batch.returns)}
+
+    def _rollout(
+        self, carry: Carry, step: Any, plan: dict[str, Any]
+    ) -> tuple[Carry, RolloutBatch, Any, dict[str, Any]]:
+        """Collect a rollout; return the carry, the batch, its raw observations, and what the host wants to know."""
+
+        def collect(carry: Carry, inputs: tuple[Any, Any]) -> tuple[Carry, Any]:
+            number, own = inputs
+            carry, transition, told = self._collect(carry, step + number, plan | own)
+            final = transition.pop("next_obs")
+            final = final if self._stores_scaled else self._scaled(carry, final)
+            transition["final_value"] = jax.lax.cond(
+                (transition["truncated"] & ~transition["terminated"]).any(),
+                lambda: self._value(carry, final),
+                lambda: jnp.zeros(len(final), jnp.float32),
+            )
+            return carry, (transition, told)
+
+        own = {name: plan[name] for name in ("explore", "random")}
+        carry, (steps, told) = jax.lax.scan(collect, carry, (jnp.arange(self._length), own))
+        last = self._value(carry, self._scaled(carry, carry["obs"]))
+        return carry, *self._batch(carry, steps, last), told
+
+    def _batch(self, carry: Carry, steps: dict[str, Any], last: Any) -> tuple[RolloutBatch, Any]:
+        """Return the batch, its T·N rows in the order of `buffers.Rollout`, and its raw observations."""
+        value, ended = steps["value"], steps["truncated"] & ~steps["terminated"]
+        following = jnp.where(ended, steps["final_value"], jnp.concatenate([value[1:], last[None]]))
+        ends, spec = (steps["terminated"], steps["truncated"]), self._spec
+        advantage = generalized_advantages(steps["reward"], value, following, *ends, spec.discount, spec.trace)
+        rows = {name: part.reshape(-1, *part.shape[2:]) for name, part in steps.items()}
+        batch = RolloutBatch(
+            obs=rows["obs"] if self._stores_scaled else self._scaled(carry, rows["obs"]),
+            action=rows["action"],
+            log_prob=rows["log_prob"],
+            value=rows["value"],
+            advantage=advantage.reshape(-1),
+            returns=(advantage + value).reshape(-1),
+            weight=jnp.ones(value.size, jnp.float32),
+        )
+        return batch, rows["obs"]
+
+    def _epoch(self, batch: RolloutBatch, plan: dict[str, Any], key: Any, learner: Any, epoch: Any) -> tuple[Any, Any]:
+        """Learn once from every row of a rollout; return the means of the minibatches' metrics."""
+        random: Any = KeyGenerator(jax.random.fold_in(key, epoch))
+        rows: Any = self._algorithm.split(random, len(batch.weight))
+        noise = self._algorithm.draw(random, batch)
+        # Rows are gathered once an epoch: one gather of all is faster than one for each minibatch.
+        shuffled = jax.tree.map(lambda x: x[rows.reshape(-1)].reshape(*rows.shape, *x.shape[1:]), batch)
+        [update] = self._updates.values()
+
+        def step(learner: Any, part: RolloutBatch) -> tuple[Any, Any]:
+            changed, values, _ = update.step(learner, part, noise, plan["rates"], plan["scheduled"])
+            return learner | changed, values
+
+        learner, values = jax.lax.scan(step, learner, shuffled)
+        return learner, values.mean(0)
+
+    # ------------------------------------------------------------------------------------------------ updates
+    def _prepare(self, carry: Carry, plan: dict[str, Any]) -> None:
+        """Trace the update of every phase, and make the program anew."""
+        one, random = jax.tree.map(lambda part: part[0], plan), KeyGenerator(self._keys["updates"])
+        if self.replay:
+            batch = jax.eval_shape(lambda: self._draw(carry["memory"], 1, carry["moments"], random)[0])
+        else:
+            whole = jax.eval_shape(lambda: self._rollout(carry, 0, one)[1])
+            rows = len(whole.weight) // self._spec.minibatches
+            batch = jax.tree.map(lambda x: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype), whole)
+        algorithm: Any = self._algorithm
+        noise = jax.eval_shape(lambda: algorithm.draw(random, batch))
+        rates, scheduled = self._learner.learning_rates(0.0), algorithm.scheduled(0.0)
+        self._updates = {
+            phase: CompiledUpdate(self._learner, carry["learner"], Update(phase, batch, None, noise, rates, scheduled))
+            for phase in sorted(self._phases)
+        }
+        self._run = jax.jit(self._advance, donate_argnums=0, compiler_options=self._learner.by_rule())
+
+    def _width(self) -> int:
+        return max(len(update.names) for update in self._updates.values())
+
+    def _learn(self, learner: Any, plan: dict[str, Any], phase: Any, batch: Any, noise: Any) -> tuple[Any, Any]:
+        """Make one update; return the learner's state and the metrics, padded with zeros."""
+
+        def of(update: CompiledUpdate, learner: Any) -> tuple[Any, Any]:
+            changed, values, _ = update.step(learner, batch, noise, plan["rates"], plan["scheduled"])
+            return learner | changed, jnp.pad(values, (0, self._width() - len(values)))
+
+        branches = [partial(of, update) for update in self._updates.values()]
+        if len(branches) == 1:
+            return branches[0](learner)
+        return jax.lax.switch(jnp.searchsorted(jnp.asarray(list(self._updates)), phase), branches, learner)
+
+    def _networks(self, learner: Any) -> SimpleNamespace:
+        """Return the acting networks as a policy calls them; on-policy ones in the precision of updates."""
+        precision = self._learner.precision if self._learner.on_policy else "float32"
+        names = self._algorithm.acting_networks
+        return SimpleNamespace(**{n: self._learner.called(n, learner[f"net/{n}"], precision) for n in names})
+
+    def _value(self, carry: Carry, seen: Any) -> Any:
+        return self._algorithm.value(self._networks(carry["learner"]), seen)
+
+    def _random_action(self, random: KeyGenerator, like: Any) -> Any:
+        """Draw uniform actions, as `ActionMap.sample` does."""
+        match self._action:
+            case Box():
+                return random.uniform(-1.0, 1.0, like.shape)
+            case Discrete():
+                return random.integers(self._action.n, size=like.shape).astype(like.dtype)
+        counts = jnp.asarray(self._action.nvec)  # type: ignore[union-attr]
+        return random.integers(0, counts, like.shape).astype(like.dtype)
+
+    # ------------------------------------------------------------------------------------------------ statistics
+    def _observe(self, carry: Carry, obs: Any) -> Carry:
+        if OBSERVATION not in carry["moments"]:
+            return carry
+        moments = update_moments(Moments(*carry["moments"][OBSERVATION]), obs)
+        return carry | {"moments": carry["moments"] | {OBSERVATION: moments}}
+
+    def _scaled(self, carry: Carry, obs: Any) -> Any:
+        if OBSERVATION not in carry["moments"]:
+            return obs
+        return normalize(obs, Moments(*carry["moments"][OBSERVATION]), self._scaling.clip)
+
+    def _scale_reward(self, carry: Carry, reward: Any, done: Any) -> tuple[Carry, Any]:
+        """Return scaled rewards (N,), as `RewardScaler` does."""
+        sums = carry["sums"] * self._spec.discount + reward
+        moments = update_moments(Moments(*carry["moments"][REWARD]), sums)
+        carry = carry | {"sums": jnp.where(done, 0.0, sums), "moments": carry["moments"] | {REWARD: moments}}
+        return carry, jnp.clip(reward / jnp.sqrt(moments.variance + 1e-8), -10.0, 10.0)
+
+
+def explained_variance(value: Any, returns: Any) -> Any:
+    """See `functional.advantages.explained_variance`."""
+    spread = jnp.var(returns)
+    return jnp.where(spread > 0, 1.0 - jnp.var(returns - value) / jnp.where(spread > 0, spread, 1.0), 0.0)
+
+
+def _taken(schedule: Schedule) -> int:
+    """Take all updates that are due; return their number."""
+    number = 0
+    while schedule.take():
+        number += 1
+    return number
+
+
+def _finite(result: VectorStep) -> Any:
+    parts = [part for part in (result.reward, result.final_obs) if jnp.issubdtype(part.dtype, jnp.floating)]
+    return jnp.stack([jnp.isfinite(part).all() for part in parts]).all()
+
+
+def _stacked(*rows: Any) -> np.ndarray:
+    stacked = np.stack(rows)
+    return stacked.astype(np.float32) if stacked.dtype == np.float64 else stacked
+
+
+def _on_device(moments: Moments) -> Moments:
+    return Moments(*(jnp.asarray(part, jnp.float32) for part in moments))
+
+
+def _episodes(out: dict[str, Any], turns: int) -> tuple[list[Episode], int]:
+    """Return the newest episodes that ended, in order, and the number of the others."""
+    envs = out["done"].shape[-1]
+    done, returns, lengths = (out[name][:turns].reshape(-1, envs) for name in ("done", "returns", "lengths"))
+    ended = np.argwhere(done)
+    newest = [Episode(int(e), float(returns[t, e]), int(lengths[t, e])) for t, e in ended[-RECENT:]]
+    return newest, len(ended) - len(newest)

@@ -1,0 +1,298 @@
+"""A run in environments of arrays: a `Trainer` whose steps and updates are made by the compiled loop.
+
+    each call   as many turns as fit before the next line of metrics, evaluation, checkpoint or the end
+    between     metrics, evaluations, callbacks and checkpoints, as in any run
+
+Callbacks are called between two calls of the program: `on_step` after each, `on_update` never. A rollout is never cut,
+so a run with rollouts makes whole ones, and may go beyond `steps` by less than one rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from duetto import environments, learners
+from duetto.algorithms.base import ReplaySpec
+from duetto.buffers import Sample
+from duetto.buffers.base import Memory
+from duetto.buffers.device_replay import Arrays, DeviceReplay
+from duetto.buffers.update_schedule import Schedule
+from duetto.environments.device_env import DeviceEngine, arrays_of, tree_of
+from duetto.errors import CheckpointError, UsageError
+from duetto.functional import state_schema
+from duetto.functional.running_stats import Moments
+from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf
+from duetto.storage.checkpoint import Loaded
+from duetto.storage.config import Config
+from duetto.storage.manifest import Segment
+from duetto.training import device_loop
+from duetto.training.components import Components
+from duetto.training.device_loop import OBSERVATION, REWARD, Advance, Carry, DeviceLoop
+from duetto.training.execution import LocalExecution
+from duetto.training.trainer import Trainer
+
+
+class DeviceMemory(Memory):
+    """The host's part of a device buffer: its arrays between two calls, and what checkpoints hold of them.
+
+    Attributes:
+        arrays: See `DeviceReplay`; {} for rollouts.
+        rows: Steps that each environment's ring can hold; 0 for rollouts.
+        schedule: How many updates are due; not used with rollouts.
+    """
+
+    def __init__(self, spec: Any, num_envs: int, replay: DeviceReplay | None) -> None:
+        self._replay, self._num_envs = replay, num_envs
+        self.rows: int = replay.rows if replay else 0
+        self.arrays: Arrays = replay.allocate() if replay else {}
+        self.schedule: Schedule = Schedule.of(spec) if isinstance(spec, ReplaySpec) else Schedule(0, 1, 1)
+        self.number: int = 0  # steps of each environment
+
+    def __len__(self) -> int:
+        return min(self.number, self.rows) * self._num_envs
+
+    @property
+    def written(self) -> np.ndarray:
+        """(num_envs,) int64, steps ever stored per environment; zeros for rollouts."""
+        return np.full(self._num_envs, self.number if self._replay else 0, np.int64)
+
+    def due(self) -> Iterator[Sample]:
+        """Yield nothing: the compiled loop learns."""
+        return iter(())
+
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Truncate the running episodes: new ones begin."""
+        if self._replay and self.number:
+            slot = (self.number - 1) % self.rows
+            self.arrays["truncated"] = self.arrays["truncated"].at[slot].set(True)
+
+    def segment(self, since: np.ndarray) -> Segment | None:
+        """Return the steps stored after the counts `since`, the environments' steps one after the other."""
+        if self._replay is None or not self.number:
+            return None
+        start = max(int(since[0]), self.number - self.rows)
+        if start == self.number:
+            return None
+        slots = np.arange(start, self.number) % self.rows
+        counts = np.stack([np.full(self._num_envs, value, np.int64) for value in (start, self.number - start)])
+        rows = {name: np.swapaxes(np.asarray(array[slots]), 0, 1) for name, array in self.arrays.items()}
+        flat = {name: part.reshape(-1, *part.shape[2:]) for name, part in rows.items()}
+        return {"start": counts[0], "count": counts[1], **flat}
+
+    def load_segment(self, segment: Segment) -> None:
+        """Put steps back, after `load_state_dict`. CheckpointError if it is not of this buffer."""
+        counts = ArrayOf(self._num_envs, (), np.int64)
+        state_schema.check(segment, {"start": counts, "count": counts}, "a segment of the memory")
+        start, count = int(segment["start"][0]), int(segment["count"][0])
+        form = {
+            name: ArrayOf(count * self._num_envs, array.shape[2:], array.dtype) for name, array in self.arrays.items()
+        }
+        state_schema.check(segment, form, "a segment of the memory")
+        numbers = np.arange(start, start + count)
+        wanted = numbers >= self.number - self.rows
+        slots = numbers[wanted] % self.rows
+        for name, array in self.arrays.items():
+            steps = segment[name].reshape(self._num_envs, count, *array.shape[2:]).swapaxes(0, 1)
+            self.arrays[name] = array.at[slots].set(steps[wanted])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything but the steps."""
+        sizes = {"environments": self._num_envs, "rows": self.rows}
+        return {"shape": sizes, "number": self.number, "schedule": self.schedule.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`. CheckpointError for a buffer of other sizes."""
+        state_schema.check(state, {"shape": ANY, "number": int, "schedule": ANY}, "memory")
+        if state["shape"] != self.state_dict()["shape"]:
+            raise CheckpointError(
+                f"The checkpoint's replay memory has other sizes ({state['shape']}). Set replay_capacity and the "
+                "number of environments back."
+            )
+        self.number = state["number"]
+        self.schedule.load_state_dict(state["schedule"])
+
+    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
+        """See `Memory.emptied`."""
+        return state | {"number": 0, "schedule": dict(Schedule.BEGINNING)}
+
+
+class DeviceSource:
+    """The host's part of acting: the carry between two calls, without what learner, normalizer and memory hold."""
+
+    STATE: ClassVar[Any] = DictOf(ARRAY)
+
+    def __init__(self, loop: DeviceLoop) -> None:
+        self.loop: DeviceLoop = loop
+        self.carry: Carry = {}
+
+    def interrupt(self, envs: np.ndarray | None = None) -> None:
+        """Do nothing: environments that begin anew bring a new carry."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the carry but for the environments' states."""
+        return arrays_of_carry(self.carry)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the result of `state_dict`, after the environments'."""
+        own = arrays_of_carry(self.carry)
+        state_schema.check(state, own, "collector")
+        parts = {name: jnp.asarray(state[name], own[name].dtype) for name in own}
+        self.carry |= {name: part for name, part in parts.items() if "/" not in name}
+        moments = [parts[f"moments/{name}"] for name in Moments._fields if f"moments/{name}" in parts]
+        if moments:
+            self.carry["moments"] = {REWARD: Moments(*moments)}
+
+
+def arrays_of_carry(carry: Carry) -> dict[str, np.ndarray]:
+    """Return the parts of a carry that are arrays by name, and the statistics of rewards."""
+    own = {name: np.array(part) for name, part in carry.items() if name not in ("env", "moments")}
+    rewards = carry["moments"].get(REWARD)
+    return own | ({f"moments/{name}": np.array(part) for name, part in rewards._asdict().items()} if rewards else {})
+
+
+class DeviceExecution(LocalExecution):
+    """The place of a run in the compiled loop."""
+
+    def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:
+        """See Execution."""
+        engine: Any = stepper.engine
+        return DeviceSource(DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed))
+
+
+class DeviceComponents(Components):
+    """The parts of a run in the compiled loop."""
+
+    memory: Any  # a DeviceMemory
+    collector: Any  # a DeviceSource
+
+    def _make(self, place: Any, build_learner: Any, opened: Any) -> None:
+        super()._make(place, build_learner, opened)
+        spec, replay = self._config.algorithm.memory(), self.collector.loop.replay
+        if replay is not None:
+            learner: Any = self.learner
+            replay.check_size(learner.device)
+        self.memory = DeviceMemory(spec, self.stepper.num_envs, replay)
+
+    def _make_memory(self, seen: Any) -> Any:
+        """Return None: the loop, which is made later, knows the memory's sizes."""
+
+    def reset(self) -> None:
+        """Begin the first episodes: those of the host's loop with this seed."""
+        super().reset()
+        self._take_environments()
+
+    def _take_environments(self) -> None:
+        engine = self.stepper.engine
+        assert isinstance(engine, DeviceEngine)
+        self.collector.carry = self.collector.loop.begin(engine.state, self.stepper.obs)
+        engine.state = None  # the program's to change from here on
+
+    def advance(self, turns: int, step: int, horizon: int) -> Advance:
+        """Make some turns of the loop."""
+        source, memory, moments = self.collector, self.memory, self.normalizer.moments
+        learner: Any = self.learner
+        scaling = {OBSERVATION: _single(moments[OBSERVATION])} if moments else {}
+        carry = source.carry | {"learner": learner.state, "moments": source.carry["moments"] | scaling}
+        if memory.rows:
+            carry["memory"] = memory.arrays
+        carry = jax.device_put(carry, learner.device)  # all arrays committed, so that the program compiles once
+        carry, advance = source.loop.advance(carry, turns, step, horizon, memory.schedule)
+        learner.state = carry.pop("learner")
+        memory.arrays = carry.pop("memory", {})
+        memory.number += turns * source.loop.steps_of_turn // self.stepper.num_envs
+        if OBSERVATION in carry["moments"]:
+            observed = carry["moments"].pop(OBSERVATION)
+            self.normalizer.replace({OBSERVATION: _double(observed)})
+        source.carry = carry
+        return advance
+
+    def remember(self, loaded: Loaded) -> None:
+        """See Components."""
+        self._load_memory(loaded.state["memory"], loaded.segments)
+        self.memory.interrupt()
+
+    @property
+    def steps_at_once(self) -> int:
+        """See Components: here the steps of one turn of the loop."""
+        return self.collector.loop.steps_of_turn
+
+    def look_at_saved(self, saved: dict[str, Any]) -> None:
+        """Do nothing: environments of arrays can always be saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """See Components."""
+        return {
+            "learner": self.learner.state_dict(),
+            "memory": self.memory.state_dict(),
+            "collector": self.collector.state_dict(),
+            "stepper": {"environments": arrays_of(self.collector.carry["env"])},
+        }
+
+    def load_state_dict(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
+        """See Components."""
+        self.learner.load_state_dict(state["learner"])
+        self.normalizer.load_state_dict(state["normalizer"])
+        self._load_memory(state["memory"], segments)
+        seed, saved = self._config.run.seed, state["stepper"]["environments"]
+        self.stepper.reset(seed if saved is not None else seed + self.memory.number + 1)
+        self._take_environments()
+        if saved is None:
+            self.memory.interrupt()
+            return
+        self.collector.carry["env"] = tree_of(saved, self.collector.loop.vector, "stepper/environments")
+        self.collector.load_state_dict(state["collector"])
+
+
+def _single(moments: Moments) -> Moments:
+    return Moments(*(jnp.asarray(part, jnp.float32) for part in moments))
+
+
+def _double(moments: Moments) -> Moments:
+    mean, variance, count = (np.asarray(part, np.float64) for part in moments)
+    return Moments(mean, variance, float(count))
+
+
+class DeviceTrainer(Trainer):
+    """A trainer whose loop runs in one compiled program."""
+
+    components_type: type[Components] = DeviceComponents
+    step: int
+    components: Any  # DeviceComponents
+
+    def __init__(self, config: Config, folder: Any, environment: Any, lock: Any = None, place: Any = None, *more: Any):
+        """See Trainer. UsageError for what the compiled loop cannot do yet."""
+        device_loop.check(config.algorithm, config.environment)
+        if place is not None:
+            raise UsageError(
+                f"{config.environment} steps in one compiled program, not on a cluster. Leave --cluster out."
+            )
+        if more and more[0] is not learners.build:
+            raise UsageError(
+                f"{config.environment} steps in one compiled program of one seed. Train several seeds in processes of "
+                "their own: duetto sweep."
+            )
+        super().__init__(config, folder, environment, lock, DeviceExecution(), *more)
+
+    def _collect(self) -> None:
+        """Make the turns until the next thing that is due between two calls."""
+        loop = self.components.collector.loop
+        if not self.learner.updates and not self.step:
+            self.on_activity("compiling the training loop")
+        turns = min(self._turns_until_due(), loop.most_turns)
+        result = self.components.advance(turns, self.step, self.config.run.horizon)
+        self.step += turns * loop.steps_of_turn
+        for step, metrics, numbers in result.metrics:
+            self.log.add(step, metrics, numbers)
+        self.log.episodes += result.earlier_episodes
+        self.log.add_episodes(result.episodes)
+
+    def _turns_until_due(self) -> int:
+        options = self.config.run
+        every = [options.log_every, options.evaluate_every, options.checkpoint_every]
+        ends = [options.steps, *((self.step // one + 1) * one for one in every if one)]
+        return max(1, -(-(min(ends) - self.step) // self.components.steps_at_once))

@@ -1,0 +1,83 @@
+"""The device buffer has the rows of the host's, index by index, on the same stream of steps."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from duetto import buffers
+from duetto.algorithms import SAC
+from duetto.buffers import Experience, device_replay
+from duetto.buffers.device_replay import DeviceReplay
+from duetto.errors import UsageError
+from duetto.networks.spaces import Box, Discrete
+
+ENVS, OBSERVATION = 3, Box((2,), "float32", (-9.0,), (9.0,))
+CHOICE = Discrete(4)
+
+
+def stream(steps: int, action: Box | Discrete) -> list[Experience]:
+    """Vector steps of three environments whose episodes end at different times, in both ways."""
+    random, found = np.random.default_rng(0), []
+    obs = random.standard_normal((ENVS, 2)).astype(np.float32)
+    for _ in range(steps):
+        next_obs = random.standard_normal((ENVS, 2)).astype(np.float32)
+        terminated, truncated = random.random(ENVS) < 0.2, random.random(ENVS) < 0.2
+        chosen = random.integers(4, size=ENVS)
+        if isinstance(action, Box):
+            chosen = random.uniform(-1, 1, (ENVS, 2)).astype(np.float32)
+        reward = random.standard_normal(ENVS).astype(np.float32)
+        found.append(Experience(np.arange(ENVS), obs, chosen, reward, next_obs, terminated, truncated))
+        first = random.standard_normal((ENVS, 2)).astype(np.float32)
+        obs = np.where((terminated | truncated)[:, None], first, next_obs)
+    return found
+
+
+@pytest.mark.parametrize("steps", [1, 4, 7, 19])
+@pytest.mark.parametrize(
+    ("n_step", "ignore_termination", "action"), [(1, False, CHOICE), (3, False, OBSERVATION), (3, True, CHOICE)]
+)
+def test_rows_are_those_of_the_host(steps: int, n_step: int, ignore_termination: bool, action: Box | Discrete):
+    algorithm = SAC(replay_capacity=7 * ENVS - 1, n_step=n_step, ignore_termination=ignore_termination, batch_size=5)
+    host = buffers.build(algorithm.memory(), OBSERVATION, action, ENVS, np.random.default_rng(0))
+    device = DeviceReplay(algorithm.memory(), OBSERVATION, action, ENVS)
+    assert isinstance(host, buffers.Replay)
+    assert device.rows == host.rows == 7
+    arrays = device.allocate()
+    for number, step in enumerate(stream(steps, action)):
+        host.add(step)
+        arrays = jax.jit(device.add)(arrays, number, {name: jnp.asarray(getattr(step, name)) for name in arrays})
+    items = np.arange(len(host))
+    wanted = host.resolve(items)
+    index = device.locate(jnp.asarray(items), steps)
+    np.testing.assert_array_equal(index, wanted.index)
+    found = jax.jit(device.batch)(arrays, steps, index)
+    for name in ("obs", "action", "next_obs", "weight"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted.batch, name), err_msg=name)
+    for name in ("reward", "discount"):
+        np.testing.assert_allclose(getattr(found, name), getattr(wanted.batch, name), rtol=1e-6, atol=1e-7)
+
+
+def test_draws_are_uniform_over_what_is_stored():
+    device = DeviceReplay(SAC(replay_capacity=30).memory(), OBSERVATION, CHOICE, ENVS)
+    drawn: list[int] = []
+
+    def integers(high: int, size: int) -> np.ndarray:
+        drawn.append(int(high))
+        return np.arange(size) % int(high)
+
+    index = device.draw(4, 12, SimpleNamespace(integers=integers))
+    assert drawn == [12]
+    assert sorted(np.asarray(index).tolist()) == [env * 10 + slot for env in range(3) for slot in range(4)]
+
+
+def test_a_buffer_that_does_not_fit_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch):
+    device = DeviceReplay(SAC(replay_capacity=10**6).memory(), OBSERVATION, CHOICE, ENVS)
+    device.check_size(jax.devices("cpu")[0])
+    monkeypatch.setattr(device_replay, "free_memory", lambda _: 10**6)
+    with pytest.raises(UsageError, match=r"replay_capacity 1000000 needs 0\.0 GiB .* Lower replay_capacity"):
+        device.check_size(jax.devices("cpu")[0])
