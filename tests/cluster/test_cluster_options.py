@@ -12,7 +12,7 @@ from duetto.cluster import Cluster
 from duetto.cluster import config as options
 from duetto.errors import UsageError
 from duetto.tools.cli.options import CLUSTER, EnvironmentId, cluster
-from duetto.tools.cli.parser import Group, Parser
+from duetto.tools.cli.parser import OptionGroup, Parser
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ from duetto.tools.cli.parser import Group, Parser
     ],
 )
 def test_an_address_may_be_left_out(words: str, address: str | None):
-    group = Group("cluster", CLUSTER, dict.fromkeys(CLUSTER))
-    parser = Parser("duetto train td3", [Group("", {"environment": EnvironmentId}), group])
+    group = OptionGroup("cluster", CLUSTER, dict.fromkeys(CLUSTER))
+    parser = Parser("duetto train td3", [OptionGroup("", {"environment": EnvironmentId}), group])
     given = parser.parse(words.split())
     assert (given["environment"], given.get("cluster")) == ("Pendulum-v1", address)
 

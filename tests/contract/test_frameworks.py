@@ -31,7 +31,7 @@ pytest.importorskip("torch")
 pytest.importorskip("jax")
 
 Command = Callable[..., Any]
-LOOSE = {"bfloat16": 0.02, "CrossQ": 0.01}  # rounding, and batch statistics of eight rows
+LOOSE = {"bfloat16": 0.02, "CrossQ": 0.01, "FlashSAC": 0.01}  # rounding, and batch statistics of eight rows
 
 
 @pytest.mark.parametrize("case", [*PLAIN, *RECURRENT, *FEATURES])

@@ -31,11 +31,15 @@ class Exploration:
         action: Space,
         mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw noise for one action of each environment, (N, ...), and the next state, (N, action.size).
+        """Draw noise for one action of each environment, (N, ...), and the next state, (N, `state_size`).
 
         `step` of `total_steps` are done, over all environments. `mask` (N, n) is True for allowed actions.
         """
         return self.noise(random, state, self.schedule(step, total_steps, len(state)), action, mask)
+
+    def state_size(self, action: Space) -> int:
+        """Return the columns of the state; it begins with zeros."""
+        return action.size
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
         """Return the numbers of `noise` that depend on the step, float64 of one shape: by default none, (0,)."""
@@ -81,8 +85,7 @@ class PolicySampling(Exploration):
 class RepeatedSampling(PolicySampling):
     """Exploration by sampling the policy with noise that stays for k steps, k ≤ `most` with a probability ∝ 1/k².
 
-    All environments draw new noise at the same steps, whether or not an episode ends (FlashSAC, arXiv:2604.04539). The
-    state has a column more than an action: the steps that the noise stays yet.
+    All environments draw new noise at the same steps, whether or not an episode ends (FlashSAC, arXiv:2604.04539).
     """
 
     most: int = 16
@@ -97,13 +100,25 @@ class RepeatedSampling(PolicySampling):
         mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the noise (N, A) of the last step, or draw standard normal noise."""
-        noise, left = state[:, : action.size], state[0, -1] if state.shape[1] > action.size else 0.0
-        if left < 1:
-            chances = 1.0 / np.arange(1, self.most + 1) ** 2
-            left = np.float32(1 + np.searchsorted(np.cumsum(chances / chances.sum())[:-1], random.random()))
-            noise, _ = super().draw(random, noise, step, total_steps, action, mask)
-        remaining = np.full((len(noise), 1), left - 1, np.float32)
-        return noise, np.concatenate([noise, remaining], axis=1)
+        if state[0, -1] < 1:
+            return super().draw(random, state, step, total_steps, action, mask)
+        kept = state.copy()
+        kept[:, -1] -= 1
+        return state[:, :-1], kept
+
+    def state_size(self, action: Space) -> int:
+        """Return a column for each number of an action, and one for the steps that the noise stays yet."""
+        return action.size + 1
+
+    def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
+        """Draw standard normal noise (N, A) and its steps, where none are left; otherwise keep the noise."""
+        xp, left = array_namespace(state), state[0, -1]
+        chances = 1.0 / np.arange(1, self.most + 1) ** 2
+        steps = 1 + (np.cumsum(chances / chances.sum())[:-1] < random.random()).sum()
+        drawn, _ = super().noise(random, state, schedule, action, mask)
+        noise = xp.where(left < 1, drawn, state[:, :-1])
+        remaining = xp.where(left < 1, steps, left) - 1
+        return noise, xp.concat([noise, xp.full((len(noise), 1), remaining, dtype=noise.dtype)], axis=1)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Collector:
         self._learner = learner
         self._normalizer = normalizer
         self._random = generator(seed, "exploration", stepper.first)
-        self._noise = np.zeros((stepper.num_envs, stepper.action_space.size), np.float32)
+        self._noise = np.zeros((stepper.num_envs, self._explorer.state_size(stepper.action_space)), np.float32)
         spec = algorithm.memory()
         scaling = algorithm.reward_scaling()
         self.rewards: RewardScaler | None = scaling and RewardScaler(stepper.num_envs, spec.discount, *scaling)

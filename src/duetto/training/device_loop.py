@@ -105,7 +105,7 @@ class DeviceLoop:
         self.vector: VectorDeviceEnv = vector
         self._spec: Any = algorithm.memory()
         self._explorer = algorithm.explorer()
-        self._scaling, self._reward_prior = algorithm.observation_scaling(), algorithm.reward_scaling()
+        self._scaling, self._rewards = algorithm.observation_scaling(), algorithm.reward_scaling()
         self._stores_scaled: bool = self._scaling.mode == "steps"
         self._keys = {name: purpose_key(seed, name) for name in ("exploration", "updates")}
         self._action: Space = vector.env.action_space
@@ -129,14 +129,14 @@ class DeviceLoop:
         carry: Carry = {
             "env": state,
             "obs": jnp.asarray(obs),
-            "noise": jnp.zeros((n, self._action.size), jnp.float32),
+            "noise": jnp.zeros((n, self._explorer.state_size(self._action)), jnp.float32),
             "returns": jnp.zeros(n, jnp.float32),
             "lengths": jnp.zeros(n, jnp.int32),
             "moments": {},
         }
-        if self._reward_prior is not None:
-            carry["moments"][REWARD] = _on_device(initial_moments((), self._reward_prior))
-            carry["sums"] = jnp.zeros(n, jnp.float32)
+        if self._rewards is not None:
+            carry["moments"][REWARD] = _on_device(initial_moments((), self._rewards.prior))
+            carry["sums"], carry["largest"] = jnp.zeros(n, jnp.float32), jnp.zeros((), jnp.float32)
         return carry
 
     def advance(self, carry: Carry, turns: int, step: int, horizon: int, schedule: Schedule) -> tuple[Carry, Advance]:
@@ -251,7 +251,7 @@ class DeviceLoop:
             "returns": jnp.where(done, 0.0, returns),
             "lengths": jnp.where(done, 0, lengths),
         }
-        if self._reward_prior is not None:
+        if self._rewards is not None:
             after, transition["reward"] = self._scale_reward(after, result.reward, done)
         return after, transition, told
 
@@ -265,7 +265,7 @@ class DeviceLoop:
         def update(i: Any, state: Any) -> Any:
             learner, moments, values = state
             random: Any = KeyGenerator(jax.random.fold_in(key, i))
-            batch, moments = self._draw(memory, step + 1, moments, random)
+            batch, moments = self._draw(carry | {"memory": memory, "moments": moments}, step + 1, random)
             learner, own = self._learn(learner, plan, plan["phase"][i], batch, self._algorithm.draw(random, batch))
             return learner, moments, values.at[i].set(own)
 
@@ -274,15 +274,18 @@ class DeviceLoop:
         learner, moments, values = jax.lax.fori_loop(0, plan["due"], update, state)
         return carry | {"learner": learner, "moments": moments, "memory": memory}, told | {"values": values}
 
-    def _draw(self, memory: Any, written: Any, moments: Any, random: Any) -> tuple[Any, Any]:
+    def _draw(self, carry: Carry, written: Any, random: Any) -> tuple[Any, Any]:
         """Return a batch as networks see it, and the statistics after it, in the order of `Normalizer.batch`."""
         assert self.replay is not None
-        batch = self.replay.batch(memory, written, self.replay.draw(written, self._spec.batch_size, random))
-        carry = {"moments": moments}
-        if self._scaling.mode in ("sampled", "sampled_both"):
+        batch = self.replay.batch(carry["memory"], written, self.replay.draw(written, self._spec.batch_size, random))
+        if self._rewards is not None and self._rewards.sampled:
+            variance = Moments(*carry["moments"][REWARD]).variance
+            least = carry["largest"] / self._rewards.bound if self._rewards.bound else 0.0
+            batch = batch._replace(reward=batch.reward / jnp.maximum(jnp.sqrt(variance + 1e-8), least))
+        if self._scaling.mode == "sampled":
             carry = self._observe(carry, batch.obs)
         obs = self._scaled(carry, batch.obs)
-        if self._scaling.mode == "sampled_both":
+        if self._scaling.mode == "sampled":
             carry = self._observe(carry, batch.next_obs)
         return batch._replace(obs=obs, next_obs=self._scaled(carry, batch.next_obs)), carry["moments"]
 
@@ -357,7 +360,7 @@ class DeviceLoop:
         """Trace the update of every phase, and make the program anew."""
         one, random = jax.tree.map(lambda part: part[0], plan), KeyGenerator(self._keys["updates"])
         if self.replay:
-            batch = jax.eval_shape(lambda: self._draw(carry["memory"], 1, carry["moments"], random)[0])
+            batch = jax.eval_shape(lambda: self._draw(carry, 1, random)[0])
         else:
             whole = jax.eval_shape(lambda: self._rollout(carry, 0, one)[1])
             rows = len(whole.weight) // self._spec.minibatches
@@ -418,10 +421,16 @@ class DeviceLoop:
         return normalize(obs, Moments(*carry["moments"][OBSERVATION]), self._scaling.clip)
 
     def _scale_reward(self, carry: Carry, reward: Any, done: Any) -> tuple[Carry, Any]:
-        """Return scaled rewards (N,), as `RewardScaler` does."""
+        """Return rewards (N,), scaled unless that is done when they are sampled, as `RewardScaler` does."""
         sums = carry["sums"] * self._spec.discount + reward
         moments = update_moments(Moments(*carry["moments"][REWARD]), sums)
-        carry = carry | {"sums": jnp.where(done, 0.0, sums), "moments": carry["moments"] | {REWARD: moments}}
+        carry = carry | {
+            "sums": jnp.where(done, 0.0, sums),
+            "largest": jnp.maximum(carry["largest"], jnp.abs(sums).max()),
+            "moments": carry["moments"] | {REWARD: moments},
+        }
+        if self._rewards is not None and self._rewards.sampled:
+            return carry, reward
         return carry, jnp.clip(reward / jnp.sqrt(moments.variance + 1e-8), -10.0, 10.0)
 
 

@@ -124,6 +124,8 @@ class DeviceMemory(Memory):
 class DeviceSource:
     """The host's part of acting: the carry between two calls, without what learner, normalizer and memory hold."""
 
+    rewards: None = None  # scaled in the program
+
     STATE: ClassVar[Any] = DictOf(ARRAY)
 
     def __init__(self, loop: DeviceLoop) -> None:

@@ -57,7 +57,7 @@ class EvaluationPolicy:
     def _explored(self, num_envs: int, mask: np.ndarray | None, starts: np.ndarray | None) -> np.ndarray:
         explorer = self._learner.algorithm.explorer()
         if self._noise is None or len(self._noise) != num_envs:
-            self._noise = np.zeros((num_envs, self._action.size), np.float32)
+            self._noise = np.zeros((num_envs, explorer.state_size(self._action)), np.float32)
         elif starts is not None:
             self._noise = explorer.after_episode(self._noise, starts)
         noise, self._noise = explorer.draw(self._random, self._noise, *self._at, self._action, mask)

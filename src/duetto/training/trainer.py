@@ -496,6 +496,5 @@ class Learning:
         if isinstance(batch, SequenceBatch):
             seen = self._algorithm.seen_reward(batch.obs.previous_reward)
             batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
-        batch = self._components.normalizer.batch(batch)
-        rewards = self._components.collector.rewards
+        batch, rewards = self._components.normalizer.batch(batch), self._components.collector.rewards
         return batch if rewards is None else rewards.batch(batch)

@@ -23,7 +23,7 @@ from duetto.storage.config import RunOptions
 from duetto.storage.user_code import Origin, named, names_file
 from duetto.tools.cli import unknown
 from duetto.tools.cli.options import EnvironmentOptions, Json, PresetName, Quiet, parse_options
-from duetto.tools.cli.parser import Group, Parser
+from duetto.tools.cli.parser import OptionGroup, Parser
 
 if TYPE_CHECKING:
     from duetto.runs.spec import RunSpec  # slow to import
@@ -74,14 +74,16 @@ class LearningCommand:
         run = dataclasses.asdict(RunOptions()) | preset.run
         names = [*_FIRST, *(name for name in run if name not in (*_FIRST, *_EVALUATION))]
         groups = [
-            Group("", self._own.get("", {})),
+            OptionGroup("", self._own.get("", {})),
             self._run_group("run", names, run),
             *self._algorithm_groups(preset),
             self._run_group("evaluation and logging", _EVALUATION, run),
         ]
         titles = [group.title for group in groups]
         others = [(title, options) for title, options in self._own.items() if title not in titles]
-        return Parser(self._prog, [*groups, *(Group(title, kinds, dict.fromkeys(kinds)) for title, kinds in others)])
+        return Parser(
+            self._prog, [*groups, *(OptionGroup(title, kinds, dict.fromkeys(kinds)) for title, kinds in others)]
+        )
 
     def parse(self, arguments: list[str]) -> dict[str, Any] | None:
         """Return the options on the command line by name; None after --help has printed them."""
@@ -118,18 +120,18 @@ class LearningCommand:
         known = {*self.algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))}
         return {name: value for name, value in given.items() if name in known}
 
-    def _run_group(self, title: str, names: Sequence[str], values: dict[str, Any]) -> Group:
+    def _run_group(self, title: str, names: Sequence[str], values: dict[str, Any]) -> OptionGroup:
         own = self._own.get(title, {}) | (_COMMON if title == "run" else {})
         kinds = described(RunOptions)
         options = {name: kinds[name] for name in names if name not in self._without} | own
-        return Group(title, options, dict.fromkeys(own) | self._defaults | values, _RARE)
+        return OptionGroup(title, options, dict.fromkeys(own) | self._defaults | values, _RARE)
 
-    def _algorithm_groups(self, preset: Preset) -> list[Group]:
+    def _algorithm_groups(self, preset: Preset) -> list[OptionGroup]:
         kind, options = self.algorithm, described(self.algorithm)
         algorithm = kind().with_options(**preset.algorithm)
         values = {name: getattr(algorithm, name) for name in options}
         return [
-            Group(
+            OptionGroup(
                 kind.name() if title == kind.__name__ else title,
                 {name: options[name] for name in names if name in options},
                 values,

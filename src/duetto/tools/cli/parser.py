@@ -50,7 +50,7 @@ _ABOUT = "ABOUT"  # the place of a command's description in tyro's page, which w
 
 
 @dataclass(frozen=True)
-class Group:
+class OptionGroup:
     """Options under one title of the help.
 
     Attributes:
@@ -77,7 +77,7 @@ class Parser:
     """
 
     prog: str
-    groups: Sequence[Group]
+    groups: Sequence[OptionGroup]
     refusal: Callable[[str], str] = lambda name: ""
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Parser:
 
     def print_help(self, about: str, everything: bool = False) -> None:
         """Print the help; options that are seldom changed only with `everything`."""
-        extra = [Group("", _HELP_ALL, {"help_all": False})] if any(group.rare for group in self.groups) else []
+        extra = [OptionGroup("", _HELP_ALL, {"help_all": False})] if any(group.rare for group in self.groups) else []
         page = _Page(sys.stdout)
         with _one_column(), redirect_stdout(page), suppress(SystemExit):
             tyro.cli(
@@ -138,9 +138,9 @@ class Parser:
         print(wrapped(usage))
         print(rest.replace(_ABOUT, "\n\n".join(paragraphs)).replace(_COMMA, ","), end="")
 
-    def with_help(self) -> list[Group]:
+    def with_help(self) -> list[OptionGroup]:
         """Return the groups, and the options that print the help."""
-        return [Group("", _HELP | _HELP_ALL), *self.groups]
+        return [OptionGroup("", _HELP | _HELP_ALL), *self.groups]
 
     def _annotations(self) -> dict[str, Any]:
         return {name: annotation for group in self.groups for name, annotation in group.options.items()}
@@ -167,7 +167,7 @@ def function_parser(function: Callable[..., None], prog: str, refusal: Callable[
     hints = get_type_hints(function, include_extras=True)
     defaults = {name: entry.default for name, entry in signature(function).parameters.items()}
     options = {name: hints[name] for name in defaults}
-    group = Group("", options, {name: value for name, value in defaults.items() if value is not Parameter.empty})
+    group = OptionGroup("", options, {name: value for name, value in defaults.items() if value is not Parameter.empty})
     return Parser(prog, [group], refusal or (lambda name: ""))
 
 
@@ -283,7 +283,7 @@ def _default_text(value: Any) -> str:
     return f"(default: {' '.join(map(str, value)) if isinstance(value, tuple) else value})"
 
 
-def _typed_dict(groups: Sequence[Group], for_help: bool = False, everything: bool = True) -> Any:
+def _typed_dict(groups: Sequence[OptionGroup], for_help: bool = False, everything: bool = True) -> Any:
     """Return a TypedDict whose keys are the options of the group "" and the other groups' titles.
 
     An option is required only `for_help`: --help itself needs none.
@@ -303,7 +303,7 @@ def _typed_dict(groups: Sequence[Group], for_help: bool = False, everything: boo
     return _DICT("Options", entries, total=False)
 
 
-def _without_values(groups: Sequence[Group]) -> dict[str, Any]:
+def _without_values(groups: Sequence[OptionGroup]) -> dict[str, Any]:
     """Return the empty values that tyro needs for options that may be repeated."""
     values: dict[str, Any] = {}
     for group in groups:

@@ -15,7 +15,7 @@ from duetto.errors import DuettoError, near
 from duetto.tools.cli.learning import LearningCommand, all_parsers, is_overview
 from duetto.tools.cli.options import Address, Json, Quiet, Seeds, Track, cluster, tracker_names
 from duetto.tools.cli.output import expendable, print_json
-from duetto.tools.cli.parser import Flag, Group, Parser
+from duetto.tools.cli.parser import Flag, OptionGroup, Parser
 
 if TYPE_CHECKING:  # slow to import: a display shows something first
     from duetto.tools.sweep.experiments import Experiment
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
     first, *rest = arguments
     if first.endswith((".yaml", ".yml")):
         options = OF_FILE | {"quiet": Quiet, "json": Json}
-        parser = Parser("duetto sweep FILE.yaml", [Group("", options, dict.fromkeys(options))])
+        parser = Parser("duetto sweep FILE.yaml", [OptionGroup("", options, dict.fromkeys(options))])
         given: dict[str, Any] | None = parser.parse(rest)
         if {"help", "help_all"} & given.keys():
             parser.print_help(getdoc(_from_file) or "")
