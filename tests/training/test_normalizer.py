@@ -273,7 +273,7 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             Learning,
-            "_learn",
+            "learn",
             lambda learning, samples, step: iter([learned.extend(learning._prepared(s.batch) for s in samples)]),
         )
         train(tmp_path, algorithm, Wander, callbacks=[look], **options)
