@@ -466,8 +466,8 @@ def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
         "from duetto.tools.cli import main; main()",
         "train",
         "td3",
-        "--cluster",
         "Pendulum-v1",
+        "--cluster",
     ]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary), "COLUMNS": "80"}
     whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]

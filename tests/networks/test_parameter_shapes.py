@@ -25,7 +25,8 @@ def fitting(name: str) -> list[Any]:
     found = []
     for options in OPTIONS:
         if options.keys() <= set(ALGORITHMS[name].options()):
-            algorithm = ALGORITHMS[name]().with_options(hidden=(8, 6), **options)
+            hidden = (8, 8) if name == "flashsac" else (8, 6)  # its blocks have one size
+            algorithm = ALGORITHMS[name]().with_options(hidden=hidden, **options)
             for observation in OBSERVATIONS:
                 for action in ACTIONS:
                     try:

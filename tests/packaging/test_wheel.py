@@ -30,7 +30,18 @@ for module in pkgutil.walk_packages(duetto.__path__, "duetto.", onerror=lambda n
     except ModuleNotFoundError as error:
         print(error.name)
 """
-EXTRAS = {"torch", "jax", "equinox", "optax", "ray", "grpc", "onnxruntime"}  # grpc comes with ray[client]
+EXTRAS = {
+    "torch",
+    "jax",
+    "equinox",
+    "optax",
+    "ray",
+    "grpc",
+    "onnxruntime",
+    "gymnax",
+    "mujoco_playground",
+    "navix",
+}  # grpc comes with ray[client]
 
 
 @pytest.fixture(scope="module")

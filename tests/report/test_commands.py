@@ -49,7 +49,7 @@ def test_report_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("command", ["report", "table"])
 def test_mistakes(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert call(capsys, command) == (2, "", "duetto: No run is named. Give one folder or more, such as runs/td3-*\n")
+    assert call(capsys, command) == (2, "", f"duetto: duetto {command} needs RUN. See duetto {command} --help.\n")
     code, _, err = call(capsys, command, tmp_path / "nowhere")
     assert (code, "nowhere is no run folder" in err) == (2, True)
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")

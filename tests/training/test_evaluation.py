@@ -240,7 +240,7 @@ def test_vectors_that_no_evaluation_is_like_are_refused_before_anything_is_writt
 
 def test_vectors_of_running_statistics_are_not_led_into_that(tmp_path: Path):
     said = never(tmp_path, around.NormalizeObservation(gymnasium.vector.SyncVectorEnv([Line] * 2)))
-    assert "put a NormalizeObservation around each environment instead, inside the functions" in said
+    assert "put one with fixed statistics (update_running_mean False) around each environment" in said
 
 
 def test_a_vector_environments_options_are_its_own(tmp_path: Path):

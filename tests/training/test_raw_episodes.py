@@ -300,7 +300,7 @@ def test_single_steps(tmp_path: Path, n_step: int, vector: bool):
 
 
 def test_statistics_of_what_was_learned_from(tmp_path: Path):
-    """Mode "sampled": each batch enters them, then is scaled; of sequences, the steps learned from."""
+    """Mode "sampled": each batch enters them, then is scaled; of sequences, the steps learned from and the next."""
     played = Played(tmp_path, actor("td3", normalize_observations="sampled"))
     moments = Moments(fresh_observations(played))
     for sample, prepared in zip(played.samples, played.prepared, strict=True):
@@ -308,13 +308,14 @@ def test_statistics_of_what_was_learned_from(tmp_path: Path):
         for row in range(len(sample.batch.mask)):
             for step in np.flatnonzero(sample.batch.mask[row]):
                 moments.see([sample.batch.obs.obs[row, step]])
+                moments.see([sample.batch.obs.obs[row, step + 1]])
         np.testing.assert_allclose(prepared.obs.obs, moments.scaled(sample.batch.obs.obs), rtol=1e-4, atol=1e-4)
         seen = played.algorithm.seen_reward(sample.batch.obs.previous_reward)
         np.testing.assert_array_equal(prepared.obs.previous_reward, seen)
 
 
 def test_statistics_of_single_steps(tmp_path: Path):
-    """The observations of each batch enter them; both those and what they led to are scaled."""
+    """The observations of each batch enter them and are scaled; then the same for what they led to."""
     options = {"batch_size": 16, "learning_starts": 20, "normalize_observations": "sampled"}
     played = Played(tmp_path, ALGORITHMS["td3"](**ACTOR | options), steps=90)
     moments = Moments(fresh_observations(played))
@@ -322,6 +323,7 @@ def test_statistics_of_single_steps(tmp_path: Path):
         assert isinstance(sample.batch, Batch)
         moments.see(sample.batch.obs)
         np.testing.assert_allclose(prepared.obs, moments.scaled(sample.batch.obs), rtol=1e-4, atol=1e-4)
+        moments.see(sample.batch.next_obs)
         np.testing.assert_allclose(prepared.next_obs, moments.scaled(sample.batch.next_obs), rtol=1e-4, atol=1e-4)
 
 

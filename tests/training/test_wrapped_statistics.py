@@ -44,7 +44,7 @@ def vectors() -> gymnasium.vector.VectorEnv:
             lambda: NormalizeReward(Line()),
             "td3",
             "NormalizeReward",
-            "have others. Remove it, or put one with fixed",
+            "give td3 normalize_rewards=True",
         ),
         (lambda: Own(Line()), "td3", "Own", "give td3 normalize_observations='collected'"),
     ],
