@@ -206,10 +206,13 @@ def test_the_cursor_comes_back_before_sigterm_ends_the_process():
 
 
 def test_sigterm_is_as_it_was_after_the_display():
-    before = signal.getsignal(signal.SIGTERM)
-    with LiveDisplay(Console(force_terminal=True, file=sys.__stdout__)):
-        assert signal.getsignal(signal.SIGTERM) != before
-    assert signal.getsignal(signal.SIGTERM) == before
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # another test's Ray has one
+    try:
+        with LiveDisplay(Console(force_terminal=True, file=sys.__stdout__)):
+            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_the_last_lines_are_below_the_bar(tmp_path: Path):
