@@ -59,7 +59,6 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "actor_weight_decay": ([0.1], {}),
     "critic_weight_decay": ([0.1], {}),
     "decoupled_weight_decay": ([True], {"actor_weight_decay": 0.1}),
-    "normalize_batch_reward": ([True], {}),
     "normalize_observations": (["collected", "sampled"], {}),
     "random_steps": ([25], {}),
     "exploration": (["ou", "none"], {}),

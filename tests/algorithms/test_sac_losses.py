@@ -136,12 +136,6 @@ def test_the_temperatures_loss(array, scale, expected):
     assert float(info["temperature"]) == pytest.approx(0.5, rel=1e-6)
 
 
-def test_rewards_of_a_batch_may_be_standardised(array):
-    batch = make_batch(array, [1, 3], [0, 0])
-    _, info = SAC(normalize_batch_reward=True).critic_loss(make_nets(array, MEAN), batch, array(NOISE))
-    np.testing.assert_allclose(info["target"], [-1, 1], atol=1e-6)
-
-
 @pytest.mark.parametrize("field", ["reward", "discount", "weight"])
 def test_a_column_is_refused(array, field):
     batch = make_batch(array, [1, 2], [1, 1])

@@ -115,14 +115,6 @@ def test_the_actor_climbs_the_first_critic_only_and_unweighted(array):
         assert float(loss) == pytest.approx(-9.5)
 
 
-def test_rewards_of_a_batch_may_be_standardised(array):
-    """[1, 2, 3] → [-1.2247449, 0, 1.2247449] (population), where terminated the target itself."""
-    nets = SimpleNamespace(target_actor=lambda obs: obs, target_critic=twins, critic=twins)
-    batch = make_batch(array, [1, 2, 3], [0, 0, 0])
-    _, info = TD3(normalize_batch_reward=True).critic_loss(nets, batch, array([[0], [0], [0]]))
-    np.testing.assert_allclose(info["target"], [-1.2247449, 0, 1.2247449], atol=1e-6)
-
-
 @pytest.mark.parametrize("field", ["reward", "discount", "weight"])
 def test_c14_a_column_is_refused(array, field):
     """(B, 1) against (B,) would make a (B, B) loss without a word."""

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from array_api_compat import array_namespace
 
-from duetto.functional.targets import bootstrap, smoothed_action, standardize
+from duetto.functional.targets import bootstrap, smoothed_action
 
 GAMMA = 0.99
 
@@ -64,25 +63,6 @@ def test_o7_clipped_noise_has_the_clipped_normals_moments():
     clipped = smoothed_action(np.zeros_like(noise), noise, 0.2, -0.5, 0.5)
     assert np.mean(np.abs(clipped) == 0.5) == pytest.approx(0.012419, abs=4 * np.sqrt(0.0124 / len(noise)))
     assert clipped.std() == pytest.approx(0.197743, rel=4e-3)
-
-
-def mean(x):
-    return array_namespace(x).mean(x)
-
-
-def test_standardize(array):
-    """[1, 2, 3] has mean 2 and the population's std √(2/3): ±1.2247448714; the unbiased one would give ±1."""
-    np.testing.assert_allclose(standardize(array([1.0, 2.0, 3.0]), mean), [-1.2247448714, 0.0, 1.2247448714], atol=1e-6)
-
-
-def test_standardize_by_what_counts(array):
-    """The last number counts for nothing; it is moved and scaled like the others: (8 - 2) / √(2/3)."""
-    found = standardize(array([1.0, 2.0, 3.0, 8.0]), lambda x: mean(x[:3]))
-    np.testing.assert_allclose(found, [-1.2247448714, 0.0, 1.2247448714, 7.3484692283], atol=1e-6)
-
-
-def test_standardize_survives_equal_rewards(array):
-    np.testing.assert_array_equal(standardize(array([2.0, 2.0]), mean), [0.0, 0.0])
 
 
 def test_c14_a_column_does_not_meet_a_row(array):

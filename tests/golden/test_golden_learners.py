@@ -47,7 +47,6 @@ CASES = {
         target_update="every_step",
         actor_weight_decay=0.1,
         critic_weight_decay=0.01,
-        normalize_batch_reward=True,
         critic_action_layer=1,
         activation="elu",
     ),

@@ -25,13 +25,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"size": 48, "weighted": True},
     ),
-    "AdamW, rate falls by cosine, rewards standardised": (
+    "AdamW, rate falls by cosine": (
         {
             "actor_weight_decay": 0.1,
             "critic_weight_decay": 0.01,
             "decoupled_weight_decay": True,
             "learning_rate_decay": "cosine",
-            "normalize_batch_reward": True,
             "activation": "elu",
             "tau": 0.7,
         },

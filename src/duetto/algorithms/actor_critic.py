@@ -40,7 +40,6 @@ from duetto.errors import UsageError
 from duetto.functional import categorical
 from duetto.functional.array_ops import stop_gradient
 from duetto.functional.schedules import Decay
-from duetto.functional.targets import standardize
 from duetto.networks.heads import CategoricalHead, CriticHead, DeterministicHead, SquashedGaussianHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.preprocessing import is_image
@@ -73,8 +72,6 @@ class ActorCritic(OffPolicy):
     """L2 penalty on the critic's parameters."""
     decoupled_weight_decay: bool = False
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
-    normalize_batch_reward: bool = False
-    """Standardize the rewards of each batch."""
     normalize_rewards: bool = False
     """Divide the rewards of a batch by the running std of discounted returns."""
     return_bound: NonNegative = 5.0
@@ -132,7 +129,6 @@ class ActorCritic(OffPolicy):
         **in_group("", "normalize_observations", "normalize_rewards", "critic"),
         **in_group("", "return_bound", needs="normalize_rewards", rare=True),
         **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
-        **in_group("", "normalize_batch_reward", rare=True),
     }
 
     def __post_init__(self) -> None:
@@ -151,10 +147,6 @@ class ActorCritic(OffPolicy):
             )
         if self.hindsight != "none" and self.recurrent != "none":
             raise UsageError("hindsight is for transitions; recurrent layers learn from sequences. Choose one of them.")
-
-    def reward(self, batch: Batch) -> Array:
-        """Return the batch's rewards (B,), standardized with `normalize_batch_reward`."""
-        return standardize(batch.reward, batch.mean) if self.normalize_batch_reward else batch.reward
 
     # ------------------------------------------------------------------------------------------------ distributions
     def loss_of_critics(self) -> Any:
@@ -190,7 +182,7 @@ class ActorCritic(OffPolicy):
         xp, (low, high) = array_namespace(logits), self.value_range
         p = stop_gradient(categorical.lowest_critic(stop_gradient(next_logits), low, high))  # (B, n)
         atoms = categorical.atom_values(p, low, high)
-        returns = categorical.shifted_atoms(self.reward(batch), batch.discount, stop_gradient(entropy_cost), atoms)
+        returns = categorical.shifted_atoms(batch.reward, batch.discount, stop_gradient(entropy_cost), atoms)
         target = categorical.project(p, returns, low, high)  # (B, n)
         loss = categorical.cross_entropy(xp.broadcast_to(target[None], logits.shape), logits)  # (M, B)
         q = self.q_values(logits)

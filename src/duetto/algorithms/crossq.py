@@ -65,7 +65,7 @@ class CrossQ(SAC):
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)  # (2, 2B)
         q, next_q = both[:, : len(batch.reward)], xp.min(both[:, len(batch.reward) :], axis=0)  # (2, B), (B,)
-        target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
+        target = bootstrap(batch.reward, batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
         check_same_shape(q=q[0], target=target)
         error = q - stop_gradient(target)[None]
         return batch.weighted_mean(xp.sum(error**2, axis=0)), {

@@ -56,7 +56,7 @@ class DDPG(ActorCritic):
         """Mean squared TD error towards y = r + γ Q'(s', μ'(s')) (Lillicrap et al., 2016, algorithm 1)."""
         xp = array_namespace(batch.reward)
         next_q = nets.target_critic(batch.next_obs, nets.target_actor(batch.next_obs))[0]  # (B,)
-        target = bootstrap(self.reward(batch), batch.discount, next_q)
+        target = bootstrap(batch.reward, batch.discount, next_q)
         q = nets.critic(batch.obs, batch.action)[0]
         check_same_shape(q=q, target=target)
         error = q - target

@@ -56,7 +56,7 @@ class DiscreteSAC(SAC):
         xp = array_namespace(batch.reward)
         log_probs = nets.actor(batch.next_obs).log_probs  # (B, n)
         soft_q = xp.min(nets.target_critic(batch.next_obs), axis=0) - xp.exp(nets.log_alpha) * log_probs
-        target = bootstrap(self.reward(batch), batch.discount, xp.sum(xp.exp(log_probs) * soft_q, axis=-1))
+        target = bootstrap(batch.reward, batch.discount, xp.sum(xp.exp(log_probs) * soft_q, axis=-1))
         every_q = nets.critic(batch.obs)  # (2, B, n)
         q = xp.stack([value_of_action(every_q[0], batch.action), value_of_action(every_q[1], batch.action)])
         check_same_shape(q=q[0], target=target)

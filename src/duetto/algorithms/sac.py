@@ -76,7 +76,7 @@ class SAC(ActorCritic):
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
-        target = bootstrap(self.reward(batch), batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
+        target = bootstrap(batch.reward, batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
         check_same_shape(q=q[0], target=target)
         error = q - target[None]

@@ -63,7 +63,7 @@ class TD3(DDPG):
             nets.target_actor(batch.next_obs), noise, self.target_noise, *self.target_noise_clip
         )
         next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
-        target = bootstrap(self.reward(batch), batch.discount, next_q)
+        target = bootstrap(batch.reward, batch.discount, next_q)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
         check_same_shape(q=q[0], target=target)
         error = q - target[None]

@@ -96,7 +96,7 @@ class TQC(SAC):
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         next_z = truncated_mixture(nets.target_critic(batch.next_obs, next_action), self.dropped_quantiles)
-        reward, discount, entropy = self.reward(batch), batch.discount, -xp.exp(nets.log_alpha) * log_prob
+        reward, discount, entropy = batch.reward, batch.discount, -xp.exp(nets.log_alpha) * log_prob
         target = reward[..., None] + discount[..., None] * (next_z + entropy[..., None])  # (B, N (M - d))
         z = nets.critic(batch.obs, batch.action)  # (N, B, M)
         q, mean = xp.mean(z, axis=-1), xp.mean(target, axis=-1)  # (N, B), (B,)

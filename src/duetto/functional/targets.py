@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -17,15 +16,6 @@ def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
     """
     check_same_shape(reward=reward, discount=discount, next_value=next_value)
     return reward + discount * next_value
-
-
-def standardize(x: Any, mean: Callable[[Any], Any], epsilon: float = 1e-8) -> Any:
-    """(x - mean) / (std + ε) of x (...), with the population's standard deviation; same shape as x.
-
-    `mean` returns the scalar mean of an array like x over the unmasked elements.
-    """
-    centered = x - mean(x)
-    return centered / (array_namespace(x).sqrt(mean(centered**2)) + epsilon)
 
 
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:
