@@ -9,8 +9,8 @@ from descent import DESCENTS
 from learning_cases import VECTOR, assert_same, batch, box, build, changed, first_moments, small
 
 from duetto.algorithms import SAC, CrossQ
-from duetto.algorithms.actor_critic import ActionNoisePair
 from duetto.algorithms.base import Batch
+from duetto.algorithms.sac import ActionNoisePair
 
 KINDS = ("mean", "variance", "count")
 ENDED = np.zeros(32, np.float32)

@@ -76,7 +76,8 @@ def test_words_and_numbers_are_not_broken(tmp_path: Path, call: str):
     words, whole = (
         {*re.sub(frame, " ", text).split()} for text in (printed_text(printed), piped.stdout + piped.stderr)
     )
-    assert [line for line in lines(printed) if len(line) > COLUMNS and " " in line.strip()] == []
+    broken = [line for line in lines(printed) if len(line) > COLUMNS and " " in line.strip()]
+    assert [line for line in broken if "pip install" not in line] == []  # a command to copy is one line
     assert sorted(word for word in words - whole if not re.fullmatch(r"[\d.,]+|\(\d+", word)) == []
 
 
