@@ -33,6 +33,7 @@ OPTIONS: dict[str, Any] = {
 EVERYTHING: dict[str, dict[str, Any]] = {
     "ppo": {"normalize_observations": True, "normalize_rewards": True, "learning_rate_decay": "linear"},
     "sac": {"n_step": 3, "replay_capacity": 400, "normalize_observations": "collected", "train_every": 4},
+    "flashsac": {"policy_delay": 3, "train_every": 4},  # repeated noise, rewards scaled when sampled
     "td3": {"exploration": "ou", "exploration_final_scale": 0.1, "normalize_observations": "sampled", "train_every": 2},
 }
 
@@ -59,7 +60,7 @@ def assert_same(one: Run, other: Run) -> None:
     assert not (found := differences(outcome(one), outcome(other))), "; ".join(found[:8])
 
 
-@pytest.mark.parametrize("name", ["ppo", "sac", pytest.param("td3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["ppo", "sac", "flashsac", pytest.param("td3", marks=pytest.mark.slow)])
 def test_killed_and_resumed_with_other_calls(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
     whole = train(tmp_path, small(name, **EVERYTHING[name]), POINT, name="whole", **OPTIONS)
     call = {"algorithm": name, "hyperparameters": EVERYTHING[name], "environment": POINT, "options": OPTIONS}
