@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional
 
 Weights = dict[str, Tensor]
 LOW, HIGH, ATOMS = -5.0, 5.0, 101
@@ -94,7 +94,7 @@ def sampled(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     log_std = -10 + 6 * (1 + torch.tanh(rho))
     u = mean + torch.exp(log_std) * noise
     normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
-    return torch.tanh(u), (normal - 2 * (math.log(2) - u - F.softplus(-2 * u))).sum(-1)
+    return torch.tanh(u), (normal - 2 * (math.log(2) - u - functional.softplus(-2 * u))).sum(-1)
 
 
 def projection(p: Tensor, y: Tensor) -> Tensor:

@@ -120,9 +120,9 @@ class Recorder:
 def test_the_order_is_actor_temperature_critics_targets():
     algorithm, recorder = FlashSAC(), Recorder()
     noise = algorithm.draw(np.random.default_rng(0), batch(4))
-    algorithm.update(recorder, batch(4), noise, 0)  # type: ignore[arg-type]
+    algorithm.update(recorder, batch(4), noise, 0)
     assert recorder.calls == ["actor", "log_alpha", "critic", "target_critic 0.01"]
-    algorithm.update(recorder, batch(4), noise, 1)  # type: ignore[arg-type]
+    algorithm.update(recorder, batch(4), noise, 1)
     assert recorder.calls[4:] == ["critic", "target_critic 0.01"]
 
 

@@ -32,7 +32,7 @@ def test_it_plans_the_config_that_the_run_has(spec: RunSpec, tmp_path: Path):
     assert run.path == tmp_path / "td3-Pendulum-v1-s3"
     assert run.config == config
     with pytest.raises(FrozenInstanceError):
-        spec.name = "other"  # type: ignore[misc]
+        spec.name = "other"
 
 
 def test_its_config_names_the_run_that_it_starts_from(spec: RunSpec, tmp_path: Path):

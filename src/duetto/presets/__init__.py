@@ -36,7 +36,7 @@ def presets(algorithm: str) -> dict[str, Preset]:
     return {name: Preset(**value) for name, value in values.items()}
 
 
-def beside(file: Path) -> dict[str, Preset]:
+def presets_of_file(file: Path) -> dict[str, Preset]:
     """Return the presets of a custom algorithm, from `my_algorithm.yaml` next to `my_algorithm.py`, if that exists.
 
     Raises:

@@ -17,7 +17,7 @@ from duetto.cluster import Cluster
 from duetto.environments.make_env import Environment
 from duetto.errors import UsageError
 from duetto.learners.runtime import jax_threads, torch_threads
-from duetto.presets import Preset, beside, choose
+from duetto.presets import Preset, choose, presets_of_file
 from duetto.runs.argument_checks import check_kinds, hint
 from duetto.runs.finetune import WarmStart
 from duetto.storage import user_code
@@ -165,7 +165,7 @@ def _with_preset(
         algorithm = ALGORITHMS[algorithm]
     own: dict[str, Preset] | None = None
     if algorithm not in ALGORITHMS.values():
-        own = beside(Path(origin.file)) if origin and origin.file else {}
+        own = presets_of_file(Path(origin.file)) if origin and origin.file else {}
     name, values = choose(algorithm.name(), environment if isinstance(environment, str) else "", preset, own)
     mine = {option: value for option, value in options.items() if option in algorithm.options()}
     return algorithm(**values.algorithm | mine), name, values

@@ -17,7 +17,7 @@ from tyro.conf import arg
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
-from duetto.presets import Preset, beside, choose
+from duetto.presets import Preset, choose, presets_of_file
 from duetto.storage import user_code
 from duetto.storage.config import RunOptions
 from duetto.storage.user_code import Origin, named, names_file
@@ -97,7 +97,7 @@ class LearningCommand:
 
     def preset(self, given: Mapping[str, Any]) -> tuple[str, Preset]:
         """Return the name of the preset and the preset that the options choose."""
-        own = beside(Path(self.origin.file)) if self.origin else None
+        own = presets_of_file(Path(self.origin.file)) if self.origin else None
         return choose(self.algorithm.name(), given.get("environment", ""), given.get("preset"), own)
 
     def spec(self, given: Mapping[str, Any], environment: str) -> RunSpec:
