@@ -97,18 +97,17 @@ class ActorCritic(OffPolicy):
     """Gain of the initial weights and biases."""
     initializer_final_bound: NonNegative = 0.0
     """Above 0: draw the last layers from U(±this) instead; 0.003 in the DDPG paper."""
-    critic: Literal["scalar", "categorical"] = "scalar"
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
-    num_atoms: Annotated[int, Bounds(2)] = 101
-    """Fixed returns of a categorical critic."""
-    value_range: tuple[float, float] = (-5.0, 5.0)
-    """Lowest and highest return of a categorical critic."""
     actor_network: CustomNetwork | None = None
     """A custom actor (Python only)."""
     critic_network: CustomNetwork | None = None
     """A custom critic (Python only)."""
     tau: Fraction = 0.005
     """Step of the target networks towards the online ones at an update; 1 copies."""
+
+    # Options of algorithms that have a `distribution_loss`.
+    critic: ClassVar[str] = "scalar"
+    num_atoms: ClassVar[int] = 0
+    value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"

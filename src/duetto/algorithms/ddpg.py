@@ -15,12 +15,12 @@ bootstrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActorCritic
-from duetto.algorithms.base import PRIORITY, Array, Batch, CountOrZero, NonNegative, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, CountOrZero, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
@@ -43,6 +43,13 @@ class DDPG(ActorCritic):
     """How fast Ornstein-Uhlenbeck noise returns to 0: x ← x - ou_theta x + σ N."""
     ou_reset: bool = True
     """Restart Ornstein-Uhlenbeck noise from 0 in each episode."""
+
+    critic: Literal["scalar", "categorical"] = "scalar"  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Lowest and highest return of a categorical critic."""
 
     option_table: ClassVar[OptionTable] = {
         "exploration_noise": Option("exploration"),

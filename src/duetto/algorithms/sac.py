@@ -19,7 +19,7 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -62,6 +62,13 @@ class SAC(ActorCritic):
     """The target entropy is minus this times the size of an action."""
     stochastic_evaluation: bool = False
     """Sample actions also in evaluations, instead of using the mode."""
+
+    critic: Literal["scalar", "categorical"] = "scalar"  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Lowest and highest return of a categorical critic."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "learn_temperature", "temperature"),
