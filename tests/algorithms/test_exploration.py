@@ -43,7 +43,7 @@ def test_o8_ornstein_uhlenbeck():
 
 
 def test_the_scale_is_of_the_noise_and_not_of_the_process():
-    """x = .2, then .2 - .03 + .2 = .37: what is added to the action is half of it, what goes on is the whole."""
+    """x = .2, then .2 - .03 + .2 = .37: what is added to the action is half of it, what continues is the whole."""
     half = DDPG(exploration="ou", exploration_noise=0.2, exploration_final_scale=0.5, exploration_scale_steps=1)
     noise, state = explore(half, 2, start=1, random=Forced(1.0, 1.0))
     np.testing.assert_allclose(noise.ravel(), [0.1, 0.185], rtol=1e-6)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.algorithms import her
 from duetto.algorithms.base import (
@@ -199,12 +200,12 @@ class ActorCritic(OffPolicy):
         """Return how rewards are scaled with `normalize_rewards`: the first return decides, not an initial variance."""
         return RewardScaling(1e-4, sampled=True, bound=self.return_bound) if self.normalize_rewards else None
 
+    @override
     def observation_scaling(self) -> ObservationScaling:
-        """See `normalize_observations`."""
         return ObservationScaling(self.normalize_observations)
 
+    @override
     def first_random_steps(self) -> int:
-        """See `random_steps`."""
         return self.random_steps
 
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:

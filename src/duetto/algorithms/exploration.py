@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.functional.array_ops import ornstein_uhlenbeck
 from duetto.functional.schedules import epsilon_schedule, exploration_ladder, linear
@@ -38,7 +39,7 @@ class Exploration:
         return self.noise(random, state, self.schedule(step, total_steps, len(state)), action, mask)
 
     def state_size(self, action: Space) -> int:
-        """Return the columns of the state; it begins with zeros."""
+        """Return the columns of the state; it starts with zeros."""
         return action.size
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
@@ -74,10 +75,10 @@ class PolicySampling(Exploration):
         """Draw standard normal or Gumbel noise, (N, action.size)."""
         return action_distributions.sampling_noise(action, random, (len(state),)), state
 
+    @override
     def for_evaluation(
         self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """See the class."""
         return action_distributions.sampling_noise(action, random, (num_envs,)) if self.stochastic_evaluation else None
 
 
@@ -173,8 +174,8 @@ class EpsilonGreedy(Exploration):
         """Return ε of each environment, (N,)."""
         return self.epsilons(step, num_envs)
 
+    @override
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """See the class."""
         return _random_actions(random, schedule, action, mask), state
 
     def epsilons(self, step: int, num_envs: int) -> np.ndarray:
@@ -184,10 +185,10 @@ class EpsilonGreedy(Exploration):
             return ladder[self.first : self.first + num_envs]
         return np.full(num_envs, epsilon_schedule(self.kind, step, self.steps, self.start, self.end))
 
+    @override
     def for_evaluation(
         self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """See `evaluation`."""
         return _random_actions(random, np.full(num_envs, self.evaluation), action, mask) if self.evaluation else None
 
 
