@@ -4,7 +4,7 @@
                rows of all workers, side by side      <-          its result, or its error
 
 A worker resets its environment in the step that ends an episode, so an end costs no second message. A worker is a new
-Python process with a session of its own: it imports nothing of the script that trains, and Ctrl-C does not reach it.
+Python process with a process group of its own: it imports nothing of the script that trains, and Ctrl-C does not reach it.
 """
 
 from __future__ import annotations
