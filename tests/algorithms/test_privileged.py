@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,15 +14,14 @@ import duetto
 from duetto.algorithms import TD3, FlashSAC
 from duetto.algorithms.actor_critic import ActorCritic
 from duetto.environments.spaces import from_gymnasium
-from duetto.networks.spaces import Dict
 
 
 class Simulator(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
     """A robot that senses 3 numbers of the 5 that decide its reward."""
 
     def __init__(self) -> None:
-        part = {"state": spaces.Box(-1, 1, (3,), np.float32), "privileged_state": spaces.Box(-1, 1, (5,), np.float32)}
-        self.observation_space = spaces.Dict(part)
+        sensed, whole = (spaces.Box(-1, 1, (size,), np.float32) for size in (3, 5))
+        self.observation_space: Any = spaces.Dict(state=sensed, privileged_state=whole)
         self.action_space = spaces.Box(-1, 1, (2,), np.float32)
 
     def _observed(self) -> dict[str, np.ndarray]:
@@ -41,9 +41,15 @@ class Simulator(gymnasium.Env[dict[str, np.ndarray], np.ndarray]):
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 @pytest.mark.parametrize("kind", [TD3, FlashSAC])
 def test_only_critics_see_it(kind: type[ActorCritic], backend: str, tmp_path: Path):
-    small = kind(hidden=(8, 8), batch_size=8, learning_starts=20, random_steps=20, replay_capacity=100)
-    options = {"steps": 40, "evaluate_every": 0, "backend": backend, "runs_dir": tmp_path, "progress": False}
-    run = duetto.train(small, Simulator, **options)
+    small: Any = kind(hidden=(8, 8), batch_size=8, learning_starts=20, random_steps=20, replay_capacity=100)
+    options: dict[str, Any] = {
+        "steps": 40,
+        "evaluate_every": 0,
+        "backend": backend,
+        "runs_dir": tmp_path,
+        "progress": False,
+    }
+    run: Any = duetto.train(small, Simulator, **options)
     agent = run.agent()
     sensed = np.zeros(3, np.float32)
     actions = [agent.act({"state": sensed, "privileged_state": np.full(5, x, np.float32)}) for x in (0.0, 1.0)]
@@ -55,6 +61,5 @@ def test_only_critics_see_it(kind: type[ActorCritic], backend: str, tmp_path: Pa
 
 def names(algorithm: ActorCritic, network: str) -> list[str]:
     env = Simulator()
-    spec = algorithm.networks(from_gymnasium(env.observation_space), from_gymnasium(env.action_space))[network]
-    assert isinstance(spec.observation, Dict)
+    spec: Any = algorithm.networks(from_gymnasium(env.observation_space), from_gymnasium(env.action_space))[network]
     return [name for name, _ in spec.observation.parts]
