@@ -84,7 +84,6 @@ def tokens_of_rooms() -> Counter[str]:
 def test_rooms_do_not_grow_unnoticed():
     """A room that grew by more than 3 %: say why in docs/decisions.md, and record the sizes anew."""
     recorded = {room: int(size) for room, size in (line.split() for line in SIZES.read_text("utf-8").splitlines())}
-    print(*recorded.items(), sep="\n")
     assert {room: size for room, size in tokens_of_rooms().items() if size > 1.03 * recorded.get(room, 0)} == {}
 
 
