@@ -36,7 +36,7 @@ class PointReach(gymnasium.Env):
         self.at = self.speed = self.goal = np.zeros(2, np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin anywhere, at rest, with a goal that is not near."""
+        """Start anywhere, at rest, with a goal that is not near."""
         super().reset(seed=seed)
         self.at, self.speed = self._anywhere(), np.zeros(2, np.float32)
         self.goal = self._anywhere()

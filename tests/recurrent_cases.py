@@ -15,7 +15,7 @@ from duetto.networks.spaces import Discrete, Space
 def window(
     observation: Space, action: Space, carry: dict[str, tuple[int, int]], size: int, steps: int, seed: int = 0
 ) -> SequenceInput:
-    """`size` stretches of `steps` observations, two of which begin an episode; outputs for all but the last."""
+    """`size` stretches of `steps` observations, two of which start an episode; outputs for all but the last."""
     random = np.random.default_rng(seed)
     flat = observations(observation, size * steps, random)
     obs = {k: v.reshape(size, steps, *v.shape[1:]) for k, v in flat.items()} if isinstance(flat, dict) else flat

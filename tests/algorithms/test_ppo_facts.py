@@ -20,7 +20,7 @@ def of(name, parameters):
 
 
 def test_ratios_stay_those_to_the_policy_that_collected(backend):
-    """After some epochs they are π now to π then: k3 of them is the divergence that the next epoch begins with."""
+    """After some epochs they are π now to π then: k3 of them is the divergence that the next epoch starts with."""
     learner = build(backend, small(minibatches=1, learning_rate=3e-3))
     one = rollout(64)
     action, extras = learner.collect(one.obs, noise(ACTIONS["choice"], 64))

@@ -206,7 +206,7 @@ def _texts(folder: Path) -> set[str]:
 
 
 def first_step(seen: Any, truth: dict[str, Any]) -> float:
-    """The oldest checkpoint that a resumed run can have begun at: up to there nothing is made again."""
+    """The oldest checkpoint that a resumed run can have started at: up to there nothing is made again."""
     return min(truth["steps"])
 
 

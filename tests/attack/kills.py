@@ -1,7 +1,7 @@
 """Kills: a run that is killed one to three times, at any moment, is in the end the run that never was.
 
 A moment is one on the clock, or one between two file operations of a checkpoint. After each kill the run is resumed in
-a new process, as a user would; after the last it goes on to its end and is compared, bit for bit.
+a new process, as a user would; after the last it continues to its end and is compared, bit for bit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def moments(random: np.random.Generator, seconds: float) -> list[tuple[str, floa
 
 
 def live(home: Path, victim: Victim, what: str, amount: float, arm_at: int, first: bool) -> None:
-    """Begin the run or go on with it, and die at the moment if it is one of file operations."""
+    """Start the run or continue with it, and die at the moment if it is one of file operations."""
     os.chdir(home)
     lethal = LethalOS(int(amount))
 
@@ -87,7 +87,7 @@ def case(
     for number, (what, amount, arm_at) in enumerate(plan):
         first = not (home / "run" / "config.yaml").exists()
         if first and number:
-            shutil.rmtree(home / "run", ignore_errors=True)  # it was not yet a run: it is begun again
+            shutil.rmtree(home / "run", ignore_errors=True)  # it was not yet a run: it is started again
         process = FORK.Process(target=live, args=(home, victim, what, amount, arm_at, first))
         process.start()
         code = end(process, what, amount)

@@ -5,7 +5,7 @@
     place/settings/       the user's own, such as a key: nobody may change them either
     place/output          what was printed
 
-The process is forked from one that has imported everything and begun nothing, so that a case pays for no interpreter.
+The process is forked from one that has imported everything and started nothing, so that a case pays for no interpreter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from duetto.errors import DuettoError
 
 FORK: Any = multiprocessing.get_context("fork")
 LIMIT = 60.0  # seconds for a case: then it hangs
-MEMORY = 3 << 30  # bytes that a case may ask for beyond what it began with
+MEMORY = 3 << 30  # bytes that a case may ask for beyond what it started with
 
 GOOD = ("refused", "the same", "said", "free", "worked")
 BAD = ("silent", "lost", "outside", "traceback", "died", "hung", "shown")

@@ -137,7 +137,7 @@ METRICS = ("mean_return", "learn/updates")
 
 
 def resume(folder: Path, callbacks: tuple[AnyCallback, ...] = (), **options: Any) -> Seen:
-    """Go on to the end, or to STEPS where the config says more."""
+    """Continue to the end, or to STEPS where the config says more."""
     notices: list[str] = []
 
     def listen(trainer: Any) -> None:

@@ -62,7 +62,7 @@ def step(
 
 
 def o5(rollout: Rollout) -> None:
-    """SPEC O5's four steps: terminated at 1, truncated at 2. Where an episode ends, the next one begins elsewhere."""
+    """SPEC O5's four steps: terminated at 1, truncated at 2. Where an episode ends, the next one starts elsewhere."""
     for experience in o5_steps():
         rollout.add(experience)
 

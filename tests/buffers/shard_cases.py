@@ -52,7 +52,7 @@ def sharded(
     cuts: list[int] | None = None,
     **options: Any,
 ) -> Any:
-    """A memory in `count` shards, or those that begin at `cuts`; 0 is one without shards."""
+    """A memory in `count` shards, or those that start at `cuts`; 0 is one without shards."""
     random = np.random.default_rng(seed)
     if count == 0:
         return buffers.build(spec, observation, action, num_envs, random, **options)

@@ -95,7 +95,8 @@ def test_prioritised_windows_are_the_same(prioritization):
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 @pytest.mark.parametrize(("end", "expected"), [("terminated", [2.71, 1.9, 1.0]), ("truncated", [10.0, 10.0, 10.0])])
 def test_o18_value_of_a_chain(n, end, expected):
-    """Three unit rewards. Cut from outside, the chain would go on for ever: its last step leads back to the first."""
+    """Three unit rewards. Cut from outside, the chain would continue for ever: its last step leads back "
+    "to the first."""
     replay = build_all(capacity=30, n_step=n)
     for step in range(29):
         state = step % 3

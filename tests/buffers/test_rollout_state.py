@@ -1,4 +1,4 @@
-"""What a rollout saves, it goes on from exactly; and what it does where an episode is interrupted."""
+"""What a rollout saves, it continues from exactly; and what it does where an episode is interrupted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def through_a_checkpoint(state):
 
 
 def check_goes_on(make, steps, after):
-    """A rollout that is saved after some steps, and the one that goes on from what was saved, end alike."""
+    """A rollout that is saved after some steps, and the one that continues from what was saved, end alike."""
     ours, again = make(), make()
     for experience in steps[:after]:
         ours.add(experience)
@@ -130,7 +130,8 @@ def test_nothing_of_it_goes_into_segments():
 
 # ---------------------------------------------------------------------------------------------------- interrupted
 def test_an_interrupted_episode_is_a_truncated_one():
-    """The run could not go on where the environment stood: a new episode begins. Environment 1 had ended by itself."""
+    """The run could not continue where the environment stood: a new episode starts. Environment 1 had "
+    "ended by itself."""
     rollout = build(2)
     rollout.add(step([0, 0], [1, 1]))
     rollout.add(step([1, 1], [2, 2], terminated=[False, True]))

@@ -49,7 +49,7 @@ OPERATIONS = st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 1), st.integ
     order=st.randoms(use_true_random=False),
 )
 def test_state_and_segments_give_the_same_memory(operations, per_env, n_step, prioritized, order):
-    """Checkpoints at random moments, loaded in random order, go on bit for bit as the memory itself does."""
+    """Checkpoints at random moments, loaded in random order, continue bit for bit as the memory itself does."""
     options = {"capacity": 2 * per_env, "n_step": n_step, "gradient_steps": 2, "train_every": 3}
     if prioritized:
         options["prioritization"] = replace(PROPORTIONAL, importance_anneal_samples=40)

@@ -148,7 +148,7 @@ def test_without_learn_from_start_an_episode_within_the_burn_in_is_not_kept():
 
 def test_the_oldest_disappear_first():
     """L 6, overlap 2, 20 rows. After 31 steps the numbers 11 .. 30 are left. The next step takes number 11, and with it
-    the previous action of the sequence that begins at 12.
+    the previous action of the sequence that starts at 12.
     """
     world = World()
     replay = world.build(capacity=20)

@@ -59,7 +59,7 @@ OPERATIONS = st.lists(st.one_of(PART, PART, PART, st.sampled_from(["save", "inte
     order=st.randoms(use_true_random=False),
 )
 def test_state_and_segments_give_the_same_memory(operations, spare_rows, prioritized, kind, order):
-    """Checkpoints at random moments, loaded in random order, go on bit for bit as the memory itself does."""
+    """Checkpoints at random moments, loaded in random order, continue bit for bit as the memory itself does."""
     world = World(2, *kind)
     options = {
         "num_envs": 2,

@@ -32,7 +32,7 @@ def step(obs, next_obs, end=""):
 @pytest.mark.parametrize("end", ["terminated", "truncated", "interrupted"])
 @pytest.mark.parametrize("kind", ["image", "dict"])
 def test_stacks_come_back_as_they_were(kind, end):
-    """Against a memory that stores each stack whole. World's episodes begin with whatever frames."""
+    """Against a memory that stores each stack whole. World's episodes start with whatever frames."""
     world = World(1, kind, 4)
     replay = world.build(burn_in=1, unroll=3, overlap=2)
     plain = build_all(observation=world.space, action=world.action, burn_in=1, unroll=3, overlap=2)
@@ -113,7 +113,7 @@ def test_frames_with_several_channels():
 
 
 def test_an_episode_may_begin_with_frames_of_the_one_before():
-    """A lost life ends an episode while the game, and its stack, goes on."""
+    """A lost life ends an episode while the game, and its stack, continues."""
     world = World(1, "image", 3)
     replay = world.build(burn_in=0, unroll=3, overlap=0)
     world.episode(replay, 3)

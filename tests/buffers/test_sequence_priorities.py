@@ -17,7 +17,7 @@ def masses(replay):
 
 
 def filled(episodes=4, steps=3, **changes):
-    """Episodes of `steps` steps, each a sequence of its own; their steps begin at 0, steps, ..."""
+    """Episodes of `steps` steps, each a sequence of its own; their steps start at 0, steps, ..."""
     replay, world = build(**({"prioritization": PROPORTIONAL} | changes)), World()
     for _ in range(episodes):
         world.episode(replay, steps)
@@ -68,7 +68,7 @@ def test_o10_in_the_memory():
 
 
 def test_the_burn_in_does_not_count():
-    """The second sequence of an episode begins at step 4, its first two steps only warm the state up."""
+    """The second sequence of an episode starts at step 4, its first two steps only warm the state up."""
     replay, world = build(prioritization=LINEAR, batch_size=8), World()
     world.episode(replay, 10)
     replay.feedback(replay.sample(), np.array([[8.0, 8.0, 0.1, 0.5, 0.2, 0.1]] * 8))

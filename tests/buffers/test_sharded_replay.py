@@ -45,7 +45,7 @@ class Steps:
         self.number = 0
 
     def next(self) -> Experience:
-        """The first environment becomes rare when states of a network begin to come: not all shards have some."""
+        """The first environment becomes rare when states of a network start to come: not all shards have some."""
         self.number += 1
         env = [
             env for env in self.random.permutation(ENVS).tolist() if env > 0 or self.number < 10 or self.number % 7 == 0
@@ -115,7 +115,7 @@ def test_batches_and_weights_are_those_of_one_memory(kind: str):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_checkpoint_knows_of_no_shards(kind: str, tmp_path):
-    """Written by three shards, read by one, by none, and by two; what each goes on with is what the first would."""
+    """Written by three shards, read by one, by none, and by two; what each continues with is what the first would."""
     make, steps = maker(kind), Steps(kind)
     store, undisturbed, memory = CheckpointStore(tmp_path, num_envs=ENVS), make(0), make(3)
     for number, count in enumerate((1, 0, 2)):

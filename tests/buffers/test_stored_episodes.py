@@ -93,7 +93,7 @@ def play(made: buffers.Replay, steps: int, num_envs: int, space: Any = VECTOR, i
 def whole(episodes: list[Raw], capacity: int) -> list[Raw]:
     """Those that are over and lie in the last `capacity` steps, with the step before them if anything is overwritten.
 
-    Without that step nobody knows that the oldest one begins its episode.
+    Without that step nobody knows that the oldest one starts its episode.
     """
     total, first, found = sum(len(raw.action) for raw in episodes), 0, []
     oldest = total - capacity

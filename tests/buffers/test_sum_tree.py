@@ -69,7 +69,7 @@ def test_past_the_end_comes_the_last_leaf(size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_changing_some_leaves_equals_building_anew(size):
-    """Bit for bit: nothing accumulates, and a resumed memory goes on as if it had never stopped."""
+    """Bit for bit: nothing accumulates, and a resumed memory continues as if it had never stopped."""
     random = np.random.default_rng(size)
     leaves, sums, minima = np.zeros(size), SumTree(size), MinTree(size)
     for _ in range(50):

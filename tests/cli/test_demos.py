@@ -154,7 +154,7 @@ def test_a_strangers_run_is_recorded_with_a_word(
     assert train(algorithm="./own.py:Own").code == 0
     monkeypatch.setenv("DUETTO_KEY_FILE", str(tmp_path / "other"))
     call = ["demos", "record", "Pendulum-v1", "--expert", "runs/own-Pendulum-v1-s0", "--episodes", "1", "--output", "d"]
-    assert "not begun by you" in duetto(*call).err
+    assert "not started by you" in duetto(*call).err
     assert duetto(*call, "--trust").code == 0
 
 

@@ -148,7 +148,7 @@ def test_episodes_at_the_edge_of_the_ring_are_counted(duetto: Command, tmp_path:
         wanted += kept
     check("demos", wanted)
     assert lost > 0
-    assert f"Left out: {lost} rows of episodes whose beginning is overwritten" in err
+    assert f"Left out: {lost} rows of episodes whose start is overwritten" in err
 
 
 def test_an_older_checkpoint_remembers_less(duetto: Command, tmp_path: Path):

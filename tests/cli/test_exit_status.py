@@ -15,7 +15,7 @@ from commands import SMALL, Command
 from gymnasium.spaces import Box
 
 RUN = "runs/td3-Signaling-v0-s0"
-STOPPED = "Stopped at step {}. Go on with: duetto resume " + RUN
+STOPPED = "Stopped at step {}. Continue with: duetto resume " + RUN
 
 
 class Signaling(gymnasium.Env):

@@ -38,10 +38,10 @@ def test_what_was_meant_is_named(duetto: Command, call: str, sentence: str):
 
 
 BEGINNINGS = [
-    ("--from nowhere", "nowhere is no run to begin from: it has no checkpoints."),
+    ("--from nowhere", "nowhere is no run to start from: it has no checkpoints."),
     ("--rollout-steps 10 --minibatches 3", "has 80 steps, which cannot be cut into 3 equal minibatches"),
     ("--rollout-steps 10 --minibatches 3 --seeds 0,1", "has 80 steps, which cannot be cut into 3 equal minibatches"),
-    ("--from nowhere --seeds 0,1", "nowhere is no run to begin from: it has no checkpoints."),
+    ("--from nowhere --seeds 0,1", "nowhere is no run to start from: it has no checkpoints."),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Output that cannot be written: a run goes on, other commands say so."""
+"""Output that cannot be written: a run continues, other commands say so."""
 
 from __future__ import annotations
 

@@ -139,10 +139,10 @@ def test_a_strangers_file_is_not_run(
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "other"))
     code, _, err = duetto(command, FOLDER)
     assert code == 2
-    assert f"{file}:Pessimist, and to continue Python runs that file. It was not begun by you" in err
+    assert f"{file}:Pessimist, and to continue Python runs that file. It was not started by you" in err
     assert "--trust" in err
     assert not mark.exists()
-    with pytest.raises(UsageError, match="not begun by you"):
+    with pytest.raises(UsageError, match="not started by you"):
         package.load(FOLDER)
     assert not mark.exists()
 
@@ -153,7 +153,7 @@ def test_another_file_in_its_place_is_not_run(begin: Command, duetto: Command, f
     other = shutil.copy(file, file.with_name("other.py"))
     config = Path(FOLDER, "config.yaml")
     config.write_text(config.read_text("utf-8").replace(str(file), str(other)), "utf-8")
-    assert "not begun by you" in duetto("resume", FOLDER, "--steps", "70").err
+    assert "not started by you" in duetto("resume", FOLDER, "--steps", "70").err
     assert duetto("resume", FOLDER, "--steps", "70", "--trust").code == 0
     assert duetto("resume", FOLDER, "--steps", "80").code == 0  # it is signed now
 

@@ -122,7 +122,7 @@ def test_a_strangers_file_is_not_run(
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "other"))
     code, _, err = duetto(command, FOLDER)
     assert code == 2
-    assert f"{file}:Mine', and to make it Python runs that file. It was not begun by you" in err
+    assert f"{file}:Mine', and to make it Python runs that file. It was not started by you" in err
     assert "--trust" in err
     assert not mark.exists()
 

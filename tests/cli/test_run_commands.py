@@ -100,7 +100,7 @@ def test_resume_without_a_damaged_memory(duetto: Command, run: Path):
     code, out, err = duetto("resume", run, "--steps", "90", "--without-memory")
     assert (code, err) == (0, "")
     assert "Resuming at step 60." in out
-    assert "The run goes on with an empty memory and new episodes" in out
+    assert "The run continues with an empty memory and new episodes" in out
     assert duetto("resume", run).code == 0
 
 
@@ -147,7 +147,7 @@ def test_what_was_changed_in_config_yaml_has_to_be_accepted(duetto: Command, run
     assert (code, out) == (2, "")
     assert err == (
         f"duetto: {run / 'config.yaml'} has changed since the checkpoint at step 60, in what decides the numbers: "
-        "run.seed was 0, is now 1. To go on with what it says now, give --accept-changes (in Python "
+        "run.seed was 0, is now 1. To continue with what it says now, give --accept-changes (in Python "
         "accept_changes=True); else put the old values back.\n"
     )
     assert steps(run)[-1] == 60
@@ -157,7 +157,7 @@ def test_what_was_changed_in_config_yaml_has_to_be_accepted(duetto: Command, run
     )  # fmt: skip
     code, out, _ = duetto("resume", run, "--steps", "70", "--accept-changes")
     assert code == 0
-    assert "\nChanged since the checkpoint at step 60: run.seed was 0, is now 1. The run goes on" in out
+    assert "\nChanged since the checkpoint at step 60: run.seed was 0, is now 1. The run continues" in out
     assert duetto("resume", run, "--steps", "80").code == 0
 
 
@@ -230,7 +230,7 @@ def test_an_environment_that_turns_out_to_be_wrong(train: Command, breaking: str
     code, _, err = train(environment=breaking)
     assert code == 2
     assert "gave an observation of shape (3,), its space says (2,)" in err
-    assert err.endswith("\nThen go on with: duetto resume runs/td3-Breaking-v0-s0\n")
+    assert err.endswith("\nThen continue with: duetto resume runs/td3-Breaking-v0-s0\n")
 
 
 def test_a_loss_that_diverges(train: Command, duetto: Command):
@@ -328,7 +328,7 @@ def test_a_video_that_is_killed_leaves_no_part_of_one(run: Path, number: int, al
     """To all of its processes, as a terminal and a job's end do (ffmpeg has its part in it), or to Python alone."""
     pytest.importorskip("pygame")
     pytest.importorskip("imageio_ffmpeg")
-    # An episode that goes on for ever.
+    # An episode that continues for ever.
     text = (run / "config.yaml").read_text("utf-8").replace("options: {}", "options: {max_episode_steps: 10000000}")
     (run / "config.yaml").write_text(text, "utf-8")
     process = subprocess.Popen(

@@ -181,14 +181,14 @@ def test_a_copy_of_a_run_with_a_beginning_says_so(duetto: Command, trained: Path
     other = shutil.copytree(trained, tmp_path / "source")
     code, out, _ = duetto("train", "td3", "--config", other / "config.yaml", "--from", other, "--name", "tuned")
     assert code == 0
-    assert "It begins with what" in out
+    assert "It starts with what" in out
     began = yaml.safe_load((tmp_path / "runs" / "tuned" / "config.yaml").read_text())["from"]
     assert (began["run"], began["step"]) == (str(other), 60)
 
 
 @pytest.fixture
 def tuned(duetto: Command, trained: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """A run, and one that began with its networks."""
+    """A run, and one that started with its networks."""
     first, second = shutil.copytree(trained, tmp_path / "first"), tmp_path / "runs" / "tuned"
     call = ("--from", first, "--from-optimizers", "--name", "tuned", "--random-steps", "0")
     assert duetto("train", "td3", "--config", trained / "config.yaml", *call).code == 0
@@ -206,7 +206,7 @@ def test_of_a_run_with_a_beginning_config_has_it_too(duetto: Command, tuned: tup
     assert beginning(again) == beginning(second)
     assert Run(again).agent().fingerprint == Run(second).agent().fingerprint
     assert yaml.safe_load(duetto("train", "td3", "--config", second, "--dry-run").out)["from"] == beginning(second)
-    # the other run has gone on, and has that checkpoint still
+    # the other run has continued, and has that checkpoint still
     assert duetto("resume", first, "--steps", "80").code == 0
     assert duetto("train", "td3", "--config", second, "--name", "later").code == 0
     assert Run(second.with_name("later")).agent().fingerprint == Run(second).agent().fingerprint
@@ -219,7 +219,7 @@ def test_where_the_other_run_is_not_what_it_was_config_refuses(duetto: Command, 
     moved = first.rename(first.with_name("moved"))
     code, out, err = duetto("train", "td3", "--config", second, "--name", "again")
     assert (code, out.count("step 1")) == (1, 0)
-    assert f"The run began with step 60 of {first}, which cannot be had: {first} is no run to begin from" in err
+    assert f"The run started with step 60 of {first}, which cannot be had: {first} is no run to start from" in err
     assert "--from RUN" in err
     assert not second.with_name("again").exists()
     assert duetto("train", "td3", "--config", second, "--from", moved, "--name", "again").code == 0
@@ -228,7 +228,7 @@ def test_where_the_other_run_is_not_what_it_was_config_refuses(duetto: Command, 
     assert Run(second.with_name("again")).agent().fingerprint == Run(second).agent().fingerprint
     shutil.copytree(moved, first)
     assert duetto("resume", first, "--steps", "150").code == 0  # of which that step is forgotten
-    assert f"began with step 60 of {first}, which cannot be had: " in duetto("train", "td3", "--config", second).err
+    assert f"started with step 60 of {first}, which cannot be had: " in duetto("train", "td3", "--config", second).err
     assert (
         duetto("train", "td3", "--config", second, "--from", first, "--no-from-optimizers", "--name", "other").code == 0
     )
@@ -253,7 +253,7 @@ def test_a_run_on_a_cluster_is_not_repeated_without_one(
 
     def stop(given: dict[str, Any]) -> None:
         asked.append((given["cluster"], given["mode"], given.get("actors"), given.get("block")))
-        raise UsageError("no cluster is begun here")
+        raise UsageError("no cluster is started here")
 
     monkeypatch.setattr(recorded, "cluster", stop)
     values = yaml.safe_load((trained / "config.yaml").read_text())

@@ -169,7 +169,7 @@ def environment_for(name: str) -> str:
 
 @pytest.fixture
 def needed(tmp_path: Path) -> Callable[[str], list[str]]:
-    """The options without which an algorithm does not begin: demonstrations, of an episode of CartPole."""
+    """The options without which an algorithm does not start: demonstrations, of an episode of CartPole."""
 
     def options(name: str) -> list[str]:
         if "demonstrations" not in ALGORITHMS[name].options():

@@ -1,4 +1,4 @@
-"""The options for what looks on: they say why a run stopped, and how to go on."""
+"""The options for what looks on: they say why a run stopped, and how to continue."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_return_that_is_reached_ends_the_run_and_says_how_to_go_on(duetto: Com
     first, second = out.splitlines()[-2:]
     assert first.startswith("The run stops at step 0. The evaluation's mean return, -")
     assert first.endswith("has reached -10000.")
-    assert second == f"Stopped at step 0. Go on with: duetto resume {RUN}"
+    assert second == f"Stopped at step 0. Continue with: duetto resume {RUN}"
     assert duetto("resume", RUN).out.splitlines()[-2].startswith("80 steps and")
 
 

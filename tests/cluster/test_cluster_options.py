@@ -55,7 +55,9 @@ def test_a_run_goes_on_with_the_actors_that_it_was_given_though_some_had_no_envi
     kept = {"mode": "sync", "actors": 4, "block": 5}
     assert Cluster(actors=6).resuming(kept, num_envs=4) == Cluster(None, 4, "sync", 5)
     for actors, num_envs in ((3, 4), (6, 5)):
-        with pytest.raises(UsageError, match=f"goes on with actors 4, which decides its numbers, not {min(actors, 5)}"):
+        with pytest.raises(
+            UsageError, match=f"continues with actors 4, which decides its numbers, not {min(actors, 5)}"
+        ):
             Cluster(actors=actors).resuming(kept, num_envs)
 
 

@@ -197,18 +197,18 @@ def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
     assert run.config.cluster == {"mode": "sync", "actors": 2, "block": 4}
     with pytest.raises(UsageError, match="This run was trained on a cluster, which decides its numbers"):
         run.resume()
-    with pytest.raises(UsageError, match="goes on with actors 2, which decides its numbers, not 3"):
+    with pytest.raises(UsageError, match="continues with actors 2, which decides its numbers, not 3"):
         run.resume(cluster=Simulation(actors=3))
-    with pytest.raises(UsageError, match="goes on with mode sync, which decides its numbers, not async"):
+    with pytest.raises(UsageError, match="continues with mode sync, which decides its numbers, not async"):
         run.resume(cluster=Simulation(mode="async"))
     run.resume(cluster=Simulation(rates=STEADY))
     local = train(tmp_path, name="local", callbacks=[StopAt(60)], **how)
-    with pytest.raises(UsageError, match="The run began without a cluster, where its numbers are others"):
+    with pytest.raises(UsageError, match="The run started without a cluster, where its numbers are others"):
         local.resume(cluster=Simulation())
 
 
 def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"ahead is 7, less than the 8 steps of a block, so no actor could begin one"):
+    with pytest.raises(UsageError, match=r"ahead is 7, less than the 8 steps of a block, so no actor could start one"):
         train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=4, ahead=7))
     with pytest.raises(
         UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"
@@ -257,7 +257,7 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
         cluster=Simulation(rates=Rates(dies_before=0.15, hangs=0.0), actors=3, mode=mode),
         callbacks=[lambda trainer: said.extend(trainer.notices[len(said) :])],
     )
-    assert any("begin new episodes" in notice and notice.startswith("Actor ") for notice in said)
+    assert any("start new episodes" in notice and notice.startswith("Actor ") for notice in said)
     assert len(checkpoints(run).steps()) > 0
 
 

@@ -1,4 +1,4 @@
-"""Evaluations beside the run: each one's row, of its own step, whatever dies, and whoever goes on."""
+"""Evaluations beside the run: each one's row, of its own step, whatever dies, and whoever continues."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def newest(patch: pytest.MonkeyPatch) -> None:
 
 
 def goes_on(patch: pytest.MonkeyPatch) -> None:
-    """One that took the place of another begins with what that had got to, without parameters."""
+    """One that took the place of another starts with what that had got to, without parameters."""
     patch.setattr(
         EvaluatorActor,
         "go_on",

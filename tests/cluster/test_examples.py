@@ -47,7 +47,7 @@ def test_every_option_exists(program: str):
     shown = "".join(subprocess.run(call, capture_output=True, text=True).stdout for call in calls)
     known, found = set(OPTION.findall(shown)), set()
     for file in FILES:
-        text = re.sub(r"\\?\n +", " ", file.read_text())  # lines that go on
+        text = re.sub(r"\\?\n +", " ", file.read_text())  # lines that continue
         for line in re.findall(rf"\b{program} (?:{'|'.join(commands)})\b[^\n;)]*", text):
             found |= set(OPTION.findall(line.split(" -- ")[0]))
     assert len(found) > 3

@@ -83,7 +83,7 @@ def numbers(source: Any) -> list[dict[int, int]]:
 
 @pytest.mark.parametrize("actors", [2, 3])
 def test_what_is_held_is_in_a_cut(actors: int):
-    """No row is lost or comes twice where it goes on; and credit knows of them."""
+    """No row is lost or comes twice where it continues; and credit knows of them."""
     course, source = started(2)
     course.go(LENGTH - 1)
     assert numbers(source) == [{0: 1, 1: 1}, {0: 2}]

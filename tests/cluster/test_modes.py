@@ -232,7 +232,7 @@ def told(error: Exception) -> int:
 
 
 def async_course(seed: int) -> Counter[str]:
-    """One course of events, going on on another number of actors."""
+    """One course of events, continuing on another number of actors."""
     random = np.random.default_rng([seed, 3])
     name, length = ["dqn", "r2d2"][seed % 2], int(random.integers(1, 8))
     happened: Counter[str] = Counter()
@@ -318,7 +318,7 @@ def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed:
         told(error)
     finally:
         course.stepper.close()
-    assert any("begin new episodes" in notice for notice in course.notices) or not lost
+    assert any("start new episodes" in notice for notice in course.notices) or not lost
 
 
 @pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
@@ -339,7 +339,7 @@ def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSourc
     collect(8)
     assert aborted == [[0]]
     [notice] = course.notices
-    assert "but 1 of its environments (0) could not be restored and begin new episodes, because its load" in notice
+    assert "but 1 of its environments (0) could not be restored and start new episodes, because its load" in notice
     parts = pickle.loads(course.saved())
     course.stepper.close()
     course.place(mode, 2, 4, Simulated(0, STEADY))
@@ -354,7 +354,7 @@ def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSourc
 
 
 def follow(rows: list[Any], envs: Iterable[int]) -> None:
-    """Assert that each step of these environments begins where the one before it ended."""
+    """Assert that each step of these environments starts where the one before it ended."""
     for env in envs:
         of = [
             (step.obs[i], step.next_obs[i], step.terminated[i] | step.truncated[i])
@@ -427,7 +427,7 @@ def without_credit(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgotten(patch: pytest.MonkeyPatch) -> None:
-    """What follows an actor that died begins where the run began."""
+    """What follows an actor that died starts where the run started."""
     send, first = ActorPool._send, dict[Any, Any]()
 
     def forget(self: ActorPool, actor: Actor) -> None:
@@ -441,7 +441,7 @@ def forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_weights(patch: pytest.MonkeyPatch) -> None:
-    """After a cut, actors go on with what is newest."""
+    """After a cut, actors continue with what is newest."""
     load = SyncSource.load_state_dict
     patch.setattr(SyncSource, "load_state_dict", lambda self, state: load(self, state | {"weights": None}))
 
@@ -477,7 +477,7 @@ def held_not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_news(patch: pytest.MonkeyPatch) -> None:
-    """What a replacement has seen of rewards does not begin with what all knew."""
+    """What a replacement has seen of rewards does not start with what all knew."""
     patch.setattr(RewardScaler, "follow", lambda self, moments: setattr(self, "news", initial_moments((), 0.0)))
 
 

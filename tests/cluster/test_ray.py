@@ -108,7 +108,7 @@ class Strike:
 
 
 def test_what_a_process_raised_is_said_in_a_line():
-    """Ray's own text is a traceback, which begins with colours."""
+    """Ray's own text is a traceback, which starts with colours."""
     from duetto.cluster.ray import _first_line
 
     trace = "\x1b[36mray::ShardServer.do()\x1b[39m (pid=7)\n  File ...\nModuleNotFoundError: No module named 'own'"
@@ -283,7 +283,7 @@ def test_kill_9_of_an_actor_in_async_leaves_every_count_right(nodes: Nodes, tmp_
 
 
 def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes: Nodes, tmp_path: Path):
-    """In the middle of its learning, of which the environments are in two shards; the second half begins again."""
+    """In the middle of its learning, of which the environments are in two shards; the second half starts again."""
     how: dict[str, Any] = {"num_envs": 3, "evaluate_every": 0}
     undisturbed = train(tmp_path, name="undisturbed", cluster=duetto.Cluster(actors=1, block=5), **how)
     strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))

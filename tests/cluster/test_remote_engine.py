@@ -50,7 +50,7 @@ def test_shares_are_even_and_whole():
 
 
 def test_only_what_was_added_to_an_episode_goes_to_the_coordinator():
-    """Until an episode ends, and then the next one's beginning."""
+    """Until an episode ends, and then the next one's start."""
     stepper, random, known = make("Pendulum-v1", num_envs=2), np.random.default_rng(0), dict[str, Any]()
     stepper.reset(0)
     sizes = []

@@ -178,7 +178,7 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
     [notice] = [notice for notice in said.all if "replay memory" in notice]
     assert notice.startswith("Shard ")
     assert " of the replay memory (environments " in notice
-    assert re.search(r"died\. The run goes on from its checkpoint of step \d+\.$", notice)
+    assert re.search(r"died\. The run continues from its checkpoint of step \d+\.$", notice)
     assert_same(undisturbed, run)
 
 
@@ -192,7 +192,7 @@ def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_count
     found = outcome(run)
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     [notice] = [notice for notice in said.all if "shard" in notice.lower()]
-    lost = re.search(r"The run goes on from its checkpoint of step (\d+): (\d+) steps are lost\.$", notice)
+    lost = re.search(r"The run continues from its checkpoint of step (\d+): (\d+) steps are lost\.$", notice)
     assert lost is not None
     assert 0 < int(lost[2]) <= 40 + 4  # a checkpoint comes every 40 steps
     run.resume(steps=240, cluster=Simulation(mode="async"))  # with the memory in one process again
@@ -225,7 +225,7 @@ def test_in_async_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
 
 
 def test_one_that_dies_before_the_run_has_begun_leaves_nothing(tmp_path: Path):
-    """It begins with another run's memory."""
+    """It starts with another run's memory."""
     other = train(tmp_path, name="other", **HOW | {"steps": 60})
     cluster = Simulation(replay_shards=2, strike={"method": "load_segment"})
     with pytest.raises(PartLostError, match=r"^Shard 0 of the replay memory \(environments 0 to 1\) died\.$"):

@@ -112,7 +112,7 @@ class Case:
 
     def train(self, backend: str, demonstrations: Path | None = None, **options: Any) -> duetto.Run:
         environment = self.environment or ("Pendulum-v1" if self.algorithm in CONTINUOUS else "CartPole-v1")
-        threads = 1 if backend == "torch" else 0  # JAX keeps the number that its process began with
+        threads = 1 if backend == "torch" else 0  # JAX keeps the number that its process started with
         options = RUN | {"backend": backend, "threads": threads} | self.run | options
         if isinstance(environment, str):
             options["environment_options"] = BRIEF

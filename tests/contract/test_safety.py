@@ -75,7 +75,7 @@ def test_no_link_is_followed(copied: Path, command: Command, tmp_path: Path):
 
 
 def test_a_strangers_folder_runs_no_code(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The key of the user who began the run is theirs; another user has another one."""
+    """The key of the user who started the run is theirs; another user has another one."""
     code = """
 from pathlib import Path
 import gymnasium

@@ -86,7 +86,7 @@ def test_an_environments_own_keys():
 
 
 def test_own_keys_of_choices_that_do_not_begin_at_0():
-    """Keys are the environment's own actions, and a stepper's begin at 0."""
+    """Keys are the environment's own actions, and a stepper's start at 0."""
 
     class Lane(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)

@@ -115,7 +115,7 @@ def test_an_episode_without_an_end_was_truncated(tmp_path: Path):
 
 MISTAKES = {
     "too few rewards": ({"rewards": np.zeros(2)}, "3 actions and another number of rewards"),
-    "it goes on": ({"terminations": np.array([False, True, False])}, "over before its last step"),
+    "it continues": ({"terminations": np.array([False, True, False])}, "over before its last step"),
     "out of bounds": ({"actions": np.array([[0.0], [4.1], [0.0]])}, "actions outside of the bounds"),
     "a shape": ({"actions": np.zeros((3, 2))}, "cannot reshape"),
     "observations of another length": ({"observations": np.zeros((4, 3))}, r"needs float32 \(4, 2\)"),

@@ -60,7 +60,7 @@ def test_a_picture_is_whole_and_says_in_words_what_it_shows(name: str):
 
 
 def reach(text: ElementTree.Element) -> tuple[float, float]:
-    """Where words begin and end, about: letters of the page's fonts are half as wide as high, bold ones more."""
+    """Where words start and end, about: letters of the page's fonts are half as wide as high, bold ones more."""
     bold = "strong" in text.attrib["class"]
     letters = len("".join(text.itertext()).replace("\u200b", ""))
     wide = letters * (0.58 if bold else 0.5) * float(text.attrib["font-size"])

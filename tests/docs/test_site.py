@@ -149,7 +149,7 @@ def test_every_committed_run_is_on_the_page_of_results(site: Path):
 
 
 def test_every_errors_sentence_is_on_its_page(site: Path):
-    """By its first words, where it begins with any; and each kind with its exit code."""
+    """By its first words, where it starts with any; and each kind with its exit code."""
     page = (site / "reference" / "errors.html").read_text("utf-8")
     said = " ".join(unescape(re.sub(r"<[^>]+>", "", page)).split())
     kinds = {name: kind for name, kind in vars(errors).items() if name.endswith("Error")}
@@ -284,7 +284,7 @@ def test_a_call_on_a_page_has_options_of_its_own_command(page: Path):
 
 @pytest.mark.parametrize("page", CALLED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_call_on_a_page_is_one_that_its_command_takes(page: Path):
-    """With all that it requires; training's calls begin with presets, and syntax is no call."""
+    """With all that it requires; training's calls start with presets, and syntax is no call."""
     for words in calls(page.read_text("utf-8")):
         if words[0] in command_options.OF_ALGORITHMS or "--help" in words:
             continue

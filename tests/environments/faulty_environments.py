@@ -55,7 +55,7 @@ class PickyError(Exception):
 
 
 class Faulty(gymnasium.Env):
-    """Does what `fault` names in the `when`-th call of step or reset, where it began with the seed `only` or any."""
+    """Does what `fault` names in the `when`-th call of step or reset, where it started with the seed `only` or any."""
 
     def __init__(self, fault: str = "", when: int = 3, only: int | None = None) -> None:
         self.observation_space = Box(-1, 1, (2,), np.float32)

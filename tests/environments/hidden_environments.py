@@ -107,7 +107,7 @@ class OfC(Plain):
 
 
 class OfResets(OfModule):
-    """Hidden state that shows only where the next episode begins, as a curriculum's does."""
+    """Hidden state that shows only where the next episode starts, as a curriculum's does."""
 
     def step(self, action: Any) -> Any:
         self.time += 1

@@ -1,4 +1,4 @@
-"""Whether a run that goes on from a saved state is the run that was never interrupted."""
+"""Whether a run that continues from a saved state is the run that was never interrupted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plain(state: Any) -> None:
 
 
 def check_resume(environment: Any, steps: int = 1200, **options: Any) -> None:
-    """One run without saving; one saved after 137 steps that also goes on; one that goes on from what was saved."""
+    """One run without saving; one saved after 137 steps that also continues; one that continues from what was saved."""
     uninterrupted, saving, resumed = (make(environment, num_envs=2, **options) for _ in range(3))
     randoms = [np.random.default_rng(0) for _ in range(2)]
     for stepper, random in zip((uninterrupted, saving), randoms, strict=True):

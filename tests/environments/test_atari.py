@@ -122,7 +122,7 @@ def test_the_final_observation_is_of_the_game_that_is_over() -> None:
             over = True
             assert row.next_obs[0, 0].any()
             assert stepper.starts[0]
-            assert not stepper.obs[0, :3].any()  # a game begins with a black past
+            assert not stepper.obs[0, :3].any()  # a game starts with a black past
             assert stepper.obs[0, 3].any()
         last = stepper.obs
     assert over

@@ -1,4 +1,4 @@
-"""Atari saved in the middle of its games goes on bit for bit."""
+"""Atari saved in the middle of its games continues bit for bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BREAKOUT = "ALE/Breakout-v5"  # with sticky actions
 
 @pytest.mark.parametrize("fire_reset", [True, "lives"])
 def test_eight_games_at_different_points(fire_reset: bool | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atari_native, "LONGEST", 130)  # so that some games begin with a new seed, and some without
+    monkeypatch.setattr(atari_native, "LONGEST", 130)  # so that some games start with a new seed, and some without
     kwargs = {"episodic_life": True, "clip_rewards": True, "max_frames": 600, "fire_reset": fire_reset}
     saving, resumed = (make(BREAKOUT, num_envs=8, kwargs=kwargs) for _ in range(2))
     random = np.random.default_rng(0)

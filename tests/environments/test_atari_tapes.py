@@ -44,7 +44,7 @@ def test_long_tapes_begin_anew_with_a_seed_that_follows(monkeypatch: pytest.Monk
         seeds.append(one.next_game())
         assert seeds[-1] == twin.next_game()
         assert one.steps == 0
-    # told 1 2 R 1 2: five, so the second game's end begins a new tape; the same for the fourth
+    # told 1 2 R 1 2: five, so the second game's end starts a new tape; the same for the fourth
     assert [seed is None for seed in seeds] == [True, False, True, False, True]
     assert one.told == bytes([1, 2, R])
     assert one.seed == seeds[3]

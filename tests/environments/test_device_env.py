@@ -39,7 +39,7 @@ def test_a_transition_has_the_final_observation_and_the_next_begins_anew():
         assert done.all() == (number % 5 == 4)
         assert [episode.length for episode in episodes] == [5] * int(done.sum())
         assert (transition.next_obs == following.obs).all() == (not done.any())
-        assert (np.abs(following.obs[done, 1]) == 0).all()  # an episode begins at rest
+        assert (np.abs(following.obs[done, 1]) == 0).all()  # an episode starts at rest
 
 
 def test_episodes_depend_on_the_seed_of_an_environment_not_on_the_others():

@@ -1,4 +1,4 @@
-"""A run saved in the middle of an episode goes on bit for bit in new environments."""
+"""A run saved in the middle of an episode continues bit for bit in new environments."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_environments_of_a_user(environment: Any) -> None:
 
 
 class InPlace(gymnasium.Env[np.ndarray, Any]):
-    """Hands over the very array that it goes on to change, and keeps the one that it is given."""
+    """Hands over the very array that it continues to change, and keeps the one that it is given."""
 
     observation_space = gymnasium.spaces.Box(-99, 99, (1,), np.float32)
     action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
@@ -80,7 +80,7 @@ class InPlace(gymnasium.Env[np.ndarray, Any]):
 
 
 def test_a_state_that_an_environment_hands_over_stays_what_it_was() -> None:
-    """While the environment goes on, and while one goes on that was given it: it may be loaded again."""
+    """While the environment continues, and while one continues that was given it: it may be loaded again."""
     first = make(InPlace)
     first.reset(0)
     record(first, np.random.default_rng(0), 3)
@@ -114,7 +114,7 @@ def test_a_vector_environment_of_a_user(mode: AutoresetMode) -> None:
 
 
 def test_an_environment_that_says_it_is_elsewhere_begins_a_new_episode() -> None:
-    """Only that one; the others go on."""
+    """Only that one; the others continue."""
 
     def fresh() -> VecEnv:
         return make(SyncVectorEnv([OwnState, Unsure, Walk]))

@@ -16,7 +16,7 @@ from duetto.environments import make
 from duetto.errors import UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "built" / "resume.md"
-PACKAGES = {  # what has to be imported, and how the entry points of what it registers begin
+PACKAGES = {  # what has to be imported, and how the entry points of what it registers start
     "gymnasium": ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.mujoco"),
     "Box2D": ("gymnasium.envs.box2d",),
     "pybullet_envs_gymnasium": ("pybullet_envs_gymnasium",),
@@ -39,14 +39,14 @@ def installed() -> list[str]:
 
 def documented() -> set[str]:
     """The ids in the page's sentence."""
-    [sentence] = re.findall(r"<!-- begin new episodes -->(.*?)<!-- end -->", PAGE.read_text("utf-8"), re.DOTALL)
+    [sentence] = re.findall(r"<!-- start new episodes -->(.*?)<!-- end -->", PAGE.read_text("utf-8"), re.DOTALL)
     return set(re.findall(r"`([\w-]+-v\d+)`", sentence))
 
 
 def continues_exactly(name: str, most: int = 400, into: int = 30, after: int = 300) -> bool:
     """Resume two environments in the middle of a third episode, or after `most` steps, and compare what follows.
 
-    False: one of them begins a new episode. A number that differs although both came back is a failure.
+    False: one of them starts a new episode. A number that differs although both came back is a failure.
 
     UsageError where it cannot be made.
     """

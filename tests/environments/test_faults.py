@@ -258,5 +258,5 @@ def test_a_mask_of_several_choices_may_be_an_array_each():
 
 
 def test_a_home_folder_of_nobody_is_said():
-    with pytest.raises(UsageError, match=r"e\.py begins with the home folder of an unknown user"):
+    with pytest.raises(UsageError, match=r"e\.py starts with the home folder of an unknown user"):
         make("~nobody_here_zz/e.py:E")

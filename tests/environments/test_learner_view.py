@@ -52,7 +52,7 @@ def engines(mode: str) -> Engine:
 
 
 def play(stepper: VecEnv, steps: int) -> tuple[list[str], list[Episode]]:
-    """A line for each step: what it was from and to, the reward, T if terminated, S if `obs` begins an episode."""
+    """A line for each step: what it was from and to, the reward, T if terminated, S if `obs` starts an episode."""
     lines: list[str] = []
     episodes: list[Episode] = []
     while len(lines) < steps:
@@ -212,7 +212,7 @@ def test_without_fire_a_game_stands_still_for_ever() -> None:
 
 
 def test_whole_games_are_played_with_fire_too() -> None:
-    """As evaluations do: a life is no end, but the game goes on behind it."""
+    """As evaluations do: a life is no end, but the game continues behind it."""
     stepper = VecEnv(LearnerView(SyncEngine([Serving()]), episodic_life=False, clip_rewards=False, fires=True))
     stepper.reset(0)
     lines, episodes = play(stepper, 6)

@@ -366,7 +366,7 @@ def test_envpool() -> None:
 
 
 def test_envpool_in_a_run(tmp_path: Path) -> None:
-    """With its evaluations in Gymnasium; resumed, it begins new episodes, and says so; and it says nothing else."""
+    """With its evaluations in Gymnasium; resumed, it starts new episodes, and says so; and it says nothing else."""
     pytest.importorskip("envpool")
     options: dict[str, Any] = {"engine": "envpool", "runs_dir": tmp_path, "progress": False, "evaluation_episodes": 1}
     heard: list[list[str]] = []
@@ -381,7 +381,7 @@ def test_envpool_in_a_run(tmp_path: Path) -> None:
             assert [row["step"] for row in run.evaluations()][-1] >= 64
             run.resume(steps=96, on_start=lambda trainer: heard.append(trainer.notices))
         assert [str(warning.message) for warning in caught] == []
-        assert f"The state of {environment} could not be restored: the run goes on with new episodes" in " ".join(
+        assert f"The state of {environment} could not be restored: the run continues with new episodes" in " ".join(
             heard[-1]
         )
 

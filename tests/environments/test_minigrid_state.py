@@ -1,4 +1,4 @@
-"""MiniGrid saved in the middle of its episodes goes on bit for bit."""
+"""MiniGrid saved in the middle of its episodes continues bit for bit."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_saved_with_a_seed_without_a_step_and_after_a_reset_of_one() -> None:
 @pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
 @pytest.mark.parametrize("spoil", ["action", "numbers"])
 def test_another_episode_is_no_exact_resume(spoil: str, vectorization: Any) -> None:
-    """Only that environment begins a new one."""
+    """Only that environment starts a new one."""
 
     def fresh() -> Any:
         return make("MiniGrid-DoorKey-5x5-v0", num_envs=2, vectorization=vectorization)
@@ -88,7 +88,7 @@ def test_another_episode_is_no_exact_resume(spoil: str, vectorization: Any) -> N
 
 
 def test_what_was_set_before_and_within_an_episode_comes_back() -> None:
-    """Each episode of this one begins with as many obstacles as `n_obstacles` says."""
+    """Each episode of this one starts with as many obstacles as `n_obstacles` says."""
     saving, resumed = (make("MiniGrid-Dynamic-Obstacles-8x8-v0", kwargs=SHORT) for _ in range(2))
     random = np.random.default_rng(0)
     saving.reset(0)
@@ -110,7 +110,7 @@ def test_what_was_set_before_and_within_an_episode_comes_back() -> None:
 
 
 def test_what_is_set_for_the_first_time_within_an_episode_comes_back() -> None:
-    """The episode had begun with what the constructor says."""
+    """The episode had started with what the constructor says."""
     saving, resumed = (make("MiniGrid-Dynamic-Obstacles-8x8-v0", kwargs=SHORT) for _ in range(2))
     random = np.random.default_rng(0)
     saving.reset(0)

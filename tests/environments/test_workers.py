@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def children() -> set[str]:
-    """The numbers of this process's children; those of other tests, such as a tracker's, may go on."""
+    """The numbers of this process's children; those of other tests, such as a tracker's, may continue."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
     return set(listed.read_text().split()) if listed.exists() else set()
 

@@ -83,7 +83,7 @@ class Source:
         return {"obs": observations(self.observation, random, *shape), "allowed": allowed}
 
     def stretch(self, random: Random, size: int, steps: int, at: np.ndarray) -> Fields:
-        """Return successive observations with all that recurrent networks see; the first two begin an episode."""
+        """Return successive observations with all that recurrent networks see; the first two start an episode."""
         fresh, starts = np.arange(size) < 2, np.zeros((size, steps), bool)
         starts[:, 0] = fresh
         return self.observed(random, size, steps) | {
@@ -148,7 +148,7 @@ class Source:
         return self._collected(self.observed(random, ROWS), random, weighted, ROWS)
 
     def recurrent_rollout(self, random: Random, weighted: bool) -> Fields:
-        """Return a rollout of whole environments, in which episodes begin at any step."""
+        """Return a rollout of whole environments, in which episodes start at any step."""
         found = self.stretch(random, ENVIRONMENTS, STEPS, np.arange(STEPS))
         found["starts"][:, 1:] = random.random((ENVIRONMENTS, STEPS - 1)) < 0.2
         return self._collected(found, random, weighted, ENVIRONMENTS, STEPS)

@@ -1,6 +1,6 @@
 """Apply the faults of mutants.toml one at a time to a copy of the checkout, and run the fence on each.
 
-    python tests/golden/mutants.py                  all, from the beginning
+    python tests/golden/mutants.py                  all, from the start
     python tests/golden/mutants.py --continue       those without a result
     python tests/golden/mutants.py --only ID ...    these again
     python tests/golden/mutants.py --check          run nothing; list the mutants that no longer apply

@@ -173,7 +173,7 @@ def replay(backend: str, *names: str) -> None:
     together = adapter.build(backend, kind(**known | options), observation, action, seeds)
     one = together[0]
     if names[0] == "crossq":
-        one.start_counts_at(99_990)  # renormalization begins after 100,000 batches
+        one.start_counts_at(99_990)  # renormalization starts after 100,000 batches
     source = Source(one.kind, observation, action, masked, one.experts, one.one_step, one.carry)
     count = UPDATES if observation is not IMAGE else FEW
     batches = [source.batch(update) for update in range(count // one.epochs)]

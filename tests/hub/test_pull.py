@@ -78,7 +78,7 @@ def test_it_is_gone_on_with_with_an_empty_memory(there: dict[str, bytes]):
         pulled.resume(steps=80)
     said: list[str] = []
     pulled.resume(steps=90, without_memory=True, on_start=lambda trainer: said.extend(trainer.notices))
-    assert [notice.split(":")[0] for notice in said] == ["The run goes on with an empty memory and new episodes"]
+    assert [notice.split(":")[0] for notice in said] == ["The run continues with an empty memory and new episodes"]
     assert Run("there").agent().step == 90
 
 

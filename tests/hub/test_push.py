@@ -174,7 +174,7 @@ class Kept(duetto.Callback):
 
 @pytest.fixture
 def personal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """A run whose options, command, beginning and callbacks tell of its owner."""
+    """A run whose options, command, starting and callbacks tell of its owner."""
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
     gymnasium.register("Filed-v0", Filed, max_episode_steps=20)
     options: dict[str, Any] = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
@@ -255,7 +255,7 @@ def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_p
     duetto.push(personal, "me/without", episodes=1, video=False)
     pulled = duetto.pull("me/without", tmp_path / "pulled")
     pulled.resume(steps=50, without_memory=True, on_start=lambda trainer: said.extend(trainer.notices))
-    assert any("begin new episodes" in sentence or "new episodes" in sentence for sentence in said), said
+    assert any("start new episodes" in sentence or "new episodes" in sentence for sentence in said), said
 
 
 def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -169,7 +169,7 @@ def test_e12_without_one_step_and_margin_it_is_r2d2_bit_for_bit(backend):
 
 @pytest.mark.parametrize(("backend", "case"), BOTH)
 def test_learning_on_demonstrations_brings_the_margin_loss_below_the_margin(backend, case):
-    """On a fixed set: at the beginning it is about the margin, in the end far below (SPEC, section 10)."""
+    """On a fixed set: at the start it is about the margin, in the end far below (SPEC, section 10)."""
     options = {"n_step_weight": 0.1, "one_step_weight": 0.1, "learning_rate": 1e-2, "adam_epsilon": 1e-5}
     algorithm = CASES[case][0].with_options(**options)
     learner = build(backend, algorithm, VECTOR, CHOICE)

@@ -1,4 +1,4 @@
-"""On a GPU each algorithm computes what it does on the processor, and its runs go on bit for bit; else skipped."""
+"""On a GPU each algorithm computes what it does on the processor, and its runs continue bit for bit; else skipped."""
 
 from __future__ import annotations
 

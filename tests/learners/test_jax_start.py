@@ -33,7 +33,7 @@ def test_an_optimiser_begins_as_optax_would_have_it(norm: float, decay: float, d
 
 @pytest.mark.parametrize("seeds", [0, (0, 1)])
 def test_nothing_is_compiled_before_the_first_update(seeds: Any):
-    """Nor to go on from a checkpoint."""
+    """Nor to continue from a checkpoint."""
     kind = small(CrossQ, hidden=(19, 13 + len(np.atleast_1d(seeds))))
     state = build("jax", kind).state_dict()
     compiled: list[str] = []

@@ -1,4 +1,4 @@
-"""What a learner saves, it goes on from exactly; and what one backend wrote, the other loads."""
+"""What a learner saves, it continues from exactly; and what one backend wrote, the other loads."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_own_networks_move_between_the_backends_too(backend):
 
 
 def test_saved_state_is_a_copy(backend):
-    """It must not change while learning goes on."""
+    """It must not change while learning continues."""
     learner = trained(backend, 2)
     state = learner.state_dict()
     kept = state["parameters"]["actor"]["layers.0.weight"].copy()
@@ -81,7 +81,7 @@ def test_saved_state_is_a_copy(backend):
 
 
 def test_loaded_state_is_a_copy(backend):
-    """Whoever loaded it may change it. JAX would go on reading arrays that begin at a multiple of 64 bytes."""
+    """Whoever loaded it may change it. JAX would continue reading arrays that start at a multiple of 64 bytes."""
     learner = trained(backend, 2)
     state, kept = learner.state_dict(), learner.state_dict()
     handed = [state["parameters"]["actor"], *(state["optimizers"]["actor"][name] for name in ("first", "second"))]

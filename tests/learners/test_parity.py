@@ -59,7 +59,7 @@ def test_both_backends_compute_the_same(kind, case):
     options, data = CASES[case]
     observation = data.get("observation", VECTOR)
     pair = [build(backend, small(kind, **options), observation) for backend in ("torch", "jax")]
-    compare_state(pair, 0.0)  # the same numbers to begin with, and none was copied
+    compare_state(pair, 0.0)  # the same numbers to start with, and none was copied
     compare_actions(pair, observation, 1e-6)
     for update in range(1, UPDATES + 1):
         metrics = [learner.update(batch(seed=update, **data), (update - 1) / UPDATES) for learner in pair]

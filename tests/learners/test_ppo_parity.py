@@ -74,7 +74,7 @@ def test_both_backends_compute_the_same(in_frameworks, case):
     options, observation, data = case
     observation, action = OBSERVATIONS[observation], data.get("action", "choice")
     pair = [build(backend, small(**options), observation, action) for backend in ("torch", "jax")]
-    compare_state(pair, 0.0)  # the same numbers to begin with, and none was copied
+    compare_state(pair, 0.0)  # the same numbers to start with, and none was copied
     for learner in pair:
         away_from_kinks(learner)
     compare_acting(pair, observation, action, 1e-5)

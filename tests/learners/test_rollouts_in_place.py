@@ -10,7 +10,7 @@ import pytest
 from learning_cases import VECTOR
 from policy_cases import build, rollout, small
 
-LINE = 64  # bytes: arrays that begin at such an address are read where they are
+LINE = 64  # bytes: arrays that start at such an address are read where they are
 
 
 def in_place(array: np.ndarray) -> np.ndarray:

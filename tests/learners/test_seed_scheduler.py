@@ -103,11 +103,11 @@ def test_what_the_answer_raises_is_raised_where_it_was_asked():
     def asks(number: int) -> None:
         with pytest.raises(ValueError, match="no answer"):
             scheduler.request(number, None)
-        seen.append(f"{number} goes on")
+        seen.append(f"{number} continues")
 
     scheduler = SeedScheduler(answer)
     scheduler.run([lambda: asks(0), lambda: asks(1)])
-    assert seen == ["0 goes on", "1 goes on"]
+    assert seen == ["0 continues", "1 continues"]
 
 
 def test_who_asks_from_elsewhere_is_told_so():
@@ -133,13 +133,13 @@ def test_who_asks_from_elsewhere_is_told_so():
 
 
 def test_ctrl_c_ends_them_in_the_middle_of_what_they_do():
-    """Those that wait, too: one after the other, and none goes on."""
+    """Those that wait, too: one after the other, and none continues."""
     tape: list[str] = []
 
     def waits() -> None:
         try:
             scheduler.request(0, None)
-            tape.append("0 goes on")
+            tape.append("0 continues")
         finally:
             tape.append("0 ends")
 
@@ -148,11 +148,11 @@ def test_ctrl_c_ends_them_in_the_middle_of_what_they_do():
             os.kill(os.getpid(), signal.SIGINT)
             for _ in range(500):
                 time.sleep(0.01)
-            tape.append("1 goes on")
+            tape.append("1 continues")
         finally:
             tape.append("1 ends")
 
     scheduler = SeedScheduler(lambda requests: requests)
     with pytest.raises(KeyboardInterrupt):
-        scheduler.run([waits, works, lambda: tape.append("2 begins")])
+        scheduler.run([waits, works, lambda: tape.append("2 starts")])
     assert tape == ["1 ends", "0 ends"]

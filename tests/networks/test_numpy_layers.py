@@ -28,7 +28,7 @@ FRAMEWORKS = ["torch", "jax"]
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 @pytest.mark.parametrize(("observation", "action", "layers"), [(VECTOR, Discrete(3), 1), (PARTS, ACTION, 2)])
 def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observation: Space, action: Space, layers: int):
-    """Episodes begin inside the stretch, which forgets what was before, and of one row nothing is carried in."""
+    """Episodes start inside the stretch, which forgets what was before, and of one row nothing is carried in."""
     spec = NetworkSpec(
         Torso(observation, hidden=(6,), recurrent=RecurrentSpec(kind, 5, layers, action)),
         ActionValueHead(4, dueling=True),

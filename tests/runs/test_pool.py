@@ -39,6 +39,6 @@ def test_a_pipe_that_is_held_open_longer_than_anybody_waits_is_closed(tmp_path: 
     assert inbox.get(timeout=10)[1] == ("gone", -9)
     assert listening[0].is_alive()
     assert not stream.closed
-    os.close(held)  # by what the process had begun
+    os.close(held)  # by what the process had started
     listening[0].join(10)
     assert stream.closed

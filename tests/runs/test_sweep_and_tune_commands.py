@@ -47,7 +47,7 @@ def test_a_sweep_from_the_command_line(command: Any, tmp_path: Path):
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:2] == ["2 runs of 2 experiments", f"{folder}/"]
-    told = sorted(lines[2:6])  # one may be done before the other one begins
+    told = sorted(lines[2:6])  # one may be done before the other one starts
     assert [line.split("  ")[:2] for line in told] == [
         [f"{name}-Pendulum-v1-s0", what] for name in ("sac", "td3") for what in ("60 steps", "starts")
     ]

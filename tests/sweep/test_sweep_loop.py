@@ -149,9 +149,9 @@ def test_what_another_process_has_completed_is_not_begun(
 def test_what_another_process_has_completed_with_other_options_is_not_complete(
     planned: list[PlannedRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_work: bool
 ):
-    """Two sweeps of one folder that were planned before either began counted each other's runs as their own."""
+    """Two sweeps of one folder that were planned before either started counted each other's runs as their own."""
     monkeypatch.setattr(loop, "RETRY_SECONDS", 0.0)
-    pool = Stub(1, {"a-s0": [("failed", IN_USE, "", "")] * at_work + [("failed", HINDERED, "begun otherwise", "")]})
+    pool = Stub(1, {"a-s0": [("failed", IN_USE, "", "")] * at_work + [("failed", HINDERED, "started otherwise", "")]})
     sweep = Sweep(tmp_path, planned, pool)
     start = pool.start
 
@@ -161,8 +161,8 @@ def test_what_another_process_has_completed_with_other_options_is_not_complete(
 
     monkeypatch.setattr(pool, "start", begins)
     sweep.work()
-    assert pool.log.count("a-s0") == 1 + at_work  # that it was begun otherwise is for its process to see
-    assert [(run.name, run.reason) for run in sweep.failed()] == [("a-s0", "begun otherwise")]
+    assert pool.log.count("a-s0") == 1 + at_work  # that it was started otherwise is for its process to see
+    assert [(run.name, run.reason) for run in sweep.failed()] == [("a-s0", "started otherwise")]
 
 
 def test_what_another_process_is_at_when_it_is_stopped_waits(planned: list[PlannedRun], tmp_path: Path):

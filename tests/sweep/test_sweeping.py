@@ -1,4 +1,4 @@
-"""Sweeps with real runs, tiny ones: what they leave, that they go on, and what they make of failures."""
+"""Sweeps with real runs, tiny ones: what they leave, that they continue, and what they make of failures."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ def test_a_file_that_is_edited_while_runs_wait_for_their_turn_ends_in_a_sentence
 
 
 def test_a_run_that_was_begun_otherwise_is_refused_with_what_differs(found: SweepResult):
-    with pytest.raises(UsageError, match=r"small-Short-s0 was begun otherwise: run.steps was 60, is now 90\. Give the"):
+    with pytest.raises(
+        UsageError, match=r"small-Short-s0 was started otherwise: run.steps was 60, is now 90\. Give the"
+    ):
         swept(found.folder, steps=90)
     with pytest.raises(UsageError, match=r"algorithm.tau was 0.005, is now 0.1"):
         duetto.sweep({"small": duetto.TD3(tau=0.1)}, Short, output=found.folder, **RUN)
@@ -129,7 +131,7 @@ OWN = "class TD3(duetto.TD3):\n    pass\n"
 def test_own_files_that_were_edited_are_refused_also_where_the_runs_are_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """As is the algorithm whose name such a file's class has, and a run that began from another one."""
+    """As is the algorithm whose name such a file's class has, and a run that started from another one."""
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
     file, own = tmp_path / "own.py", {"own": {"algorithm": f"{tmp_path}/own.py:TD3", **SMALL}}
     file.write_text(f"import duetto\n{OWN}")
@@ -215,7 +217,7 @@ def test_a_damaged_last_line_of_a_log_is_passed_over(found: SweepResult, tmp_pat
     assert [run.state for run in swept(copied, seeds=3).runs] == ["complete"] * 3
 
 
-# ---------------------------------------------------------------------------------------------------- going on
+# ---------------------------------------------------------------------------------------------------- continuing
 KILLED = """
 import signal, sys, duetto
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores it
@@ -242,7 +244,7 @@ def test_a_sweep_that_was_ended_goes_on_as_if_nothing_had_happened(tmp_path: Pat
     process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "sweep", str(seeds)], env=environment)
     wait_for(lambda: sum(made > 0 for made in checkpoints(tmp_path / "sweep")) == seeds)
     process.send_signal(getattr(signal, how))
-    assert process.wait(60) == -getattr(signal, how)  # passed on: the script does not go on with something else
+    assert process.wait(60) == -getattr(signal, how)  # passed on: the script does not continue with something else
     options = {"steps": 120}
     before = [last_checkpoint(tmp_path / "sweep" / f"small-Slow-s{seed}") for seed in range(seeds)]
     assert all(0 < step < 120 for step in before)
@@ -252,7 +254,7 @@ def test_a_sweep_that_was_ended_goes_on_as_if_nothing_had_happened(tmp_path: Pat
     for seed in range(seeds):
         alone = duetto.train(small(), Slow, runs_dir=tmp_path, seed=seed, **RUN | options)
         assert_same(Run(again.runs[seed].path, environment=Slow), alone)
-    assert {path: path.stat().st_mtime_ns for path in configs} == configs  # taken up, not begun anew
+    assert {path: path.stat().st_mtime_ns for path in configs} == configs  # taken up, not started anew
     assert not list(again.folder.glob("*/before*"))
 
 
@@ -276,7 +278,7 @@ def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path, mo
 
 
 def test_a_run_of_other_options_in_its_folder_is_not_gone_on_with(tmp_path: Path):
-    """As two sweeps of one folder find it that were planned before either began."""
+    """As two sweeps of one folder find it that were planned before either started."""
     one, other = (
         runs([Experiment(RunSpec(kind, Short, RunOptions(**RUN), name="small"), (0,))], tmp_path)[0]
         for kind in (small(), duetto.TD3(**SMALL, policy_delay=1))
@@ -286,7 +288,7 @@ def test_a_run_of_other_options_in_its_folder_is_not_gone_on_with(tmp_path: Path
     before = Run(one.folder, environment=Short).metrics()
     failed, kind, sentence, _ = jobs.outcome(other.job)
     assert (failed, kind) == ("failed", jobs.HINDERED)
-    assert f"{one.folder} was begun otherwise: algorithm.policy_delay was 2, is now 1. Give the same" in sentence
+    assert f"{one.folder} was started otherwise: algorithm.policy_delay was 2, is now 1. Give the same" in sentence
     assert Run(one.folder, environment=Short).metrics() == before
 
 

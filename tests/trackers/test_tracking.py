@@ -46,7 +46,7 @@ class Fake(Tracker):
         self.service = service
 
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        self.service.calls.append(f"begin {run} {known}")
+        self.service.calls.append(f"start {run} {known}")
         self.service.config = config
         return known or "run-1", "in memory"
 
@@ -104,7 +104,7 @@ def test_config_metrics_evaluations_scalars_and_the_best(tmp_path: Path):
     }
     assert service.points[1].numbers["arm/torque"] == 12.5
     assert service.config["algorithm"]["hidden"] == [32, 32]
-    assert service.calls == ["begin td3-Pendulum-v1-s0 None", "finish False"]
+    assert service.calls == ["start td3-Pendulum-v1-s0 None", "finish False"]
     assert service.best == [run.agent("best").step]
 
 
@@ -121,7 +121,7 @@ def test_a_run_that_is_killed_continues_in_the_same_tracked_run(tmp_path: Path, 
     again = service.steps[before:]
     assert again == sorted(set(again))
     assert min(again) > crash // 40 * 40 - 40 or min(again) == min(sent)  # nothing from before the last checkpoint
-    assert service.calls[2:] == ["begin killed run-1", "finish False"]
+    assert service.calls[2:] == ["start killed run-1", "finish False"]
     ended = len(service.points)
     run.resume(track=[Fake(service)])  # it is done, and has nothing new
     assert set(service.steps[ended:]) <= {200}

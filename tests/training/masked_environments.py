@@ -61,7 +61,7 @@ class Turnstiles(Turnstile):
 
 
 class Shown(Turnstile):
-    """With a picture, bright as one goes on, and a window that is none. `camera`: it observes the picture."""
+    """With a picture, bright as one continues, and a window that is none. `camera`: it observes the picture."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array", "human"], "render_fps": 10}
 
@@ -81,7 +81,7 @@ class Shown(Turnstile):
 
 class Trap(gymnasium.Env):
     """Two steps. What is done in the second pays 0. Action 0 there is forbidden, and so a network that values it at 10
-    in the beginning is never corrected.
+    in the start is never corrected.
 
     Values (γ 1): Q(0, a) = 1 for all a in the first step, of which the reward is 1, and 0 in the second.
     """

@@ -34,7 +34,7 @@ class Wander(gymnasium.Env):
 
 
 class Shifted(Wander):
-    """Choices that begin at -1."""
+    """Choices that start at -1."""
 
     action_space = Discrete(3, start=-1)
 

@@ -44,7 +44,7 @@ def train(parent: Path, algorithm: Algorithm | None = None, environment: Any = "
         options = {"environment_options": BRIEF} | options
     options = OPTIONS | options
     if options["backend"] == "jax" and options["threads"] == 1:
-        options |= {"threads": 0}  # JAX keeps those that it begins with, in all tests of this process
+        options |= {"threads": 0}  # JAX keeps those that it starts with, in all tests of this process
     return duetto.train(algorithm or small(), environment, runs_dir=parent, **options)
 
 

@@ -1,4 +1,4 @@
-"""Runs that begin with another run's networks, and schedules that end where they would have ended."""
+"""Runs that start with another run's networks, and schedules that end where they would have ended."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def begun(folder: Path, made: Run, algorithm: Any = None, **options: Any) -> tuple[Run, dict[str, Any]]:
-    """A run that begins from another, and what it had before its first step."""
+    """A run that starts from another, and what it had before its first step."""
     seen: dict[str, Any] = {}
 
     def look(trainer: Trainer) -> None:
@@ -146,7 +146,7 @@ def test_killed_before_its_first_checkpoint_it_begins_there_again(made: Run, tmp
         ({"normalize_observations": "off"}, {}, "has statistics of all observations"),
         ({}, {"from_checkpoint": "best", "from_memory": True}, "The best checkpoint has networks only"),
         ({}, {"from_checkpoint": "7"}, "has no checkpoint at step 7"),
-        ({"prioritized": True}, {"from_memory": True}, "a new run can also begin without the other's memory."),
+        ({"prioritized": True}, {"from_memory": True}, "a new run can also start without the other's memory."),
         ({"replay_capacity": 50}, {"from_memory": True}, "Set replay_capacity and the number of environments back."),
     ],
 )
@@ -166,7 +166,7 @@ def test_another_algorithm_is_named(made: Run, tmp_path: Path):
 
 
 def test_what_is_no_run(tmp_path: Path):
-    with pytest.raises(UsageError, match="nowhere is no run to begin from: it has no checkpoints"):
+    with pytest.raises(UsageError, match="nowhere is no run to start from: it has no checkpoints"):
         train(tmp_path, from_run=tmp_path / "nowhere", **LATER)
 
 
@@ -303,7 +303,7 @@ def test_observations_that_lose_something_are_said(tmp_path: Path, how: dict[str
 
 
 def test_a_resume_that_fails_leaves_what_was_logged_where_it_is(made: Run, tmp_path: Path):
-    """Its checkpoints are gone, and the run that it began with is not there for a while."""
+    """Its checkpoints are gone, and the run that it started with is not there for a while."""
     shutil.copytree(made.path, tmp_path / "first")
     run, _ = begun(tmp_path, Run(tmp_path / "first"))
     shutil.rmtree(run.path / "checkpoints")

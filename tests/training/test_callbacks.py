@@ -1,4 +1,4 @@
-"""Callbacks: what is called when, with a state that goes on as if nothing had happened; numbers of the user's own."""
+"""Callbacks: what is called when, with a state that continues as if nothing had happened; numbers of the user's own."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Patient(duetto.Callback):
 
 
 def notices(run: Run, callbacks: Any = (), **options: Any) -> list[str]:
-    """What is said while a run goes on to its end."""
+    """What is said while a run continues to its end."""
     said: list[list[str]] = []
     run.resume(callbacks=callbacks, on_start=lambda trainer: said.append(trainer.notices), **options)
     return said[0]
@@ -138,7 +138,7 @@ def test_two_of_a_class_have_a_state_each(tmp_path: Path):
 def test_without_its_callback_a_run_says_so_once_and_keeps_the_state(tmp_path: Path):
     run = train(tmp_path, callbacks=[Patient(500), StopAt(60)])
     [said] = notices(run, [StopAt(100)])
-    assert "has a state of Patient, which this run goes on without: hand them over again" in said
+    assert "has a state of Patient, which this run continues without: hand them over again" in said
     assert len(notices(run, [Diary(), StopAt(150)])) == 1
     later = Patient(500)
     assert "state of Diary" in notices(run, [later])[0]
@@ -189,7 +189,7 @@ def with_a_hook_of_its_own() -> Patient:
 
 
 class Fine(duetto.Callback):
-    """Names that begin as hooks do, and a hook that the object replaces."""
+    """Names that start as hooks do, and a hook that the object replaces."""
 
     on_policy = True
 
@@ -385,7 +385,7 @@ def test_a_state_that_cannot_be_saved_any_more_loses_nothing_else(tmp_path: Path
 
 @pytest.mark.parametrize("algorithm", ["ppo", "td3"])
 def test_a_checkpoint_in_the_middle_of_learning_is_refused(tmp_path: Path, algorithm: str):
-    """Of PPO's rollout it had a part that no run could go on from."""
+    """Of PPO's rollout it had a part that no run could continue from."""
 
     class Eager(Callback):
         def on_update(self, trainer: Trainer) -> None:

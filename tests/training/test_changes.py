@@ -99,7 +99,8 @@ def test_an_accepted_change_is_said_made_and_kept(made: Run):
     run = edit(made, {"algorithm.actor_learning_rate": 0.5})
     [said] = resumed(run, accept_changes=True)
     assert said == (
-        "Changed since the checkpoint at step 70: algorithm.actor_learning_rate was 0.001, is now 0.5. The run goes on "
+        "Changed since the checkpoint at step 70: algorithm.actor_learning_rate was 0.001, is now 0.5. The "
+        "run continues "
         "with the new values."
     )
     assert run.metrics()[-1]["learn/actor_learning_rate"] == 0.5
@@ -132,7 +133,7 @@ def test_other_values_can_be_given_in_python_too(made: Run):
     with pytest.raises(UsageError, match=r"tau is 2\.0; it must be at least 0"):
         made.resume(110, tau=2.0)
     [said] = resumed(made, steps=110, actor_learning_rate=0.5, log_every=5)
-    assert "algorithm.actor_learning_rate was 0.001, is now 0.5. The run goes on with the new values." in said
+    assert "algorithm.actor_learning_rate was 0.001, is now 0.5. The run continues with the new values." in said
     assert made.metrics()[-1]["learn/actor_learning_rate"] == 0.5
     assert [line["step"] for line in made.metrics()][-2:] == [105, 110]
     config = Run(made.path).config
@@ -141,13 +142,15 @@ def test_other_values_can_be_given_in_python_too(made: Run):
 
 
 def test_what_cannot_be_is_not_said_to_go_on(made: Run, caplog: pytest.LogCaptureFixture):
-    with pytest.raises(CheckpointError, match=r"^The run cannot go on with what has changed: algorithm\.hidden was "):
+    with pytest.raises(
+        CheckpointError, match=r"^The run cannot continue with what has changed: algorithm\.hidden was "
+    ):
         made.resume(steps=200, hidden=(5,))
-    assert "The run goes on with the new values" not in caplog.text
+    assert "The run continues with the new values" not in caplog.text
 
 
 def test_a_run_object_sees_what_was_edited_since_it_was_made(made: Run):
-    """Train, edit, resume, in one notebook: it went on with the old value, and put that back into the file."""
+    """Train, edit, resume, in one notebook: it continued with the old value, and put that back into the file."""
     edit(made, {"algorithm.actor_learning_rate": 0.5})
     check_refused_unharmed(made, UsageError, "was 0.001, is now 0.5")
     [said] = resumed(made, accept_changes=True)
@@ -157,7 +160,7 @@ def test_a_run_object_sees_what_was_edited_since_it_was_made(made: Run):
 
 
 def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
-    """An environment's state holds its gravity, too: the episodes begin anew."""
+    """An environment's state holds its gravity, too: the episodes start anew."""
     seen: list[float] = []
     run = edit(made, {"environment.options": {"g": 3.0}})
     said: list[str] = []
@@ -170,7 +173,7 @@ def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
     run.resume(accept_changes=True, on_start=look)
     assert seen == [3.0]
     assert len(said) == 1
-    assert said[0].endswith("The run goes on with the new values, and with new episodes.")
+    assert said[0].endswith("The run continues with the new values, and with new episodes.")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,7 @@ def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
 )
 def test_what_cannot_change_ends_in_a_sentence_all_the_same(tmp_path: Path, changed: dict[str, Any], sentence: str):
     run = edit(train(tmp_path, small("ppo"), steps=100, callbacks=[StopAt(70)]), changed)
-    sentence = rf"with what has changed: algorithm\.\w+ was .*{sentence}.* begin from this one's networks.* \(--from "
+    sentence = rf"with what has changed: algorithm\.\w+ was .*{sentence}.* start from this one's networks.* \(--from "
     check_refused_unharmed(run, CheckpointError, sentence, accept_changes=True)
 
 

@@ -199,7 +199,7 @@ def test_best_of_a_checkpoint_that_was_not_settled_is_gone_back_to(two: Checkpoi
     """As after a kill between the checkpoint and that."""
     for step in (60, 120):
         two.save_best(step, state_at(step), {})
-    found = reopened(two)  # goes on from a checkpoint at 120
+    found = reopened(two)  # continues from a checkpoint at 120
     found.settle_best(found.load_best().path)
     found.save_best(180, state_at(180), {})
     found.drop_best()  # killed again

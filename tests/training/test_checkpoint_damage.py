@@ -60,7 +60,7 @@ def test_damage_between_load_and_use_of_the_experience_is_noticed(two: Checkpoin
 @pytest.mark.parametrize("damage", ["state.safetensors", "manifest.json", None])
 @pytest.mark.parametrize("next_step", [150, 200, 300])
 def test_fall_back_then_go_on(two: CheckpointStore, damage: str | None, next_step: int):
-    """The new branch replaces what is newer than the checkpoint it began from, and shares no later segment."""
+    """The new branch replaces what is newer than the checkpoint it started from, and shares no later segment."""
     store = reopened(two)
     if damage:
         flip_bit(two.folder / "step-000000000200" / damage, 20)

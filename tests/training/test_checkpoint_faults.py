@@ -159,7 +159,7 @@ def test_an_error_at_any_operation_can_be_survived(tmp_path: Path, monkeypatch: 
         assert found.problems == []
         assert has_all_rows(found, np.array(OUTCOMES[action][found.step, found.state["branch"]]), memory.rows)
         memory.add(5, 0)
-        save(store, memory, 900)  # the same store goes on
+        save(store, memory, 900)  # the same store continues
         loaded = restart(folder).load_latest()
         assert (loaded.step, loaded.problems) == (900, [])
         assert has_all_rows(loaded, memory.written, memory.rows)

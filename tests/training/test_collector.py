@@ -113,7 +113,7 @@ def test_ou_noise_begins_again_where_an_episode_ended_and_only_there(reset: bool
     wanted = np.ones((6, 2), bool)
     if reset:
         wanted[3, 0] = wanted[4, 1] = False  # environment 0's fourth step was the last of its episode
-        wanted[0, 1] = False  # and this one was made to begin anew
+        wanted[0, 1] = False  # and this one was made to start anew
         np.testing.assert_allclose(parts.noises[4, 0], 0.1 * normal[4, 0], rtol=1e-5)
     np.testing.assert_array_equal(walks, wanted)
 

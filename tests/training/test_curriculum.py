@@ -144,10 +144,10 @@ def test_a_function_that_a_callback_set_is_not_taken_for_the_one_that_was_there(
 ):
     """Functions are in no checkpoint: the resumed run had the first one again, and nothing was said."""
     run = train(tmp_path, environment=Ruled, callbacks=[Rules(), StopAt(80)], steps=120)
-    assert "Ruled begins a new episode when this run is resumed: its rule was set to what no checkpoint" in caplog.text
+    assert "Ruled starts a new episode when this run is resumed: its rule was set to what no checkpoint" in caplog.text
     caplog.clear()
     Run(run.path, Ruled).resume(callbacks=[Rules()])
-    assert "could not be restored (its rule was set to what no checkpoint holds): the run goes on with" in caplog.text
+    assert "could not be restored (its rule was set to what no checkpoint holds): the run continues with" in caplog.text
     caplog.clear()
     before = train(tmp_path, name="before", environment=Ruled, callbacks=[Rules(), StopAt(40)], steps=120)
     Run(before.path, Ruled).resume(callbacks=[Rules()])
@@ -164,7 +164,7 @@ def test_closures_of_one_function_with_other_numbers_are_other_functions(
 
     run = train(tmp_path, environment=Closed, callbacks=[Rules(), StopAt(80)], steps=120)
     Run(run.path, Closed).resume(callbacks=[Rules()])
-    assert "the run goes on with new episodes" in caplog.text
+    assert "the run continues with new episodes" in caplog.text
 
 
 def test_with_hindsight_the_environment_that_is_asked_for_rewards_gets_it_too(tmp_path: Path):

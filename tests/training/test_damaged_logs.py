@@ -1,4 +1,4 @@
-"""Logs that are not what they were at the checkpoint: said, kept, and gone on with where they can be read."""
+"""Logs that are not what they were at the checkpoint: said, kept, and continued with where they can be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ LOGS = ("metrics.jsonl", "evaluations.csv")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run, and one that was stopped at step 130, without what is behind that checkpoint: going on drops it."""
+    """A whole run, and one that was stopped at step 130, without what is behind that checkpoint: "
+    "continuing drops it."""
     folder = tmp_path_factory.mktemp("made")
     train(folder, name="whole")
     state = checkpoints(train(folder, name="stopped", callbacks=[StopAt(130)])).load_latest().state

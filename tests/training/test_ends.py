@@ -1,4 +1,4 @@
-"""What is of a run's end alone: its last policy's evaluation, its last line of metrics. Who goes on has neither."""
+"""What is of a run's end alone: its last policy's evaluation, its last line of metrics. Who continues has neither."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ class Waited(Line):
 
 @pytest.mark.parametrize(("resets", "step"), [(1, 0), (2, 60)])
 def test_ctrl_c_in_an_evaluation_breaks_it_off_and_loses_nothing(tmp_path: Path, resets: int, step: int):
-    """Whoever ends a run may kill it soon: the checkpoint comes first, and who goes on makes the evaluation."""
+    """Whoever ends a run may kill it soon: the checkpoint comes first, and who continues makes the evaluation."""
     trainers: list[Trainer] = []
 
     class Starting(duetto.Callback):

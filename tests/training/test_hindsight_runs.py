@@ -1,4 +1,4 @@
-"""Runs with hindsight: who may have it, what networks see, and that a killed one goes on in the same bits."""
+"""Runs with hindsight: who may have it, what networks see, and that a killed one continues in the same bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was done to a run after it had begun is in its config.yaml, and whoever compares or repeats runs says it."""
+"""What was done to a run after it had started is in its config.yaml, and whoever compares or repeats runs says it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(VecEnv, "step", losing)
     run = train(tmp_path, steps=20, evaluate_every=0)
-    lost = Event(6, "environments lost with their actor began new episodes (1)")
+    lost = Event(6, "environments lost with their actor started new episodes (1)")
     assert history(run) == History(inexact=(lost,))
     assert f"Not repeatable exactly: {lost}" in said(run)
 

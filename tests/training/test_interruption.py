@@ -16,7 +16,7 @@ from duetto.training.signals import interruptible, passed_on
 def test_a_sweep_and_a_study_pass_a_signal_on(
     call: Any, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    """In a script the next one began."""
+    """In a script the next one started."""
     ended: list[str] = []
 
     def conduct(*_: Any) -> str:

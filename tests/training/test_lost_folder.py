@@ -176,7 +176,7 @@ def test_an_environment_that_changes_the_directory_as_it_is_made(
 
 
 def test_a_relative_folder_after_a_change_of_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The run goes on in its folder; it stopped, as if that had been moved."""
+    """The run continues in its folder; it stopped, as if that had been moved."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     run = train(Path("runs"), name="run", callbacks=[At(30, lambda _: os.chdir("elsewhere"))])

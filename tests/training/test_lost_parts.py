@@ -44,14 +44,14 @@ def test_it_returns_and_no_number_changes(tmp_path: Path, undisturbed: Run, capl
         run = train(tmp_path, callbacks=[Loses(90, 130, 199)])
     assert_same(run, undisturbed)
     froms = ("of step 80", "of step 120", "of step 160")
-    assert said(caplog) == [f"{GONE} The run goes on from its checkpoint {step}." for step in froms]
+    assert said(caplog) == [f"{GONE} The run continues from its checkpoint {step}." for step in froms]
 
 
 def test_before_the_first_checkpoint_it_begins_anew(tmp_path: Path, undisturbed: Run, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING, "duetto"):
         run = train(tmp_path, callbacks=[Loses(30)])
     assert_same(run, undisturbed)
-    assert said(caplog) == [f"{GONE} The run goes on from its beginning."]
+    assert said(caplog) == [f"{GONE} The run continues from its start."]
 
 
 def test_a_run_that_is_resumed_returns_too(tmp_path: Path, undisturbed: Run):
@@ -85,7 +85,7 @@ def test_it_ends_where_it_comes_no_further(tmp_path: Path):
 
 
 class Counts(Callback):
-    """Steps, in a state that may begin empty."""
+    """Steps, in a state that may start empty."""
 
     def __init__(self, empty: bool) -> None:
         self.steps, self.empty = 0, empty
@@ -101,7 +101,7 @@ class Counts(Callback):
 
 
 def test_callbacks_do_not_count_what_was_lost(tmp_path: Path):
-    """Neither where the run begins anew, nor where a checkpoint has their state, nor where a resumed run is lost."""
+    """Neither where the run starts anew, nor where a checkpoint has their state, nor where a resumed run is lost."""
     counts = Counts(empty=False)
     run = train(tmp_path, steps=150, callbacks=[counts, Loses(30, 90)])
     assert counts.steps == 150

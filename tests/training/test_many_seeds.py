@@ -1,4 +1,4 @@
-"""Seeds side by side: each is what it would be alone, in a folder like any other, and goes on when another fails."""
+"""Seeds side by side: each is what it would be alone, in a folder like any other, and continues when another fails."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_ctrl_c_stops_all_with_a_checkpoint_each(tmp_path: Path) -> None:
 
 
 def test_a_second_ctrl_c_ends_all_at_once(tmp_path: Path) -> None:
-    """As of one run: nothing more is written, and nothing goes on behind what is typed next."""
+    """As of one run: nothing more is written, and nothing continues behind what is typed next."""
     before = signal.getsignal(signal.SIGINT)
 
     def interrupt(trainer: Trainer) -> None:
@@ -341,7 +341,7 @@ def test_a_second_ctrl_c_ends_all_at_once(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -> None:
-    """Each goes on from its own last checkpoint, and ends as the seed that nobody has disturbed, to rounding."""
+    """Each continues from its own last checkpoint, and ends as the seed that nobody has disturbed, to rounding."""
     with pytest.raises(CrashError):
         few(tmp_path, callbacks=[CrashAt(47)], checkpoint_every=20)
     whole = few(tmp_path / "whole")

@@ -114,7 +114,7 @@ def test_parts_of_observations_may_be_called_as_the_mask_is(algorithm: str, tmp_
 
 @pytest.mark.parametrize("name", ["", "/action_mask", "/"])
 def test_names_that_parts_of_observations_cannot_have(name: str) -> None:
-    """A name that begins with / is Duetto's own, and the empty one is that of an observation of one part."""
+    """A name that starts with / is Duetto's own, and the empty one is that of an observation of one part."""
 
     class Named(Spelled):
         observation_space = Dict({name: Numbers(-1, 3, (1,), np.float32), "obs": Numbers(-1, 3, (1,), np.float32)})
@@ -186,7 +186,7 @@ def _hopeful() -> Any:
     import torch
 
     class Table(torch.nn.Module):
-        """Q(s, a) of two states; that of what is forbidden in the second begins with 10."""
+        """Q(s, a) of two states; that of what is forbidden in the second starts with 10."""
 
         def __init__(self, observation: Any, actions: int) -> None:
             super().__init__()

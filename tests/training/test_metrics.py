@@ -145,7 +145,7 @@ def test_a_full_disk_ends_tensorboard_and_not_the_run(
             log.write(step, {f"x{i}": i for i in range(20)})
         log.close()
     [said] = [record.getMessage() for record in caplog.records]
-    assert "tensorboard cannot be written: No space left on device. The run goes on" in said
+    assert "tensorboard cannot be written: No space left on device. The run continues" in said
     assert [line["step"] for line in JsonLines.read(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 

@@ -52,7 +52,7 @@ def test_off_is_off():
 
 
 def test_the_mean_and_variance_of_all_that_was_seen():
-    """It begins as if it had seen one sample of mean 0 and variance 1."""
+    """It starts as if it had seen one sample of mean 0 and variance 1."""
     random = np.random.default_rng(0)
     data = random.normal(3.0, 2.0, (500, 2))
     normalizer = Normalizer(VECTOR, "collected")

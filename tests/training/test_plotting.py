@@ -414,7 +414,7 @@ def test_seeds_whose_configs_leave_out_different_options_make_one_curve():
 
 
 def test_what_is_no_run_is_left_out_and_said(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """As `runs/*` names a sweep's logs, a run that has just begun, and one that is damaged, beside good ones."""
+    """As `runs/*` names a sweep's logs, a run that has just started, and one that is damaged, beside good ones."""
     good, fresh, damaged, logs = (
         make("good", [1, 2, 3]),
         make("fresh", [1, 2, 3]),

@@ -128,7 +128,7 @@ STOCHASTIC: dict[str, Any] = {"stochastic_evaluation": True, "policy_gain": 1.0}
 
 
 def test_sampled_evaluations_are_reproducible(tmp_path: Path):
-    """Each begins with the same random numbers, whatever was evaluated before; and the run's folder gives it again."""
+    """Each starts with the same random numbers, whatever was evaluated before; and the run's folder gives it again."""
     results: list[Any] = []
 
     def look(trainer: Trainer) -> None:

@@ -118,7 +118,7 @@ def test_a_run_that_goes_back_says_so_after_other_notices_and_once(tmp_path: Pat
         spec = RunSpec(small(), Line, RunOptions(**OPTIONS), runs_dir=tmp_path, name="shown")
         start(spec, [display, lose], display.announce)
     text = console.export_text()
-    assert text.count("A shard died. The run goes on from its checkpoint of step") == 2
+    assert text.count("A shard died. The run continues from its checkpoint of step") == 2
     assert text.count("Second.") == 1
     assert "None" not in text
 
@@ -293,7 +293,8 @@ def test_a_complete_run_has_nothing_left_to_do(tmp_path: Path):
         display.finish(run.path)
     text = console.export_text()
     assert (
-        "\nNothing was left to do: all steps are made. More of them, --steps N, go on.\nLast evaluation: mean " in text
+        "\nNothing was left to do: all steps are made. More of them, --steps N, continue.\nLast evaluation: mean "
+        in text
     )
     assert f"mean return {run.evaluations()[-1]['mean_return']:.1f} at step 60\n" in text
 
@@ -304,4 +305,4 @@ def test_the_evaluation_of_a_stopped_run_is_shown(tmp_path: Path):
     with ProgressDisplay(console) as display:
         run.resume(callbacks=[display, StopAt(55)], on_start=display.announce)
         display.finish(run.path)
-    assert re.search(r"\nstep +55  evaluation -.*\nStopped at step 55\. Go on with: ", console.export_text())
+    assert re.search(r"\nstep +55  evaluation -.*\nStopped at step 55\. Continue with: ", console.export_text())

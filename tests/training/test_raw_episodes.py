@@ -116,7 +116,7 @@ class Played:
 
 
 class Moments:
-    """Mean and variance of all that was seen and what a fresh one begins with, in one sum."""
+    """Mean and variance of all that was seen and what a fresh one starts with, in one sum."""
 
     def __init__(self, fresh: dict[str, Any]) -> None:
         self.count = float(fresh["count"])
@@ -205,7 +205,7 @@ def fresh_observations(played: Played) -> dict[str, Any]:
 
 
 def check_sequence(batch: SequenceBatch, row: int, spec: SequenceSpec, record: Record, minds: Minds) -> Place:
-    """One row of a batch against its episode; the place that it begins at."""
+    """One row of a batch against its episode; the place that it starts at."""
     window, length = batch.obs, spec.burn_in + spec.unroll
     place = record.place(window.obs[row, 0])
     episode, first = place.episode, place.time
@@ -235,7 +235,7 @@ def check_sequence(batch: SequenceBatch, row: int, spec: SequenceSpec, record: R
 
 
 def ahead_of(episode: Episode, time: int, steps: int, spec: Any) -> tuple[float, float, int]:
-    """Discounted rewards of the next steps, what the future after them counts, and the time where it begins."""
+    """Discounted rewards of the next steps, what the future after them counts, and the time where it starts."""
     ahead = min(time + steps, len(episode))
     reward = sum(DISCOUNT**k * episode.rewards[time + k] for k in range(ahead - time))
     dead = ahead == len(episode) and episode.terminated and not spec.ignore_termination

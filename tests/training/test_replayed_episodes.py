@@ -1,4 +1,5 @@
-"""Environments of every family go on exactly after a `kill -9`; one that cannot begins a new episode and is named."""
+"""Environments of every family continue exactly after a `kill -9`; one that cannot starts a new "
+"episode and is named."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ class Remembering(hidden.OfOlderGenerators):
 
 
 def test_one_whose_state_outlives_an_episode_begins_a_new_one_and_the_history_says_so(tmp_path: Path):
-    """And only that one of two: the other goes on where it was."""
+    """And only that one of two: the other continues where it was."""
     heard: list[str] = []
     starts: list[list[bool]] = []
 
@@ -79,7 +80,7 @@ def test_one_whose_state_outlives_an_episode_begins_a_new_one_and_the_history_sa
     Run(run.path, Remembering).resume(on_start=look)
     [notice] = heard
     assert notice.startswith("The state of 1 of the 2 environments Remembering could not be restored (its episode")
-    assert "the run goes on with new episodes, so from here it is not the same" in notice
+    assert "the run continues with new episodes, so from here it is not the same" in notice
     assert starts == [[False, True]]
     [event] = history(run).inexact
     assert (event.step, event.what) == (120, notice)

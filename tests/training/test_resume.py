@@ -143,7 +143,8 @@ def test_another_number_of_threads_is_said(tmp_path: Path):
 
 
 def test_jax_goes_on_with_the_threads_that_it_began_with(tmp_path: Path):
-    """Begun as on a machine with four cores. It divides products by them: TD3's updates have other last bits on two."""
+    """Started as on a machine with four cores. It divides products by them: TD3's updates have other "
+    "last bits on two."""
 
     def begun(name: str, threads: int, **call: Any) -> Run:
         """A run of a process of its own, on so many cores as it seems."""
@@ -174,7 +175,7 @@ def test_jax_that_has_begun_with_other_threads_is_said(tmp_path: Path):
     run = train(tmp_path, threads=has + 3, backend="jax", steps=60, callbacks=[look])
     assert run.config.run.threads == has + 3
     [said] = found
-    assert said.startswith(f"JAX had begun in this process with {has} thread")
+    assert said.startswith(f"JAX had started in this process with {has} thread")
     assert f"not the {has + 3} that it asks for: its last bits may differ. In a new process it has {has + 3}." in said
     found.clear()
     run.resume(70, callbacks=[look])
@@ -201,7 +202,7 @@ def test_killed_before_the_first_checkpoint(tmp_path: Path):
 
 
 def test_what_was_logged_after_the_checkpoint_is_logged_once(tmp_path: Path):
-    """A killed run, its last checkpoint at step 40, had gone on to a line of metrics and an evaluation."""
+    """A killed run, its last checkpoint at step 40, had continued to a line of metrics and an evaluation."""
     with pytest.raises(CrashError):
         train(tmp_path, name="crashed", callbacks=[CrashAt(79)])
     run = Run(tmp_path / "crashed")
@@ -314,7 +315,8 @@ def test_damaged_best_parameters_are_said_and_make_way_for_the_next(interrupted:
 def check_stopped_by(
     number: signal.Signals, folder: Path, to_all: bool = False, times: int = 1, **options: Any
 ) -> None:
-    """Send a signal to `duetto train` while it learns, to its environments' processes too if `to_all`; then go on."""
+    """Send a signal to `duetto train` while it learns, to its environments' processes too if `to_all`; "
+    "then continue."""
     settings = small_as_arguments() | {f"--{name.replace('_', '-')}": str(value) for name, value in options.items()}
     words = [word for option, value in settings.items() for word in (option, *value.split())]
     program = [sys.executable, "-c", "from duetto.tools.cli import main; main()", "train", "td3", "Pendulum-v1"]
@@ -329,7 +331,7 @@ def check_stopped_by(
     run = Run(folder / "stopped")
     step = checkpoints(run).load_latest().step
     assert (process.returncode, errors) == (128 + number, "")
-    assert output.endswith(f"Stopped at step {step:,}. Go on with: duetto resume {run.path}\n")
+    assert output.endswith(f"Stopped at step {step:,}. Continue with: duetto resume {run.path}\n")
     run.resume(callbacks=[StopAt(step + 60)])
     later = {"steps": 100_000, "evaluate_every": 0, "callbacks": [StopAt(step + 60)]} | options
     assert_same(train(folder, run.config.algorithm, name="whole", **later), run)
@@ -352,7 +354,7 @@ def test_a_terminal_that_closes_says_so_twice_and_to_all(tmp_path: Path):
 
 
 def test_after_nohup_a_terminal_may_close(tmp_path: Path):
-    """SIGHUP is ignored before the run begins; it stays so."""
+    """SIGHUP is ignored before the run starts; it stays so."""
     earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         run = train(tmp_path, callbacks=[lambda trainer: signal.raise_signal(signal.SIGHUP)], steps=60)
@@ -382,7 +384,7 @@ class CameError(BaseException):
 def test_in_python_a_signal_ends_the_run_in_order_and_then_does_what_it_would_have_done(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals, goes_on: bool
 ):
-    """Otherwise a script would go on with its next run."""
+    """Otherwise a script would continue with its next run."""
 
     def came(*_: Any) -> None:
         raise CameError
@@ -404,7 +406,7 @@ def test_in_python_a_signal_ends_the_run_in_order_and_then_does_what_it_would_ha
         signal.signal(number, earlier)
     run = Run(tmp_path / "one")
     assert checkpoints(run).steps()[-1] == 60
-    assert f"Stopped by {number.name}. Go on with: duetto.Run({str(run.path)!r}).resume()" in caplog.text
+    assert f"Stopped by {number.name}. Continue with: duetto.Run({str(run.path)!r}).resume()" in caplog.text
     assert_same(train(tmp_path, name="whole"), run.resume())
 
 

@@ -1,4 +1,5 @@
-"""The promise also with demonstrations beside the memory: killed or stopped, also in pre-training, and gone on with."""
+"""The promise also with demonstrations beside the memory: killed or stopped, also in pre-training, "
+"and continued with."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def stopped(folder: Path) -> Run:
 
 
 def test_other_demonstrations_are_refused(tmp_path: Path):
-    """Nothing is changed: with the old ones the run goes on."""
+    """Nothing is changed: with the old ones the run continues."""
     run = stopped(tmp_path)
     (tmp_path / "demos").rename(tmp_path / "old")
     recorded(tmp_path / "demos", episodes(2))

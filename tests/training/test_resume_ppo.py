@@ -95,7 +95,7 @@ def test_what_was_logged_after_the_checkpoint_is_logged_once(tmp_path: Path):
 
 
 def test_more_steps_than_planned(tmp_path: Path):
-    """What does not depend on the length of the run goes on as if it had been planned so."""
+    """What does not depend on the length of the run continues as if it had been planned so."""
     whole = train(tmp_path, small("ppo"), name="whole", steps=200)
     run = train(tmp_path, small("ppo"), name="short", steps=120)
     run.resume(steps=200)
@@ -118,7 +118,7 @@ def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path,
     [(notices, memory)] = seen
     restored, _ = notices
     assert "could not be restored" in restored
-    assert "the run goes on with new episodes" in restored
+    assert "the run continues with new episodes" in restored
     assert len(memory["ends"]) > len(before["ends"])
     assert memory["arrays"]["truncated"][-1].sum() > before["arrays"]["truncated"][-1].sum()
     state = outcome(run)["state"]

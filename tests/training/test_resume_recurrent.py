@@ -1,4 +1,4 @@
-"""Recurrent networks' part of the promise: killed in the middle of an episode, a run goes on with the state it carried.
+"""Recurrent networks' part of the promise: killed within an episode, a run continues with its hidden state.
 
 Episodes are cut after 37 steps and checkpoints fall every 40, so that most of them hold states in mid-episode.
 """
@@ -49,7 +49,7 @@ def test_killed_at_a_random_step(tmp_path: Path, backend: str, algorithm: str):
 
 @pytest.mark.parametrize("algorithm", ["r2d2", "ddpg"])
 def test_the_state_that_is_carried_is_in_the_checkpoint(tmp_path: Path, algorithm: str):
-    """Stopped after 25 steps of each episode: the carry is no zeros; without it, the run goes on as another one."""
+    """Stopped after 25 steps of each episode: the carry is no zeros; without it, the run continues as another one."""
     environment, hyperparameters = CASES[algorithm]
     options: dict[str, Any] = {"environment": environment, "backend": "torch", "steps": 160} | CUT
     if environment == "CartPole-v1":

@@ -82,7 +82,7 @@ def test_it_is_the_std_of_all_discounted_sums():
         last = scaler(reward, np.arange(3), done)
         sums[done] = 0
     everything = np.concatenate(seen)
-    mean = everything.sum() / 601  # the statistics begin as if one sum of mean 0 and variance 1 had been seen
+    mean = everything.sum() / 601  # the statistics start as if one sum of mean 0 and variance 1 had been seen
     variance = (1 + (everything**2).sum()) / 601 - mean**2
     np.testing.assert_allclose(last, reward / np.sqrt(variance), rtol=1e-5)
 

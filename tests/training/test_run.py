@@ -255,7 +255,7 @@ def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
     said: list[str] = []
     again = edit(run, {"environment.id": identifier}).resume(on_start=lambda trainer: said.extend(trainer.notices))
     assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
-    assert "has no checkpoint: the run begins at step 0 again" in said[0]
+    assert "has no checkpoint: the run starts at step 0 again" in said[0]
     assert [row["step"] for row in again.evaluations()] == [0, 60, 100]
     assert again.evaluations()[1]["mean_return"] == pytest.approx(float(logged[1].split()[2].split(b",")[1]))
 

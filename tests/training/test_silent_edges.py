@@ -121,10 +121,10 @@ def test_the_scale_of_rewards_is_taken_over_or_its_loss_is_said(tmp_path: Path):
     theirs = last[0].collector.rewards.moments
     moments, notices = begun(tmp_path, made, num_envs=2)
     assert moments.count == theirs.count + 20
-    assert not any("normalize_rewards begins anew" in notice for notice in notices)
+    assert not any("normalize_rewards starts anew" in notice for notice in notices)
     moments, notices = begun(tmp_path / "best", made, from_checkpoint="best")
     assert moments.count == 21
-    assert any("normalize_rewards begins anew" in notice for notice in notices)
+    assert any("normalize_rewards starts anew" in notice for notice in notices)
 
 
 # ------------------------------------------------------------------------------------------------ options
@@ -199,6 +199,6 @@ def test_a_temperature_that_is_to_be_learned_from_here_on_is_refused_with_what_t
     run = train(tmp_path, small("sac", learn_temperature=False), steps=60, callbacks=[StopAt(40)])
     run = edit(run, {"algorithm.learn_temperature": True})
     with pytest.raises(
-        CheckpointError, match=r"was false, is now true\. .* With the old values back it goes on; a new run can begin"
+        CheckpointError, match=r"was false, is now true\. .* With the old values back it continues; a new run can start"
     ):
         run.resume(accept_changes=True)

@@ -31,7 +31,7 @@ class Task(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=seed)
-        if seed is not None and seed >= 100:  # an evaluation's, which begins each episode by its seed
+        if seed is not None and seed >= 100:  # an evaluation's, which starts each episode by its seed
             self.episode = seed - 101
         self.episode, self.time = self.episode + 1, 0
         return np.zeros(1, np.float32), {}
@@ -61,7 +61,7 @@ def test_it_is_the_last_infos_word_whoever_steps(mode: Any, key: str):
         for episode in steps.step(np.zeros((2, 1), np.float32))[1]:
             found[episode.env].append(episode.success)
     steps.close()
-    later = isinstance(mode, AutoresetMode)  # where the second environment begins with another episode
+    later = isinstance(mode, AutoresetMode)  # where the second environment starts with another episode
     assert found[0][:4] == [1.0, 0.0, None, 1.0]
     assert found[1][:4] == ([0.0, None, 1.0, 0.0] if later else [1.0, 0.0, None, 1.0])
 

@@ -45,7 +45,7 @@ def test_several_environments_count_all_their_steps(tmp_path: Path):
 
 
 def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path: Path):
-    """Also where one vector step goes far beyond the end; and going on from there does not evaluate it again."""
+    """Also where one vector step goes far beyond the end; and continuing from there does not evaluate it again."""
     run = train(tmp_path, steps=45, num_envs=2, evaluate_every=1000, checkpoint_every=23)
     assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
@@ -203,7 +203,8 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
 
     run.resume(callbacks=[remember], on_start=look)
     assert notices == [
-        "The state of Opaque could not be restored (its metadata says resets_only): the run goes on with new episodes, "
+        "The state of Opaque could not be restored (its metadata says resets_only): the run continues with "
+        "new episodes, "
         "so from here it is not the same, number by number, as one that was never interrupted."
     ]
     assert (noises[0] == 0).all()

@@ -69,7 +69,7 @@ def test_ones_own_run_is_never_asked_about(mine: Path, mark: Path):
 def test_a_run_that_cannot_be_signed_goes_back_all_the_same(
     tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The process that goes back is the one that has begun it."""
+    """The process that goes back is the one that has started it."""
     monkeypatch.setenv(signing.KEY_FILE, "/proc/nobody/key")
     lost = [30]
 
@@ -182,7 +182,7 @@ def test_an_empty_key_signs_nothing(key: Path):
 # ------------------------------------------------------------------------------------------------- other folders
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """A run that begins with another one's networks, and has no checkpoint of its own yet."""
+    """A run that starts with another one's networks, and has no checkpoint of its own yet."""
     other = train(tmp_path, name="other", evaluate_every=0)
     with pytest.raises(CrashError):
         train(tmp_path, name="begun", from_run=other, steps=40, evaluate_every=0, callbacks=[CrashAt(5)])

@@ -1,4 +1,4 @@
-"""Acting needs no experience; and a run whose experience is damaged can go on without it."""
+"""Acting needs no experience; and a run whose experience is damaged can continue without it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_way_out_is_said_only_where_it_is_the_only_one(tmp_path: Path):
     assert "--without-memory" not in str(failure.value)
 
 
-# ---------------------------------------------------------------------------------------------------- going on
+# ---------------------------------------------------------------------------------------------------- continuing
 REPLAYS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "uniform": ("td3", {"n_step": 3}, {}),
     "prioritized": ("ddpg", {"prioritized": True, "importance_anneal_samples": 50}, {}),
@@ -143,7 +143,8 @@ def test_it_goes_on_with_an_empty_memory(tmp_path: Path, case: str):
         run.resume(steps=240)
     watch = go_on(run, steps=240, without_memory=True)
     assert watch.notices == [
-        "The run goes on with an empty memory and new episodes: what it remembered is left out. Learning waits for 30 "
+        "The run continues with an empty memory and new episodes: what it remembered is left out. Learning "
+        "waits for 30 "
         "steps, as at the run's start. From here the run is not the same, number by number, as one that was never "
         "interrupted."
     ]
@@ -188,7 +189,7 @@ def test_a_run_that_learns_from_rollouts_goes_on_exactly(tmp_path: Path):
     whole = train(tmp_path, small("ppo"), name="whole")
     run = train(tmp_path, small("ppo"), name="run", callbacks=[StopAt(100)])
     watch = go_on(run, without_memory=True)
-    assert watch.notices == ["ppo has no replay memory: nothing was left out, and the run goes on exactly."]
+    assert watch.notices == ["ppo has no replay memory: nothing was left out, and the run continues exactly."]
     assert_same(whole, run)
 
 

@@ -1,4 +1,4 @@
-"""Studies with real runs, tiny ones: what they leave, that they go on, and what they make of failures."""
+"""Studies with real runs, tiny ones: what they leave, that they continue, and what they make of failures."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_on_jax(tmp_path: Path):
     assert Run(found.runs[0], environment=Short).config.run.backend == "jax"
 
 
-# ---------------------------------------------------------------------------------------------------- going on
+# ---------------------------------------------------------------------------------------------------- continuing
 def test_the_same_call_goes_on_and_another_is_refused(study: TuneResult, tmp_path: Path):
     copied = shutil.copytree(study.folder, tmp_path / "study")
     again = tuned(copied, trials=4, threads=2)  # JAX has as many as there are cores, on each machine
@@ -133,7 +133,7 @@ def test_an_earlier_trial_in_a_trials_folder_is_not_counted_as_its_own(tmp_path:
     trials.rename(tmp_path / "own")
     shutil.copytree(tmp_path / "other" / "trials", trials)
     (tmp_path / "study" / "journal.jsonl").unlink()
-    with pytest.raises(duetto.DuettoError, match=r"was begun otherwise: algorithm\.tau was 0\.3, is now 0\.005"):
+    with pytest.raises(duetto.DuettoError, match=r"was started otherwise: algorithm\.tau was 0\.3, is now 0\.005"):
         tuned(tmp_path / "study", **how)
     shutil.rmtree(trials)
     (tmp_path / "own").rename(trials)
@@ -257,7 +257,7 @@ def test_a_study_that_was_killed_goes_on_as_if_nothing_had_happened(tmp_path: Pa
 
 
 def test_ctrl_c_stops_in_order(tmp_path: Path):
-    """It writes checkpoints, keeps what is there, and says how to go on; the same command does."""
+    """It writes checkpoints, keeps what is there, and says how to continue; the same command does."""
     call = [sys.executable, "-m", "duetto", "tune", "ddpg", "Pendulum-v1", "--trials", "2", "--seeds", "1"]
     for name, value in {**RUN, **FIXED, "steps": 100_000, "hidden": 8}.items():
         call += [f"--{name.replace('_', '-')}", str(value)]
@@ -322,7 +322,7 @@ def planned(algorithm: str, seeds: int = 2) -> Plan:
 
 
 def test_an_algorithms_file_that_was_edited_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Its trials would be of two codes. Put back, the study goes on; one of the built-in algorithm is another."""
+    """Its trials would be of two codes. Put back, the study continues; one of the built-in algorithm is another."""
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
     own = OWN.replace("import DDPG", "import DDPG as Base").replace("Mine(DDPG)", "DDPG(Base)")
     file = tmp_path / "mine.py"

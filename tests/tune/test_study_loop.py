@@ -28,7 +28,7 @@ Returns = Callable[[Job, int], float]
 class Stub:
     """A process that evaluates at once, and writes down who works in which order."""
 
-    log: list[tuple[str, int, int]]  # trial, seed, step evaluated (0: it began; -1: it ended)
+    log: list[tuple[str, int, int]]  # trial, seed, step evaluated (0: it started; -1: it ended)
     returns: Returns
     dies: tuple[str, int, int] | None = None
     last_word: tuple[Any, ...] = ("gone", -9)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.algorithms import her
 from duetto.algorithms.base import (
@@ -43,8 +44,10 @@ from duetto.functional.schedules import Decay
 from duetto.networks.heads import CategoricalHead, CriticHead, DeterministicHead, SquashedGaussianHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.preprocessing import is_image
-from duetto.networks.spaces import Box, Space
+from duetto.networks.spaces import Box, Space, without_part
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
+
+PRIVILEGED = "privileged_state"  # what simulators tell in addition to what a robot senses (MuJoCo Playground's name)
 
 
 @dataclass(frozen=True)
@@ -199,12 +202,12 @@ class ActorCritic(OffPolicy):
         """Return how rewards are scaled with `normalize_rewards`: the first return decides, not an initial variance."""
         return RewardScaling(1e-4, sampled=True, bound=self.return_bound) if self.normalize_rewards else None
 
+    @override
     def observation_scaling(self) -> ObservationScaling:
-        """See `normalize_observations`."""
         return ObservationScaling(self.normalize_observations)
 
+    @override
     def first_random_steps(self) -> int:
-        """See `random_steps`."""
         return self.random_steps
 
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
@@ -229,13 +232,14 @@ class ActorCritic(OffPolicy):
             her.check_goals(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
-        """Return the specs of "actor" and "critic"."""
+        """Return the specs of "actor" and "critic"; a part "privileged_state" of observations is the critic's alone."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound, zero_biases=True)
-        torso = Torso(self.network_observation(observation), recurrent=self.recurrence(action))
+        seen, recurrence = self.network_observation(observation), self.recurrence(action)
+        torso, whole = Torso(without_part(seen, PRIVILEGED), recurrent=recurrence), Torso(seen, recurrent=recurrence)
         actor, critic = self.policy(action.size), self.critic_head(action.size)
         return {
             "actor": NetworkSpec(torso, actor, initializer=init, custom=self.actor_network),
-            "critic": NetworkSpec(torso, critic, members=self.critics(), initializer=init, custom=self.critic_network),
+            "critic": NetworkSpec(whole, critic, members=self.critics(), initializer=init, custom=self.critic_network),
         }
 
     def policy(self, size: int) -> DeterministicHead | SquashedGaussianHead:
@@ -277,7 +281,7 @@ class ActorCritic(OffPolicy):
 
     def network_observation(self, observation: Space) -> Space:
         """Return the observation space of networks, with hindsight without the achieved goal."""
-        return observation if self.hindsight == "none" else her.without_achieved_goal(observation)
+        return observation if self.hindsight == "none" else without_part(observation, her.ACHIEVED)
 
     def track_targets(self, learner: Updater) -> None:
         """Move all target networks towards their sources by `tau`."""

@@ -219,7 +219,7 @@ class SequenceSpec(StoredSpec):
     priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
-        """See `ReplaySpec.first_update`; incomplete sequences may delay the update further."""
+        """Return the vector step of the first update, and why; incomplete sequences may delay it further."""
         return self._after(self.train_every)
 
 
@@ -238,7 +238,7 @@ class RolloutSpec:
     on_policy: ClassVar[bool] = True  # collects in the precision of updates, since losses compare both
 
     def first_update(self, num_envs: int) -> tuple[int, str]:
-        """See `ReplaySpec.first_update`; here the step at which the first rollout is complete."""
+        """Return the vector step at which the first rollout is complete."""
         return self.steps * num_envs, f"rollout_steps is {self.steps:,} in {num_envs:,} environment(s)"
 
 

@@ -35,6 +35,8 @@ class DDPG(ActorCritic):
     """Noise on the action: independent, Ornstein-Uhlenbeck, or none."""
     exploration_noise: NonNegative = 0.1
     """Std of the noise, in units of the action range [-1, 1]."""
+    exploration_noise_max: NonNegative = 0.0
+    """Above 0: each episode has its own std, uniform between `exploration_noise` and this (Gaussian noise only)."""
     exploration_final_scale: NonNegative = 1.0
     """Factor of the noise after it changed linearly from 1."""
     exploration_scale_steps: CountOrZero = 0
@@ -54,6 +56,7 @@ class DDPG(ActorCritic):
     option_table: ClassVar[OptionTable] = {
         "exploration_noise": Option("exploration"),
         **in_group("exploration", "exploration", "exploration_final_scale"),
+        **in_group("exploration", "exploration_noise_max", needs="exploration=gaussian", rare=True),
         **in_group("exploration", "exploration_scale_steps", rare=True),
         **in_group("exploration", "ou_theta", "ou_reset", needs="exploration=ou"),
     }
@@ -99,6 +102,7 @@ class DDPG(ActorCritic):
         return ActionNoise(
             self.exploration,
             self.exploration_noise,
+            self.exploration_noise_max,
             final_scale=self.exploration_final_scale,
             scale_steps=self.exploration_scale_steps,
             theta=self.ou_theta,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.algorithms.base import (
     PRIORITY,
@@ -197,8 +198,8 @@ class DQN(OffPolicy):
             self.evaluation_epsilon,
         )
 
+    @override
     def first_random_steps(self) -> int:
-        """See `random_steps`."""
         return self.random_steps
 
     # ------------------------------------------------------------------------------------------------ what it needs

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.functional.array_ops import ornstein_uhlenbeck
 from duetto.functional.schedules import epsilon_schedule, exploration_ladder, linear
@@ -38,7 +39,7 @@ class Exploration:
         return self.noise(random, state, self.schedule(step, total_steps, len(state)), action, mask)
 
     def state_size(self, action: Space) -> int:
-        """Return the columns of the state; it begins with zeros."""
+        """Return the columns of the state; it starts with zeros."""
         return action.size
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
@@ -74,10 +75,10 @@ class PolicySampling(Exploration):
         """Draw standard normal or Gumbel noise, (N, action.size)."""
         return action_distributions.sampling_noise(action, random, (len(state),)), state
 
+    @override
     def for_evaluation(
         self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """See the class."""
         return action_distributions.sampling_noise(action, random, (num_envs,)) if self.stochastic_evaluation else None
 
 
@@ -127,6 +128,7 @@ class ActionNoise(Exploration):
 
     kind: Literal["gaussian", "ou", "none"]
     std: float  # in units of the action range [-1, 1]
+    max_std: float = 0.0  # above 0: each episode has a std of its own, uniform between `std` and this
     final_scale: float = 1.0  # the factor after the change from 1
     scale_steps: int = 0  # steps over which it changes; 0 for the whole run
     theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
@@ -140,16 +142,27 @@ class ActionNoise(Exploration):
         """Draw noise for each environment and action dimension, (N, A), times the factor `schedule`."""
         if self.kind == "none":
             return array_namespace(state).zeros_like(state), state
-        normal = random.standard_normal(state.shape, dtype=np.float32)
         scale = float(schedule) if isinstance(schedule, np.ndarray) else schedule  # a Python float keeps float32
+        if self.max_std:
+            return self._mixed_noise(random, state, scale)
+        normal = random.standard_normal(state.shape, dtype=np.float32)
         if self.kind == "gaussian":
             return scale * self.std * normal, state
         state = ornstein_uhlenbeck(state, normal, self.theta, self.std)
         return scale * state, state
 
+    def _mixed_noise(self, random: Any, std: Any, scale: Any) -> tuple[Any, Any]:
+        """Draw Gaussian noise (N, A) with the std (N, A) of each environment's episode, 0 where it is not drawn yet."""
+        xp = array_namespace(std)
+        drawn = self.std + (self.max_std - self.std) * random.random(len(std))[:, None]
+        std = xp.where(std == 0, xp.astype(xp.asarray(drawn), std.dtype), std)
+        return scale * std * random.standard_normal(std.shape, dtype=np.float32), std
+
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Return the state (N, A), with `reset` 0 where an episode ended."""
-        return array_namespace(state).where(done[:, None], np.float32(0), state) if self.reset else state
+        """Return the state (N, A), where an episode ended 0: with `reset`, or if each episode has its own std."""
+        if not (self.reset or self.max_std):
+            return state
+        return array_namespace(state).where(done[:, None], np.float32(0), state)
 
 
 @dataclass(frozen=True)
@@ -173,8 +186,8 @@ class EpsilonGreedy(Exploration):
         """Return ε of each environment, (N,)."""
         return self.epsilons(step, num_envs)
 
+    @override
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        """See the class."""
         return _random_actions(random, schedule, action, mask), state
 
     def epsilons(self, step: int, num_envs: int) -> np.ndarray:
@@ -184,10 +197,10 @@ class EpsilonGreedy(Exploration):
             return ladder[self.first : self.first + num_envs]
         return np.full(num_envs, epsilon_schedule(self.kind, step, self.steps, self.start, self.end))
 
+    @override
     def for_evaluation(
         self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """See `evaluation`."""
         return _random_actions(random, np.full(num_envs, self.evaluation), action, mask) if self.evaluation else None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import (
     Algorithm,
@@ -146,8 +147,8 @@ class OffPolicy(Algorithm):
         shape = (self.recurrent, self.recurrent_size, self.recurrent_layers)
         return RecurrentSpec(*shape, action, self.burn_in, self.learn_from_start)
 
+    @override
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        """See `previous_reward`."""
         return seen_reward(self.previous_reward, reward)
 
 

@@ -22,6 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.algorithms.base import (
     DIVERGENCE,
@@ -245,13 +246,13 @@ class PPO(Algorithm):
         """Return exploration by sampling the policy."""
         return PolicySampling(self.stochastic_evaluation)
 
+    @override
     def observation_scaling(self) -> ObservationScaling:
-        """See `normalize_observations`."""
         mode = self.observation_statistics if self.normalize_observations else "off"
         return ObservationScaling(mode, self.observation_clip, self.normalization_prior)
 
+    @override
     def reward_scaling(self) -> RewardScaling | None:
-        """See `normalize_rewards`."""
         return RewardScaling(self.normalization_prior) if self.normalize_rewards else None
 
     # ------------------------------------------------------------------------------------------------ what it needs
@@ -297,6 +298,6 @@ class PPO(Algorithm):
             target_kl=self.target_kl,
         )
 
+    @override
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        """See `previous_reward`."""
         return seen_reward(self.previous_reward, reward)

@@ -7,7 +7,7 @@
                  e_t = λₙ|δₙ| + λ₁|δ₁|, of the n-step and the one-step error
 
 The facts that make it R2D3: recurrence, because the tasks show little at once; ρ may be far below 1/B, so that most
-batches hold no demonstration; demonstrations are cut into sequences as the agent's episodes are, and begin from a zero
+batches hold no demonstration; demonstrations are cut into sequences as the agent's episodes are, and start from a zero
 state and a burn-in; weights are normalized among the agent's sequences and among the demonstrations.
 """
 

@@ -45,7 +45,7 @@ class EpisodeSpans:
         self._storage = storage
         count = len(storage.written) * storage.rows
         self._first, self._last = np.zeros(count, np.int64), np.full(count, RUNS)
-        self._begins = np.zeros_like(storage.written)  # the number that each environment's newest episode begins with
+        self._begins = np.zeros_like(storage.written)  # the number that each environment's newest episode starts with
         self.stale: bool = False
 
     def of(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

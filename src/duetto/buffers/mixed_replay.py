@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.buffers.base import Experience, Memory, Sample
@@ -73,12 +74,12 @@ class MixedReplay(Memory):
         """Store the agent's steps."""
         self._agent.add(experience)
 
+    @override
     def take(self, step: Experience | RemoteBlock) -> None:
-        """See Memory."""
         self._agent.take(step)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones begin."""
+        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
         self._agent.interrupt(envs)
 
     # ------------------------------------------------------------------------------------------------ sampling
@@ -172,8 +173,9 @@ class MixedReplay(Memory):
         self._pretrained = state["pretrained"]
         rng.restore_rng(self._random, state["random"])
 
+    @override
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """See `Memory.emptied`. The demonstrations stay, with their priorities."""
+        """The demonstrations stay, with their priorities."""
         return state | {"agent": self._agent.emptied(state["agent"])}
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
@@ -29,18 +30,18 @@ class RecurrentRollout(Rollout):
         super().__init__(*arguments)
         self._carry: dict[str, np.ndarray] = {}  # (N, ...), before the first step
 
+    @override
     def add(self, experience: Experience) -> None:
-        """See `Rollout.add`."""
         if self._filled == 0:
             self._begin(experience)
         super().add(experience)
 
+    @override
     def state_dict(self) -> dict[str, Any]:
-        """See `Rollout.state_dict`."""
         return super().state_dict() | {"carry": {name: part.copy() for name, part in self._carry.items()}}
 
+    @override
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Rollout.load_state_dict`."""
         state_schema.check(state, {"carry": DictOf(ArrayOf(self._real.shape[1], None))}, "memory")
         super().load_state_dict(state)
         self._carry = {name: np.array(part) for name, part in state["carry"].items()}
@@ -121,5 +122,5 @@ class RecurrentRollout(Rollout):
 
 
 def _named_like(experience: Experience, prefix: str) -> dict[str, np.ndarray]:
-    """Return the extras whose names begin with `prefix`, without it."""
+    """Return the extras whose names start with `prefix`, without it."""
     return {name.removeprefix(prefix): part for name, part in experience.extras.items() if name.startswith(prefix)}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
 from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
@@ -130,8 +131,8 @@ class ReplayMemory(Memory):
         self.sampler.load_state_dict(state["sampler"])
         rng.restore_rng(self._random, state["random"])
 
+    @override
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """See `Memory.emptied`."""
         items = state["items"]
         keep = (lambda part: part[:0]) if "index" in items else np.zeros_like
         return state | {
@@ -200,7 +201,7 @@ class Replay(ReplayMemory):
         self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones begin."""
+        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
         self._interrupted(self._storage.interrupt(envs))
 
     # ------------------------------------------------------------------------------------------------ sampling
@@ -218,8 +219,8 @@ class Replay(ReplayMemory):
             batch = self._relabeling(batch, index, self._random)
         return ResolvedItems(batch, index, self._storage.number(index), self._items.mass(index))
 
+    @override
     def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
-        """See `ReplayMemory.prioritize`."""
         there = (self._items.mass(index) > 0) & (self._storage.number(index) == stamp)
         self._masses.set(index[there], self.sampler.mass(error[there]))
 
@@ -242,8 +243,8 @@ class Replay(ReplayMemory):
         masses = {"mass": self._items.mass(self._saved_index())} if self.sampler.prioritized else {}
         return super().sampler_state() | {"items": masses}
 
+    @override
     def load_sampler_state(self, state: dict[str, Any]) -> None:
-        """See `ReplayMemory.load_sampler_state`."""
         super().load_sampler_state(state)
         if not isinstance(self._items, MassItems):
             return
@@ -265,8 +266,8 @@ class Replay(ReplayMemory):
         self.load_sampler_state(state)
         self.schedule.load_state_dict(state["schedule"])
 
+    @override
     def all_rows(self, since: np.ndarray) -> Segment:
-        """See `ReplayMemory.all_rows`."""
         return self._storage.segment(since)
 
     def load_segment(self, segment: Segment) -> None:

@@ -1,6 +1,6 @@
 """On-policy rollouts: the last steps of every environment, learned from for several epochs, then dropped.
 
-    time 0 .. T-1    environment 0   s s s s E s s s |      E: the episode ends, the next step begins another
+    time 0 .. T-1    environment 0   s s s s E s s s |      E: the episode ends, the next step starts another
                      environment 1   s s s s s s s s |      |: learn, drop, continue
 
 Observations keep their dtype (images stay uint8) until a minibatch goes to the network.
@@ -118,7 +118,7 @@ class Rollout(Memory):
         self._diverged = divergence > self._spec.target_kl
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that every environment, or those in `envs` (N,) bool, begins an episode though its last did not end: the
+        """Note that every environment, or those in `envs` (N,) bool, starts an episode though its last did not end: the
         trace is cut there.
         """
         if not self._filled:

@@ -113,7 +113,7 @@ class ReplaySampler:
         if not state:
             raise CheckpointError(
                 "The checkpoint's replay memory has no priorities. Leave prioritized at false, or put it back to that "
-                "in config.yaml; a new run can also begin without the other's memory."
+                "in config.yaml; a new run can also start without the other's memory."
             )
         state_schema.check(state, {"exponent": float, "largest_priority": float, "sampled": int}, "memory/sampler")
         self.largest, self.batches = float(state["largest_priority"]), int(state["sampled"])

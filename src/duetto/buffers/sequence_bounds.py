@@ -1,6 +1,6 @@
-"""Find where the sequences of an episode begin and end, while the episode runs.
+"""Find where the sequences of an episode start and end, while the episode runs.
 
-They begin at the steps 0, p, 2p, ... with p = L - overlap, and have L steps; only the last one may have fewer. Beyond
+They start at the steps 0, p, 2p, ... with p = L - overlap, and have L steps; only the last one may have fewer. Beyond
 the first, one is made only if it adds a step that the one before does not have. None runs across an episode's end.
 
     L 8, overlap 4                  L 4, overlap 3                  L 6, overlap 0
@@ -33,8 +33,8 @@ def cut(steps: np.ndarray, done: np.ndarray, length: int, overlap: int) -> tuple
         overlap: steps that a sequence shares with the next, in 0 .. L-1.
 
     Returns:
-        (N,) bool; and (N,) int, where the next sequence begins and how many steps of it there are (less than 1 if it
-        begins later).
+        (N,) bool; and (N,) int, where the next sequence starts and how many steps of it there are (less than 1 if it
+        starts later).
     """
     period = length - overlap
     made = np.maximum((steps - 1 - overlap) // period, 0)  # complete before the newest step

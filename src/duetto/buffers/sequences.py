@@ -2,7 +2,7 @@
 
 `sequence_bounds` says which spans of an episode are sequences.
 
-Burn-in 2, unroll 4 (L = 6 steps, 7 observations), n = 2. A span from the middle of an episode; and one that begins
+Burn-in 2, unroll 4 (L = 6 steps, 7 observations), n = 2. A span from the middle of an episode; and one that starts
 its episode and also ends it, after four steps:
 
     step                 4  5  6  7  8  9  .         step                 0  1  2  3  -  -  .
@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
 from duetto.buffers.base import Experience
@@ -60,8 +61,8 @@ class SequenceReplay(Replay):
                 f"replay_capacity gives each environment {storage.rows} steps, but a sequence of {self._length} steps "
                 f"needs {self._length + 1}. Raise replay_capacity."
             )
-        self._length_at = np.zeros(items, np.int32)  # steps of the sequence that begins at each index; 0 for none
-        self._is_first = np.zeros(items, bool)  # whether it begins its episode
+        self._length_at = np.zeros(items, np.int32)  # steps of the sequence that starts at each index; 0 for none
+        self._is_first = np.zeros(items, bool)  # whether it starts its episode
         self._steps = np.zeros(num_envs, np.int64)  # of each running episode
         self._carries = RecurrentStates()
 
@@ -93,7 +94,7 @@ class SequenceReplay(Replay):
             self._masses.remove(index)
 
     def _oldest(self) -> np.ndarray:
-        """Return the number (num_envs,) of the first step that a sequence can begin at."""
+        """Return the number (num_envs,) of the first step that a sequence can start at."""
         return np.where(self._storage.written > self.rows, self._storage.written - self.rows + 1, 0)
 
     def _cut(self, env: np.ndarray, done: np.ndarray) -> None:
@@ -141,11 +142,9 @@ class SequenceReplay(Replay):
         self._length_at[index], self._is_first[index] = real, state["items"]["is_first"]
         self._carries.load_state_dict(state["carry"])
 
+    @override
     def all_rows(self, since: np.ndarray) -> Segment:
-        """See `ReplayMemory.all_rows`.
-
-        "kept" says which steps have a recurrent state; "carry/<name>" has those of these steps.
-        """
+        """ "kept" says which steps have a recurrent state; "carry/<name>" has those of these steps."""
         segment = self._storage.segment(since)
         index = self._storage.index(*expand(segment["start"], segment["count"]))
         kept = np.isin(index, self._carries.index)
@@ -181,7 +180,7 @@ class SequenceSpans(NamedTuple):
     env: np.ndarray  # (B,)
     first: np.ndarray  # (B,), the number of its first step
     length: np.ndarray  # (B,), steps, 1 .. L
-    is_first: np.ndarray  # (B,) bool, it begins its episode
+    is_first: np.ndarray  # (B,) bool, it starts its episode
 
 
 def read(

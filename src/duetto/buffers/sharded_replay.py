@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.buffers import shard_states
 from duetto.buffers.base import Experience, ResolvedItems, selected
@@ -63,8 +64,9 @@ class ShardedReplay(ReplayMemory):
             self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
         self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
 
+    @override
     def take(self, step: Experience | RemoteBlock) -> None:
-        """See Memory. The vector steps of a group come in order."""
+        """The vector steps of a group come in order."""
         if isinstance(step, Experience):
             self.add(step)
             return
@@ -86,7 +88,7 @@ class ShardedReplay(ReplayMemory):
         self._ask(index, "hold", group.number, [block.counts for block in own], group.extras)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones begin."""
+        """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
         for index, share in enumerate(self._shares):
             self._ask(index, "interrupt", None if envs is None else envs[share.start : share.stop])
 
@@ -98,8 +100,9 @@ class ShardedReplay(ReplayMemory):
         items, length, least = zip(*(status.line for status in self._status), strict=True)
         return PriorityLine(sum(items), np.cumsum(length)[-1], min(least))
 
+    @override
     def resolve(self, point: np.ndarray) -> ResolvedItems:
-        """See `ReplayMemory.resolve`: each shard looks up the points on its part of the line."""
+        """Each shard looks up the points on its part of the line."""
         length = [status.line.length for status in self._status]
         ends = np.cumsum(length)
         # Rounding may put a point at the very end: it belongs to the last shard with items.
@@ -114,14 +117,14 @@ class ShardedReplay(ReplayMemory):
         ]
         return scattered(found, list(rows.values()))
 
+    @override
     def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
-        """See `ReplayMemory.prioritize`."""
         for shard, own in self._of_each(index // self.rows):
             place = index[own] - self._firsts[shard] * self.rows
             self._ask(shard, "prioritize", place, stamp[own], error[own])
 
+    @override
     def raise_largest(self, error: float) -> None:
-        """See `ReplayMemory.raise_largest`."""
         if error > self.sampler.largest:
             super().raise_largest(error)
             for index in range(len(self._shares)):
@@ -145,8 +148,8 @@ class ShardedReplay(ReplayMemory):
         self.load_sampler_state(state)
         self.schedule.load_state_dict(state["schedule"])
 
+    @override
     def all_rows(self, since: np.ndarray) -> Segment:
-        """See `ReplayMemory.all_rows`."""
         since_each = [(since[share.start : share.stop],) for share in self._shares]
         return shard_states.join_segments(self._answers("all_rows", since_each))
 

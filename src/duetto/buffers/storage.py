@@ -77,7 +77,7 @@ class EpisodeStorage:
     Attributes:
         rows: Steps that each environment's ring can hold.
         written: (num_envs,) int64, steps ever stored.
-        open: (num_envs,) bool, the newest step's episode goes on.
+        open: (num_envs,) bool, the newest step's episode continues.
         columns: "action", "reward", "terminated" and "truncated" of every index.
     """
 

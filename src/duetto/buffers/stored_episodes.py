@@ -4,7 +4,7 @@ A ring of six steps, after nine; d: the last step of its episode
 
     number          3  4  5  6  7  8
     ends                  d     d
-    episode         x  x  x  a  a  .         x: may have lost its beginning; .: still runs
+    episode         x  x  x  a  a  .         x: may have lost its start; .: still runs
 
 Incomplete episodes are only counted: their returns and first observations would be wrong.
 """

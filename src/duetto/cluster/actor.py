@@ -127,7 +127,7 @@ class BlockActor:
         return Description(self._stepper.name, *own)
 
     def reset(self, seed: int) -> Tree:
-        """Begin new episodes and exploration with this actor's seed; return the first observations."""
+        """Start new episodes and exploration with this actor's seed; return the first observations."""
         self._begin(seed)
         self._stepper.reset(seed)
         return self._stepper.obs
@@ -170,9 +170,9 @@ class BlockActor:
         return own | {"rows": rows, "random": collector["random"]}
 
     def restore(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state`; return why each environment began a new episode instead, "" if it did not.
+        """Undo `state`; return why each environment started a new episode instead, "" if it did not.
 
-        Without random numbers in the state, exploration begins anew.
+        Without random numbers in the state, exploration starts anew.
         """
         rows, stepper = state["rows"], self._stepper
         self._begin(state["seed"] + state["steps"])

@@ -271,14 +271,14 @@ class ActorPool:
             reasons = "; ".join(dict.fromkeys(filter(None, lost)))
             then = (
                 f"another one has taken its place, but {len(gone)} of its environments ({', '.join(gone)}) could not "
-                f"be restored and begin new episodes, because {reasons}. From here the run is not the same, number by "
+                f"be restored and start new episodes, because {reasons}. From here the run is not the same, number by "
                 "number, as one in which nothing dies."
             )
         self.notices.append(f"{_capitalized(actor.name)} {actor.failures[-1].failure}: {then}")
 
 
 def lost_environments(reply: Reply, share: range) -> np.ndarray:
-    """Return which environments of a share began new episodes before a reply's requests, (n,) bool."""
+    """Return which environments of a share started new episodes before a reply's requests, (n,) bool."""
     return np.array([bool(why) for why in reply.lost] or [False] * len(share))
 
 

@@ -35,7 +35,7 @@ class Reply(NamedTuple):
     number: int  # the message's
     values: list[Any] = []  # of each request  # noqa: RUF012 - never changed
     error: Exception | None = None
-    lost: list[str] = []  # why each environment began a new episode before the requests, "" if it did not  # noqa: RUF012
+    lost: list[str] = []  # why each environment started a new episode before the requests, "" if it did not  # noqa: RUF012
     state: Any = None  # after the requests, as `tails` of the state before
     left: Any = None  # a reference to the steps that stay with the process
 

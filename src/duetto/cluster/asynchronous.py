@@ -7,7 +7,7 @@
 An actor is asked for its next block if the steps that were asked for and not handed out yet, with this block, are at
 most `ahead` (its credit). What is handed out is learned from at once, as `update_schedule` says. So steps and updates
 keep their ratio at every moment, what is in flight is bounded, and nothing is dropped. The age of weights is not
-bounded: a slow actor brings one block that was begun long ago.
+bounded: a slow actor brings one block that was started long ago.
 
 Blocks that come while there are steps to hand out are held. Then the oldest held block of each actor is handed out,
 side by side, a vector step of all of them at a time: so a busy learner takes larger steps, not more of them. The run's
@@ -30,7 +30,7 @@ LOOK = 0.002  # seconds between two looks for new blocks, while there are steps 
 
 
 class AsyncSource(BlockSource):
-    """See above.
+    """Hands out the blocks of whichever actor is ready.
 
     Attributes:
         ahead: Steps that may be asked for and not handed out yet; by default two blocks of each actor.

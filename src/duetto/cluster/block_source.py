@@ -45,7 +45,7 @@ class Accepted(NamedTuple):
     """A block that came in its order."""
 
     block: Block
-    lost: np.ndarray  # (n,) bool, the actor's environments that began new episodes before it
+    lost: np.ndarray  # (n,) bool, the actor's environments that started new episodes before it
     left: Any  # a reference to its steps, if they stay with the actor
 
 
@@ -60,7 +60,7 @@ class ReadyStep(NamedTuple):
 
 
 class BlockSource(ABC):
-    """See Source, and above.
+    """Collects blocks of steps from actors.
 
     Attributes:
         length: Vector steps of a block.
@@ -109,7 +109,7 @@ class BlockSource(ABC):
         """Have at least one vector step in `_ready`, and ask actors for blocks."""
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
-        """See Source."""
+        """Return the next vector step, or the header of a block, and the episodes that ended with it."""
         try:
             self._fill(step, total_steps)
         except EnvironmentFault as fault:
@@ -122,7 +122,7 @@ class BlockSource(ABC):
         return ready.experience, ready.episodes
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done
-        """See Source; the actors know."""
+        """The actors know."""
 
     # ------------------------------------------------------------------------------------------- blocks
     def _publish(self) -> None:

@@ -74,12 +74,13 @@ class Cluster:
         return self._checked(replace(self, mode=self.mode or "sync"))
 
     def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
-        """The options of a run of `num_envs` environments that goes on, whose config `kept` some. Raises UsageError
+        """The options of a run of `num_envs` environments that continues, whose config `kept` some. Raises UsageError
         where others were given.
         """
         if not kept:
             raise UsageError(
-                "The run began without a cluster, where its numbers are others. Resume it without one, or start a new "
+                "The run started without a cluster, where its numbers are others. Resume it without one, or start a "
+                "new "
                 "run."
             )
         for name in KEPT:
@@ -88,8 +89,8 @@ class Cluster:
                 given = min(given, num_envs)
             if name in kept and given and given != kept[name]:
                 raise UsageError(
-                    f"The run goes on with {name} {kept[name]}, which decides its numbers, not {given}. Leave it out, "
-                    "or start a new run."
+                    f"The run continues with {name} {kept[name]}, which decides its numbers, not {given}. Leave it "
+                    "out, or start a new run."
                 )
         if unknown := kept.keys() - set(KEPT):
             raise UsageError(f"cluster.{min(unknown)} in config.yaml is nothing that is known. Take it out.")

@@ -4,7 +4,7 @@
     evaluator          |                              | its episodes, a second at a time |
 
 The evaluator uses the run's framework, so its actions are those that the run would choose, bit by bit. It answers once
-a second, so that one that hangs is noticed. A new process begins the evaluation again.
+a second, so that one that hangs is noticed. A new process starts the evaluation again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from typing import Any, NamedTuple
+
+from typing_extensions import override
 
 from duetto import learners
 from duetto.algorithms.base import Algorithm
@@ -21,6 +23,7 @@ from duetto.environments import VecEnv, pickling
 from duetto.environments.errors import EnvironmentFault
 from duetto.learners.parameters import Parameters
 from duetto.training.evaluation import Evaluation, evaluating
+from duetto.training.evaluator import Evaluator
 from duetto.training.normalizer import Normalizer
 from duetto.training.policy import EvaluationPolicy
 
@@ -55,7 +58,7 @@ class EvaluatorActor:
         self._steps: Generator[str, None, Evaluation] | None = None
 
     def evaluate(self, parameters: Parameters, scaling: dict[str, Any]) -> Evaluation | bool:
-        """Begin an evaluation with these parameters and the normalizer's state; return as `go_on` does."""
+        """Start an evaluation with these parameters and the normalizer's state; return as `go_on` does."""
         observation, action = self._spaces
         self._learner.load_parameters(parameters)
         normalizer = Normalizer(observation, *self._role.algorithm.observation_scaling())
@@ -65,7 +68,7 @@ class EvaluatorActor:
         return self.go_on()
 
     def go_on(self) -> Evaluation | bool:
-        """Evaluate for about a second. The result; True if it is not finished, False if none was begun here."""
+        """Evaluate for about a second. The result; True if it is not finished, False if none was started here."""
         if self._steps is None:
             return False
         until = time.monotonic() + PIECE
@@ -79,7 +82,7 @@ class EvaluatorActor:
         return True
 
     def state(self) -> dict[str, Any]:
-        """Return {}: a new process begins the evaluation again."""
+        """Return {}: a new process starts the evaluation again."""
         return {}
 
     def close(self) -> None:
@@ -87,23 +90,23 @@ class EvaluatorActor:
         self._stepper.close()
 
 
-class RemoteEvaluator:
-    """See `Evaluator`."""
+class RemoteEvaluator(Evaluator):
+    """Evaluates in an actor of the cluster."""
 
     def __init__(self, pool: ActorPool) -> None:
         self._pool = pool
         self._sent: Any = None
 
+    @override
     def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
-        """See Evaluator."""
         self._sent = (parameters, scaling)
         self._evaluate()
 
     def _evaluate(self) -> None:
         self._pool.post(0, [Request("evaluate")], *map(self._pool.transport.put, self._sent))
 
+    @override
     def look(self, wait: bool) -> Evaluation | None:
-        """See Evaluator."""
         try:
             while replies := self._pool.wait([0], patience=INFINITY if wait else 0.0):
                 [result] = replies[0].values
@@ -118,6 +121,6 @@ class RemoteEvaluator:
             raise fault.told("The evaluation", 0) from fault.__cause__
         return None
 
+    @override
     def close(self) -> None:
-        """See Evaluator."""
         self._pool.close()

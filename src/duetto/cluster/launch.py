@@ -110,7 +110,7 @@ def make_source(
         source.ahead = cluster.ahead
         if source.ahead < length * envs:
             raise UsageError(
-                f"ahead is {source.ahead}, less than the {length * envs} steps of a block, so no actor could begin "
+                f"ahead is {source.ahead}, less than the {length * envs} steps of a block, so no actor could start "
                 "one. Raise ahead, or lower block."
             )
     engine.decided = {"mode": cluster.mode, "block": length}

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import grpc
 import ray
 from ray import exceptions
+from typing_extensions import override
 
 from duetto.cluster.config import BLOCK_BYTES
-from duetto.cluster.transport import Answer
+from duetto.cluster.transport import Answer, Transport
 from duetto.environments.errors import summary
 from duetto.errors import UsageError
 
@@ -36,8 +37,8 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 DIED = "died (its process was killed or ended, or its machine is gone)"
 
 
-class RayTransport:
-    """See Transport. A cluster that is started here has no dashboard, and ends with `close`."""
+class RayTransport(Transport):
+    """Calls through Ray. A cluster that is started here has no dashboard, and ends with `close`."""
 
     def __init__(self, address: str | None, actors: int, batches: bool = False) -> None:
         """Connect. `address` None: the cluster that this process is connected to already, or else a new one of its own.
@@ -87,17 +88,18 @@ class RayTransport:
                 "included, and replay shards. Use fewer --actors."
             )
 
+    @override
     def start(self, kind: Callable[..., Any], *arguments: Any) -> Any:
-        """See Transport."""
         options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0}
         return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
 
+    @override
     def call(self, worker: Any, *message: Any, leaves: bool = False) -> Any:
-        """See Transport. This process owns both values: they outlive the process that made them."""
+        """This process owns both values: they outlive the process that made them."""
         return _Pair(*worker.leave.options(num_returns=2).remote(*message)) if leaves else worker.do.remote(*message)
 
+    @override
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
-        """See Transport."""
         of = {call.reply if isinstance(call, _Pair) else call: call for call in calls}
         done, waiting = ray.wait(list(of), num_returns=enough or len(of), timeout=timeout)
         if done and waiting:  # Ray gives no more than were asked for, though others have come, too
@@ -112,25 +114,25 @@ class RayTransport:
             for call, answer in zip(calls, answers, strict=True)
         }
 
+    @override
     def put(self, value: Any) -> Any:
-        """See Transport."""
         return ray.put(value)
 
+    @override
     def kill(self, worker: Any) -> None:
-        """See Transport."""
         with suppress(exceptions.RayError):
             ray.kill(worker)
 
+    @override
     def clock(self) -> float:
-        """See Transport."""
         return time.monotonic()
 
+    @override
     def pause(self, seconds: float) -> None:
-        """See Transport."""
         time.sleep(seconds)
 
+    @override
     def close(self) -> None:
-        """See Transport."""
         if self._ours:
             ray.shutdown()
         if self._folder is not None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.buffers.experience import concatenated
 from duetto.cluster.actor import Description
@@ -20,7 +21,7 @@ from duetto.errors import UsageError
 
 
 class RemoteEngine(Engine):
-    """See Engine. Closing it ends the actors.
+    """Environments in the actors. Closing it ends the actors.
 
     Attributes:
         pool: The actors.
@@ -60,8 +61,8 @@ class RemoteEngine(Engine):
         self.decided: dict[str, Any] = {}
         self.source_numbers: Callable[[], dict[str, float]] = dict
 
+    @override
     def reset(self, seed: int | None) -> Tree:
-        """See Engine."""
         first = 0 if seed is None else seed
         return concatenated(self.pool.call_each("reset", [first + actor.share.start for actor in self.pool.actors]))
 
@@ -76,24 +77,27 @@ class RemoteEngine(Engine):
     def render(self) -> None:
         """Return None: environments that are shown are made in the process that shows them."""
 
+    @override
     def save(self) -> dict[str, Any] | None:
-        """See Engine: the states that came with the actors' last answers."""
+        """The states that came with the actors' last answers."""
         return join_saved([actor.state["environments"] for actor in self.pool.actors])
 
+    @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """See Engine. The observations are those given: the actors have theirs."""
+        """The observations are those given: the actors have theirs."""
         actors = zip(self.pool.actors, self.acting, strict=True)
         states = [acting | {"environments": take_saved(saved, actor.share)} for actor, acting in actors]
         return obs, [why for reasons in self.pool.call_each("restore", states) for why in reasons]
 
+    @override
     def numbers(self) -> dict[str, float]:
-        """See Engine; counted in this process, not in those that the run was resumed from."""
+        """Counted in this process, not in those that the run was resumed from."""
         return {
             "time/actors": len(self.pool.actors),
             "time/actor_restarts": self.pool.restarts,
             "time/waiting_for_actors": round(self.waited, 3),
         } | self.source_numbers()
 
+    @override
     def close(self) -> None:
-        """See Engine."""
         self.pool.close()

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import cloudpickle
+from typing_extensions import override
 
 from duetto import buffers
+from duetto.buffers import Shards
 from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.actor_server import TAKE_VALUES, ActorServer, Request
 from duetto.environments.errors import EnvironmentFault
@@ -44,8 +46,8 @@ class ShardServer(ActorServer):
         return self._served.execute(method, *arguments, *(values if method in TAKE_VALUES else ()))
 
 
-class RemoteShards:
-    """See `buffers.Shards`: each shard is in a process of its own."""
+class RemoteShards(Shards):
+    """Shards that each have their own process."""
 
     def __init__(self, actors: ActorPool, shares: Sequence[range]) -> None:
         """`actors` are the run's; the shards' processes start with `begin`."""
@@ -54,8 +56,9 @@ class RemoteShards:
         self._pool: ActorPool | None = None
         self._posted: list[int] = []
 
+    @override
     def begin(self, factory: buffers.ReplayFactory) -> list[Any]:
-        """See Shards. UsageError if the cluster has no place for a shard, or it cannot be made."""
+        """UsageError if the cluster has no place for a shard, or it cannot be made."""
         self.close()
         role = cloudpickle.dumps(ShardRole(factory))  # here: Ray does not know of the user's own file
         self._pool = self._actors.another(role, self.shares, "shard {} of the replay memory", ShardServer)
@@ -64,19 +67,19 @@ class RemoteShards:
         except EnvironmentFault as fault:
             raise UsageError(fault.what[0].upper() + fault.what[1:]) from fault
 
+    @override
     def post(self, index: int, asked: Sequence[buffers.ShardRequest], *values: Any) -> None:
-        """See Shards."""
         assert self._pool is not None
         self._posted.append(index)
         self._pool.post(index, [Request(*one) for one in asked], *values)
 
+    @override
     def wait(self) -> dict[int, list[Any]]:
-        """See Shards."""
         assert self._pool is not None
         posted, self._posted = self._posted, []
         return {index: reply.values for index, reply in self._pool.wait(posted).items()}
 
+    @override
     def close(self) -> None:
-        """See Shards."""
         if self._pool is not None:
             self._pool.close()

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from duetto.cluster.actor import Weights
 from duetto.cluster.block_source import BlockSource
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
@@ -28,7 +30,7 @@ WEIGHTS: dict[str, Any] = {
 
 
 class SyncSource(BlockSource):
-    """See above."""
+    """Hands out the blocks of all actors in one order, whichever comes first."""
 
     STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {
         "weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS), "largest": float})
@@ -50,8 +52,9 @@ class SyncSource(BlockSource):
         for index in range(len(self._shares)):
             self._order(index, step, self._stepper.num_envs, total_steps)
 
+    @override
     def state_dict(self) -> dict[str, Any]:
-        """See BlockSource; with the weights that blocks in flight are made with."""
+        """With the weights that blocks in flight are made with."""
         return super().state_dict() | {"weights": self._weights and self._weights._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

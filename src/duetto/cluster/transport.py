@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     """The result of a call: a value, or why there will be none."""
 
     value: Any = None
-    failure: str = ""  # the rest of a sentence that begins with the process: "died."
+    failure: str = ""  # the rest of a sentence that starts with the process: "died."
     details: str = ""  # whatever else is known of it, in several lines
     gone: bool = False  # the process is no more; otherwise it may be asked again
     left: Any = None  # what stands for the value that was left where it was made
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 class Transport(Protocol):
-    """See above; none of its methods raises because of what happens to a process: `wait` reports it."""
+    """Starts and calls processes. What happens to a process makes no method raise: `wait` reports it."""
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> Worker:
         """Start a process, at the latest at its first call; `arguments` may come from `put`."""

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit, TransformObservation
+from typing_extensions import override
 
 from duetto.environments import env_registry, silence
 from duetto.environments.atari import FRAMES_PER_SECOND, AtariGame, AtariOptions, sticky_actions
@@ -64,8 +65,8 @@ class _FireReset(gymnasium.Wrapper):
         meanings = env.get_wrapper_attr("get_action_meanings")()
         self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
 
+    @override
     def reset(self, **kwargs: Any) -> Any:
-        """See gymnasium.Env."""
         first = self.env.reset(**kwargs)
         if self._fire is None:
             return first
@@ -89,13 +90,13 @@ class _SavesItself(gymnasium.Wrapper):
         self._ale: Any = importlib.import_module("ale_py")
         self._last: deque[tuple[Any, int]] = deque(maxlen=8)  # steps of a game: the emulator before it, and the action
 
+    @override
     def reset(self, **kwargs: Any) -> Any:
-        """See gymnasium.Env."""
         self._last.clear()
         return self.env.reset(**kwargs)
 
+    @override
     def step(self, action: Any) -> Any:
-        """See gymnasium.Env."""
         self._last.append((self._screen.ale.cloneState(include_rng=True), int(action)))
         return self.env.step(action)
 
@@ -113,7 +114,7 @@ class _SavesItself(gymnasium.Wrapper):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state_dict` was called, after a reset."""
+        """Continue where `state_dict` was called, after a reset."""
         self._restore(state["earlier"])
         for action in state["actions"]:
             self._last.append((self._screen.ale.cloneState(include_rng=True), action))

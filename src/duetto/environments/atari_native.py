@@ -3,7 +3,7 @@
 It cannot save its emulators. But from a seed on, what they do follows from what they are told; so it is kept on a tape,
 one byte for each action, and played again. A game's state also depends on the games before it (random numbers, memory
 that a reset leaves alone), and a seed costs as much as 400 steps. So a tape runs on over many games, and a new seed
-begins a new one only where a game ends after `LONGEST` or more.
+starts a new one only where a game ends after `LONGEST` or more.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from typing_extensions import override
 
 from duetto.cpu import cores
 from duetto.environments import env_registry
@@ -22,17 +23,17 @@ from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
 from duetto.environments.replay import ELSEWHERE
 
-LONGEST = 20_000  # told, before the next game begins with a new seed: 27 s to play again 8 environments on two cores
-RESET = 255  # what is told where a game begins without a new seed
+LONGEST = 20_000  # told, before the next game starts with a new seed: 27 s to play again 8 environments on two cores
+RESET = 255  # what is told where a game starts without a new seed
 SEEDS = 2**31
 LEAVE, SEED, PLAIN = 0, 1, 2  # what to do with an environment before a step of a timetable
 UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-py would leave out its last frames
 
 
 class NativeAtari(Engine):
-    """`ale_py.AtariVectorEnv`, whose games begin where we say.
+    """`ale_py.AtariVectorEnv`, whose games start where we say.
 
-    In its mode NEXT_STEP an environment that is reset at once, by a mask, begins its next game without a lost step.
+    In its mode NEXT_STEP an environment that is reset at once, by a mask, starts its next game without a lost step.
     Where a game is over within a step, ale-py and Gymnasium alike show the frame before that step once more.
     """
 
@@ -66,15 +67,15 @@ class NativeAtari(Engine):
         self._steps = np.zeros(num_envs, np.int64)  # since each game's first observation
         self._tapes = [Tape(0)] * num_envs
 
+    @override
     def reset(self, seed: int | None) -> np.ndarray:
-        """See Engine."""
         first = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self._tapes = [Tape(first + env) for env in range(self.num_envs)]
         self._steps[:] = 0
         return self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])
 
+    @override
     def step(self, actions: np.ndarray) -> StepResult:
-        """See Engine."""
         raw, reward, terminated, _, infos = self._vector.step(actions)
         for tape, action in zip(self._tapes, actions.tolist(), strict=True):
             tape.told.append(action)
@@ -89,20 +90,21 @@ class NativeAtari(Engine):
             obs[done] = self._begin(done, seeds)[done]
         return StepResult(next_obs, reward.astype(np.float64), terminated, truncated, obs, done, lives=infos["lives"])
 
+    @override
     def reset_env(self, env: int, seed: int) -> np.ndarray:
-        """See Engine."""
         self._tapes[env], self._steps[env] = Tape(seed), 0
         return self._begin(np.arange(self.num_envs) == env, [self._tapes[env].seed])
 
-    def render(self) -> None:
-        """See Engine."""
+    @override
+    def render(self) -> None: ...
 
+    @override
     def save(self) -> dict[str, Any]:
-        """See Engine."""
         return {str(env): tape.state_dict() for env, tape in enumerate(self._tapes)}
 
+    @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """See Engine. The observations may differ with another ale-py, for example."""
+        """The observations may differ with another ale-py, for example."""
         self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, begin = timetable(self._tapes)
@@ -119,12 +121,12 @@ class NativeAtari(Engine):
             found[env] = self.reset_env(int(env), seed + int(env))[env]
         return found, why
 
+    @override
     def close(self) -> None:
-        """See Engine."""
         self._vector.close()
 
     def _begin(self, mask: np.ndarray, seeds: list[int | None]) -> np.ndarray:
-        """Begin a game in the environments of `mask` (N,), each with its seed; return the observations of all N."""
+        """Start a game in the environments of `mask` (N,), each with its seed; return the observations of all N."""
         given = np.array([-1 if seed is None else seed for seed in seeds], np.int64)
         options = None if mask.all() else {"reset_mask": mask.copy()}
         return self._image(self._vector.reset(seed=given, options=options)[0])
@@ -150,7 +152,7 @@ class Tape:
 
     Attributes:
         seed: That seed.
-        told: Actions, and `RESET` where a game began without a new seed; a byte each.
+        told: Actions, and `RESET` where a game started without a new seed; a byte each.
     """
 
     seed: int
@@ -161,7 +163,7 @@ class Tape:
         self.seed, self.told = seed % SEEDS, bytearray()
 
     def next_game(self) -> int | None:
-        """Note that another game begins; return its seed, or None if it goes on with the same random numbers."""
+        """Note that another game starts; return its seed, or None if it continues with the same random numbers."""
         if len(self.told) < LONGEST:
             self.told.append(RESET)
             return None
@@ -172,7 +174,7 @@ class Tape:
 
     @property
     def steps(self) -> int:
-        """Number of steps since the game began."""
+        """Number of steps since the game started."""
         return len(self.told) - 1 - self.told.rfind(RESET)
 
     def state_dict(self) -> dict[str, Any]:
@@ -202,7 +204,7 @@ def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         Actions (T, N) uint8, 0 before an environment's turn; and (T + 1, N) uint8, what to do before each action and
-        after the last: leave the environment alone, begin a game with the tape's seed, or one without.
+        after the last: leave the environment alone, start a game with the tape's seed, or one without.
     """
     told = [np.frombuffer(bytes(tape.told), np.uint8) for tape in tapes]
     steps = [int(np.count_nonzero(one != RESET)) for one in told]

@@ -3,7 +3,7 @@
 A `DeviceEnv` is one environment as two pure functions of arrays. `VectorDeviceEnv` makes N of them step together:
 
     state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next": what the next resets give, if pooled}
-    step     every environment steps; where an episode ends, its next one begins in the same step
+    step     every environment steps; where an episode ends, its next one starts in the same step
     result   `final_obs` is what the action produced, `obs` what to act on next: they differ where an episode ended
 
 Environment i draws all of its random numbers from its own key, which starts from seed + i. So its episodes depend on
@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
@@ -93,7 +94,7 @@ class VectorDeviceEnv:
         return np.stack([jax.random.PRNGKey(seed + i) for i in range(self.num_envs)])
 
     def reset(self, keys: Any) -> tuple[dict[str, Any], Any]:
-        """Begin an episode everywhere; return the state and the observations (N, ...)."""
+        """Start an episode everywhere; return the state and the observations (N, ...)."""
         pairs = jax.vmap(jax.random.split)(keys)
         state, obs = jax.vmap(self._begin)(pairs[:, 1])
         whole = {"key": pairs[:, 0], "env": state}
@@ -104,11 +105,11 @@ class VectorDeviceEnv:
         return whole, obs
 
     def step(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
-        """Step every environment with actions (N, ...) as algorithms give them, and begin the episodes that follow."""
+        """Step every environment with actions (N, ...) as algorithms give them, and start the episodes that follow."""
         return self.step_own(state, self._action.to_environment(actions))
 
     def step_own(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
-        """See `step`; with actions (N, ...) in the environment's own units and shape."""
+        """Take a step with actions (N, ...) in the environment's own units and shape."""
         keys = jax.vmap(partial(jax.random.split, num=3))(state["key"])
         stepped, final, reward, terminated, truncated = jax.vmap(self.env.step)(state["env"], actions, keys[:, 1])
         final = self._observed(final)
@@ -190,15 +191,15 @@ class DeviceEngine(Engine):
         self._reset, self._step = jax.jit(self.vector.reset), jax.jit(self.vector.step_own)
         self.state: Any = None
 
+    @override
     def reset(self, seed: int | None) -> Tree:
-        """See Engine."""
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
         self.state, obs = self._reset(self.vector.keys(seed))
         return self._observed(obs)
 
+    @override
     def step(self, actions: np.ndarray) -> StepResult:
-        """See Engine."""
         self.state, result = self._step(self.state, actions)
         obs, final, reward, terminated, truncated = (np.asarray(part) for part in result)
         done = terminated | truncated
@@ -208,8 +209,8 @@ class DeviceEngine(Engine):
     def _observed(self, obs: Any) -> np.ndarray:
         return np.array(obs, self.layout.leaves[0].dtype)
 
+    @override
     def reset_env(self, env: int, seed: int) -> Tree:
-        """See Engine."""
         keys = np.asarray(self.vector.keys(seed))[[0] * self.num_envs]
         fresh, obs = self._reset(keys)
         self.state = jax.tree.map(
@@ -217,21 +218,21 @@ class DeviceEngine(Engine):
         )
         return self._observed(obs)
 
+    @override
     def save(self) -> dict[str, Any]:
-        """See Engine."""
         return arrays_of(self.state)
 
+    @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """See Engine."""
         self.state = tree_of(saved, self.vector, "stepper/environments")
         return obs, [""] * self.num_envs
 
+    @override
     def render(self) -> None:
-        """See Engine."""
         raise UsageError(f"{self.label} has no renderer. Record its twin in Gymnasium, if there is one.")
 
-    def close(self) -> None:
-        """See Engine."""
+    @override
+    def close(self) -> None: ...
 
 
 def arrays_of(tree: Any) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import gymnax  # pyright: ignore[reportMissingImports]  # its own environment, s
 import jax.numpy as jnp
 import numpy as np
 from gymnax.environments import spaces as gymnax_spaces  # pyright: ignore[reportMissingImports]
+from typing_extensions import override
 
 from duetto.environments.device_env import DeviceEnv
 from duetto.errors import UsageError
@@ -36,13 +37,13 @@ class GymnaxEnv(DeviceEnv):
         self.observation_space: Space = _plain(env.observation_space(parameters))
         self.action_space: Space = _plain(env.action_space(parameters))
 
+    @override
     def reset(self, key: Any) -> tuple[Any, Any]:
-        """See DeviceEnv."""
         obs, state = self._env.reset_env(key, self._parameters)
         return state, obs
 
+    @override
     def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """See DeviceEnv."""
         obs, state, reward, terminated, _ = self._env.step_env(key, state, action, self._parameters)
         return state, obs, reward, terminated, self._env.is_truncated(state, self._parameters)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import navix  # pyright: ignore[reportMissingImports]
+from typing_extensions import override
 
 from duetto.environments.device_env import DeviceEnv
 from duetto.networks.spaces import Box, Discrete, Space
@@ -35,12 +36,12 @@ class NavixEnv(DeviceEnv):
         self.observation_space: Space = Box((size,), "float32", (low,), (high,))
         self.action_space: Space = Discrete(int(env.action_space.n))
 
+    @override
     def reset(self, key: Any) -> tuple[Any, Any]:
-        """See DeviceEnv."""
         timestep = self._env.reset(key)
         return timestep, timestep.observation.ravel()
 
+    @override
     def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """See DeviceEnv."""
         after = self._env._step(state, action)  # `step` would reset by itself
         return after, after.observation.ravel(), after.reward, after.is_termination(), after.is_truncation()

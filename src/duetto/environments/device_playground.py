@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from mujoco_playground import registry  # pyright: ignore[reportMissingImports]
+from typing_extensions import override
 
 from duetto.environments.device_env import DeviceEnv
 from duetto.errors import UsageError
@@ -47,13 +48,13 @@ class PlaygroundEnv(DeviceEnv):
         self.observation_space: Space = Box((int(size),), "float32", (float("-inf"),), (float("inf"),))
         self.action_space: Space = Box((env.action_size,), "float32", (-1.0,), (1.0,))
 
+    @override
     def reset(self, key: Any) -> tuple[Any, Any]:
-        """See DeviceEnv."""
         state = self._env.reset(key)
         return (state, jnp.zeros((), jnp.int32)), _observed(state)
 
+    @override
     def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any, Any]:
-        """See DeviceEnv."""
         (inner, time), reward = state, jnp.zeros(())
         for _ in range(self._repeat):
             inner = self._env.step(inner, action)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from typing_extensions import override
 
 from duetto.environments import obs_tree, replay, rng_state, success_info, validation
 from duetto.environments.action_masks import KEY, ActionMasks
@@ -75,7 +76,7 @@ class Engine(ABC):
 
     @abstractmethod
     def reset(self, seed: int | None) -> Tree:
-        """Begin an episode everywhere, environment i with seed + i; return the first observations."""
+        """Start an episode everywhere, environment i with seed + i; return the first observations."""
 
     @abstractmethod
     def step(self, actions: np.ndarray) -> StepResult:
@@ -83,7 +84,7 @@ class Engine(ABC):
 
     @abstractmethod
     def reset_env(self, env: int, seed: int) -> Tree:
-        """Begin a new episode in one environment; return observations of which only row `env` counts."""
+        """Start a new episode in one environment; return observations of which only row `env` counts."""
 
     @abstractmethod
     def render(self) -> np.ndarray | None:
@@ -96,7 +97,7 @@ class Engine(ABC):
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         """Restore what `save` gave, when the observations were `obs` (N, ...).
 
-        An environment that does not come back begins a new episode, environment i with seed + i.
+        An environment that does not come back starts a new episode, environment i with seed + i.
 
         Returns:
             The observations, and for each environment why it did not come back ("" if it did).
@@ -151,7 +152,7 @@ class Engine(ABC):
         """Release windows, processes and physics engines."""
 
     def numbers(self) -> dict[str, float]:
-        """Return numbers about the stepping, for the log; names begin with "time/", for they depend on machines."""
+        """Return numbers about the stepping, for the log; names start with "time/", for they depend on machines."""
         return {}
 
 
@@ -169,12 +170,12 @@ class SyncEngine(Engine):
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
         self.envs = [recorder(env) for env in envs]
 
+    @override
     def reset(self, seed: int | None) -> Tree:
-        """See Engine."""
         return self._reset({i: None if seed is None else seed + i for i in range(self.num_envs)})
 
+    @override
     def reset_env(self, env: int, seed: int) -> Tree:
-        """See Engine."""
         return self._reset({env: seed})
 
     def _reset(self, seeds: Mapping[int, int | None]) -> Tree:
@@ -187,8 +188,8 @@ class SyncEngine(Engine):
             self.action_masks.heed(info)
         return self.action_masks.beside(obs, masks, np.array([i not in seeds for i in range(self.num_envs)]))
 
+    @override
     def step(self, actions: np.ndarray) -> StepResult:
-        """See Engine."""
         n, write = self.num_envs, self.layout.write
         next_obs = self.layout.empty(n)
         reward, terminated, truncated, infos = np.empty(n), np.empty(n, bool), np.empty(n, bool), []
@@ -212,12 +213,12 @@ class SyncEngine(Engine):
             lives = np.array([info["lives"] for info in infos])
         return StepResult(next_obs, reward, terminated, truncated, obs, done, lives=lives, success=success)
 
+    @override
     def render(self) -> np.ndarray | None:
-        """See Engine."""
         return None if self.envs[0].render_mode is None else self.envs[0].render()  # type: ignore[return-value]
 
+    @override
     def close(self) -> None:
-        """See Engine."""
         for env in self.envs:
             validation.close(env)
 
@@ -247,8 +248,8 @@ class GymVectorEngine(Engine):
             self.envs = [recorder(env) for env in vector.envs]
             vector.envs[:] = self.envs
 
+    @override
     def reset(self, seed: int | None) -> Tree:
-        """See Engine."""
         self.pending[:] = False
         if seed is not None:
             for i, env in enumerate(self.envs):
@@ -280,8 +281,8 @@ class GymVectorEngine(Engine):
         self.layout.check(obs, (self.num_envs,))
         return self.layout.batch(obs)
 
+    @override
     def step(self, actions: np.ndarray) -> StepResult:
-        """See Engine."""
         given = self._call("step", self._structure.many(actions))
         raw_obs, reward, terminated, truncated, infos = validation.step_vector(given, self.num_envs)
         next_obs = self._batch(raw_obs)
@@ -326,8 +327,8 @@ class GymVectorEngine(Engine):
                 )
             self.layout.write(next_obs, i, final)
 
+    @override
     def reset_env(self, env: int, seed: int) -> Tree:
-        """See Engine."""
         if self.num_envs == 1:
             return self.reset(seed)
         if self.mode is not AutoresetMode.DISABLED:
@@ -338,18 +339,18 @@ class GymVectorEngine(Engine):
         seeds: Any = [seed if i == env else None for i in range(self.num_envs)]
         return self._first(np.arange(self.num_envs) == env, seed=seeds)
 
+    @override
     def render(self) -> np.ndarray | None:
-        """See Engine."""
         frames = None if self.vector.render_mode is None else self.vector.render()
         return None if frames is None else frames[0]  # type: ignore[return-value]
 
+    @override
     def save(self) -> dict[str, Any] | None:
-        """See Engine."""
         saved = super().save()
         return saved and saved | {"pending": self.pending.copy()}
 
+    @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """See Engine."""
         obs, why = super().load(saved, obs, seed)
         if self.envs:
             self.pending = np.array(saved["pending"]) & [not one for one in why]
@@ -357,8 +358,8 @@ class GymVectorEngine(Engine):
                 self.vector._autoreset_envs = self.pending.copy()  # type: ignore[attr-defined]
         return obs, why
 
+    @override
     def close(self) -> None:
-        """See Engine."""
         self.vector.close()
 
 

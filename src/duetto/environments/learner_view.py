@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
@@ -139,8 +140,8 @@ class LearnerView(Engine):
         """Set an attribute of every environment."""
         self._engine.set_attr(name, value)
 
+    @override
     def call(self, function: Callable[[Any], Any]) -> Any:
-        """See Engine."""
         return self._engine.call(function)
 
     def save(self) -> dict[str, Any] | None:
@@ -151,8 +152,8 @@ class LearnerView(Engine):
         firing = {"firing": self._left.copy()} if self._fires else {}
         return {"engine": saved, "lives": self._lives.copy()} | firing
 
+    @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """See Engine."""
         obs, why = self._engine.load(saved["engine"], obs, seed)
         anew = np.array([bool(one) for one in why])
         first = FIRED_FIRST if self._fires else 0

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
+from typing_extensions import override
 
 from duetto.environments import minigrid_missions, suggestions
 from duetto.errors import UsageError
@@ -78,8 +79,8 @@ def wrap(env: gymnasium.Env, options: MiniGridOptions) -> gymnasium.Env:
 class _PythonActions(gymnasium.ActionWrapper):
     """A wrapper that passes Python's integers: MiniGrid compares them with up to seven enums, slowly with NumPy's."""
 
+    @override
     def action(self, action: Any) -> int:
-        """See gymnasium.ActionWrapper."""
         return int(action)
 
 
@@ -98,8 +99,8 @@ class _VectorView(gymnasium.ObservationWrapper):
         self._size = self._words + len(self._encode(""))
         self.observation_space = gymnasium.spaces.Box(0, 1, (self._size,), np.uint8)
 
+    @override
     def observation(self, observation: Any) -> np.ndarray:
-        """See gymnasium.ObservationWrapper."""
         vector = np.zeros(self._size, np.uint8)
         vector[self._first + observation["image"].reshape(-1)] = 1
         if self._compass is not None:
@@ -122,8 +123,8 @@ class _ImageView(gymnasium.ObservationWrapper):
             space["mission"] = gymnasium.spaces.Box(0, 1, (self._words,), np.uint8)
         self.observation_space = gymnasium.spaces.Dict(space)
 
+    @override
     def observation(self, observation: Any) -> dict[str, Any]:
-        """See gymnasium.ObservationWrapper."""
         seen = {"image": observation["image"] * SPREAD}
         if self._direction:
             seen["direction"] = observation["direction"]

@@ -1,7 +1,7 @@
 """Resume an environment in the middle of an episode by repeating the episode.
 
     run         reset      step step  set_attr  step   checkpoint
-    kept        begin      told told  changes   told   and a checksum of all that came back
+    kept        start      told told  changes   told   and a checksum of all that came back
     resume      the same reset, steps and changes in a new environment; then the checksum is compared
 
 An episode follows from the random generators at its reset and from what the environment was told since.
@@ -18,7 +18,7 @@ at a checkpoint; from then on they are kept with each reset, too. It comes back 
 An environment that defines `state_dict()` and `load_state_dict(state)`, of nested dicts of arrays and JSON values, is
 saved by these instead. State that outlives an episode (counters, curricula, caches) is not repeated: define them.
 
-Recording changes no number. An environment that does not come back begins a new episode, and only that one: if the
+Recording changes no number. An environment that does not come back starts a new episode, and only that one: if the
 checksum differs or the replay raises, if its episode is too long or its process would take too long, or if episodes
 cannot be repeated (`resets_only` in its metadata, `RecordVideo` around it). `load` returns why.
 """
@@ -36,6 +36,7 @@ from zlib import crc32
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, RecordVideo, TimeLimit
+from typing_extensions import override
 
 from duetto.environments import rng_state
 from duetto.environments.actions import Structure, structure
@@ -111,8 +112,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._process: dict[str, Any] = {}  # the global generators at the first reset
         self._draws = False  # from these
 
+    @override
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """See gymnasium.Env."""
         given: dict[str, Any] = {"seed": seed, "options": options}
         if self._records:
             self._begins(seed)
@@ -143,8 +144,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
         elif not self._draws:
             self._draws = not rng_state.same(self._process, rng_state.process_state())
 
+    @override
     def step(self, action: Any) -> Any:
-        """See gymnasium.Env."""
         if not self._records:
             return self.env.step(action)
         row = self._structure.row(action) if self._nested else np.asarray(action, self._dtype)
@@ -177,16 +178,18 @@ class EpisodeRecorder(gymnasium.Wrapper):
         return checksum
 
     # ------------------------------------------------------------------------------------------- attributes
+    @override
     def has_wrapper_attr(self, name: str) -> bool:
-        """See gymnasium.Env; the recorder's own attributes are nobody's."""
+        """The recorder's own attributes are nobody's."""
         return self.env.has_wrapper_attr(name)
 
+    @override
     def get_wrapper_attr(self, name: str) -> Any:
-        """See gymnasium.Env."""
         return self.env.get_wrapper_attr(name)
 
+    @override
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
-        """See gymnasium.Env. Plain values are recorded; with another one in it, an episode is not repeated."""
+        """Plain values are recorded; with another one in it, an episode is not repeated."""
         done = self.env.set_wrapper_attr(name, value, force=force)
         if not done:
             return False
@@ -235,7 +238,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         return {"own": state, "counts": counts, "generators": rng_state.save(rng_state.places(self.env))}
 
     def load(self, saved: dict[str, Any], repeats: bool = True) -> Restored:
-        """Go on where `save` was called. Without success the environment has to be reset, and has what was set in it.
+        """Continue where `save` was called. Without success the environment must be reset, and has what was set in it.
 
         Raises:
             CheckpointError: It is no state of this environment.
@@ -344,7 +347,7 @@ def seconds_of(saved: Any) -> float:
 
 
 def obstacles(saved: Any) -> list[str]:
-    """Return why environments in a saved state of them begin new episodes, each reason once."""
+    """Return why environments in a saved state of them start new episodes, each reason once."""
     return list(dict.fromkeys(one["why"] for one in _records(saved) if "why" in one))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+from typing_extensions import override
 
 from duetto.environments import silence
 
@@ -26,8 +27,8 @@ class NewWorld(gymnasium.Wrapper):
     BipedalWalker destroys the bodies and keeps the world, whose contact order then depends on earlier episodes.
     """
 
+    @override
     def reset(self, **kwargs: Any) -> Any:
-        """See gymnasium.Env."""
         inside: Any = self.unwrapped
         inside._destroy()
         inside.world = type(inside.world)()
@@ -47,8 +48,8 @@ class QuietStart(gymnasium.Wrapper):
         if type(env.unwrapped).__name__ in _OUTLIVES:
             self.metadata = env.metadata | {"resets_only": True}
 
+    @override
     def reset(self, **kwargs: Any) -> Any:
-        """See gymnasium.Env."""
         if not self._connected:
             self._connected = True
             with silence.output():

@@ -40,7 +40,7 @@ def places(env: gymnasium.Env) -> list[Place]:
     return found
 
 
-SPACE = "space:"  # begins the path of a space's generator
+SPACE = "space:"  # starts the path of a space's generator
 
 
 def save(found: Iterable[Place]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Layout:
         names = [leaf.name for leaf in self.leaves]
         reserved = not self.single and any(name[:1] in "/" for name in names)  # such as `masks.MASK`
         if not names or reserved or len(set(names)) < len(names):
-            cause = "no parts, two of the same name, or a name that is empty or begins with /"
+            cause = "no parts, two of the same name, or a name that is empty or starts with /"
             raise UsageError(f"The space {space} has {cause}. Rename its keys.")
 
     @property

@@ -28,6 +28,7 @@ from typing import IO, Any
 import cloudpickle
 import gymnasium
 import numpy as np
+from typing_extensions import override
 
 from duetto import subprocess_python
 from duetto.environments import obs_tree, suggestions
@@ -143,8 +144,8 @@ class SubprocEngine(Engine):
                 raise value
         return [value for _, value in answers]
 
+    @override
     def reset(self, seed: int | None) -> Tree:
-        """See Engine."""
         return self._first(self._ask("reset", [None if seed is None else seed + i for i in range(self.num_envs)]))
 
     def _first(self, begun: list[tuple[Tree, ActionMasks]]) -> Tree:
@@ -155,8 +156,8 @@ class SubprocEngine(Engine):
                 raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", env)
         return tree_map_many(np.concatenate, [obs for obs, _ in begun])
 
+    @override
     def step(self, actions: np.ndarray) -> StepResult:
-        """See Engine."""
         rows = self._ask("step", actions)
         next_obs, reward, terminated, truncated, first, lives, success = zip(*rows, strict=True)
         return StepResult(
@@ -173,21 +174,21 @@ class SubprocEngine(Engine):
             success=None if all(one is None for one in success) else np.array(success, np.float64),  # None: NaN
         )
 
+    @override
     def reset_env(self, env: int, seed: int) -> Tree:
-        """See Engine."""
         [(first, _)] = self._ask("reset", [seed], envs=[env])
         return tree_map_many(np.concatenate, [first] * self.num_envs)
 
+    @override
     def render(self) -> np.ndarray | None:
-        """See Engine."""
         return self._ask("render", envs=[0])[0]
 
+    @override
     def save(self) -> dict[str, Any] | None:
-        """See Engine."""
         return {str(env): one["0"] for env, one in enumerate(self._ask("save"))}
 
+    @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """See Engine."""
         each = [{"0": saved[str(env)]} for env in range(self.num_envs)]
         rows = [obs_tree.take(obs, np.array([env])) for env in range(self.num_envs)]
         timeout, self._timeout = self._timeout, self._timeout and self._timeout + max(map(seconds_of, each))
@@ -197,12 +198,13 @@ class SubprocEngine(Engine):
             self._timeout = timeout
         return self._first([first for first, _ in loaded]), [why for _, why in loaded]
 
+    @override
     def set_attr(self, name: str, value: Any) -> None:
-        """See Engine."""
         self._ask("set_attr", [name] * self.num_envs, [cloudpickle.dumps(value)] * self.num_envs)
 
+    @override
     def call(self, function: Callable[[gymnasium.Env], Any]) -> Any:
-        """See Engine. The function runs in the first environment's process."""
+        """The function runs in the first environment's process."""
         return self._ask("call", [cloudpickle.dumps(function)], envs=[0])[0]
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ class Transition(NamedTuple):
     action: np.ndarray  # (K, A) float32 in [-1, 1], or integers: as given to `step`
     reward: np.ndarray  # (K,) float32, to learn from
     next_obs: Tree  # (K, ...), the final observation where the episode ended
-    terminated: np.ndarray  # (K,) bool, with Atari's `episodic_life` also where the game goes on with a life less
+    terminated: np.ndarray  # (K,) bool, with Atari's `episodic_life` also where the game continues with a life less
     truncated: np.ndarray  # (K,) bool
 
 
@@ -66,9 +66,9 @@ class VecEnv:
         stacked: Frames that an image observation is a stack of, each step's sharing all but one with the last step's.
         starts: (N,) bool, True where `obs` is an episode's first observation, with Atari's `episodic_life` also a
             life's: forget recurrent state there.
-        steps: Vector steps since the VecEnv was made or, if later, since the run that it resumes began.
-        restored: (N,) bool, False where `load_state_dict` had to begin a new episode.
-        not_restored: Why environments began new episodes then, each reason once.
+        steps: Vector steps since the VecEnv was made or, if later, since the run that it resumes started.
+        restored: (N,) bool, False where `load_state_dict` had to start a new episode.
+        not_restored: Why environments started new episodes then, each reason once.
         aborted: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
         engine: What steps the environments.
         older: Whether who acts in them has older parameters than the learner.
@@ -112,13 +112,14 @@ class VecEnv:
         return self._shown
 
     def reset(self, seed: int | None) -> None:
-        """Begin new episodes, environment i with seed + i; later episodes go on with the environments' generators."""
+        """Start new episodes, environment i with seed + i; later episodes continue with the environments' "
+        "generators."""
         self._seed = seed
         with self._telling():
             self._begin(self.engine.reset(seed))
 
     def reset_env(self, env: int, seed: int) -> None:
-        """Begin a new episode in one environment with this seed; its unfinished episode is forgotten.
+        """Start a new episode in one environment with this seed; its unfinished episode is forgotten.
 
         Raises:
             UsageError: A vector environment of another autoreset mode than DISABLED, with several environments.
@@ -297,9 +298,9 @@ class VecEnv:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on exactly where `state_dict` was called; where that is impossible, with new episodes.
+        """Continue exactly where `state_dict` was called; where that is impossible, with new episodes.
 
-        These begin with seeds that follow from the saved state; `restored` says which environments came back.
+        These start with seeds that follow from the saved state; `restored` says which environments came back.
 
         Raises:
             CheckpointError: The state is of other environments, or of another number of them.
@@ -439,5 +440,5 @@ class VecEnv:
 
 
 def resume_seed(seed: int | None, steps: int) -> int:
-    """Return the seed of new episodes that begin after so many steps."""
+    """Return the seed of new episodes that start after so many steps."""
     return int(np.random.SeedSequence([seed or 0, steps]).generate_state(1)[0] >> 1)

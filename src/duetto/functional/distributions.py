@@ -75,7 +75,7 @@ class MultiCategorical(NamedTuple):
     parts: tuple[Categorical, ...]
 
     def with_mask(self, mask: Array) -> MultiCategorical:
-        """See `Categorical.with_mask`; `mask` (..., Σ n) concatenates those of the parts."""
+        """Return the distribution over allowed actions; `mask` (..., Σ n) concatenates those of the parts."""
         return MultiCategorical(tuple(part.with_mask(rows) for part, rows in self._split(mask)))
 
     def mode(self) -> Array:
@@ -150,7 +150,7 @@ class Joint(NamedTuple):
     parts: tuple[Categorical | MultiCategorical | DiagonalGaussian, ...]
 
     def with_mask(self, mask: Array) -> Joint:
-        """See `Categorical.with_mask`; `mask` concatenates those of the discrete parts."""
+        """Return the distribution over allowed actions; `mask` concatenates those of the discrete parts."""
         sizes = [0 if isinstance(part, DiagonalGaussian) else _noise_size(part) for part in self.parts]
         masked = zip(self.parts, _split(mask, sizes), strict=True)
         return Joint(tuple(p if isinstance(p, DiagonalGaussian) else p.with_mask(rows) for p, rows in masked))

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.algorithms.base import DIVERGENCE, PRIORITY, Algorithm, Array, OptimizerSpec, Tree
 from duetto.algorithms.suggestions import did_you_mean
@@ -174,8 +175,9 @@ class Learner(Policy):
         for name, rate in self._adapted.items():
             self._adapted[name] = kl_adaptive(rate, metrics.value(DIVERGENCE), self.optimizer_specs[name].kl)
 
+    @override
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Policy`: in NumPy if that is faster."""
+        """In NumPy if that is faster."""
         if not self._acts_in_numpy:
             return self._act(method, obs, *noise)
         if self._numpy_policy is None:

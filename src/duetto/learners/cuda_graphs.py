@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from duetto.functional.pytree import tree_map
 from duetto.learners.transfer_buffer import BufferLayout, BufferSlot, signature
@@ -41,20 +42,22 @@ class GraphTape(Protocol):
         ...
 
 
-class CudaTape:
+class CudaTape(GraphTape):
     """A tape of CUDA graphs."""
 
     @contextlib.contextmanager
+    @override
     def warm_up(self) -> Iterator[None]:
-        """See `GraphTape`: on a stream of its own, as CUDA requires."""
+        """On a stream of its own, as CUDA requires."""
         current, own = torch.cuda.current_stream(), torch.cuda.Stream()
         own.wait_stream(current)
         with torch.cuda.stream(own):
             yield
         current.wait_stream(own)
 
+    @override
     def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
-        """See `GraphTape`. Other threads may use the GPU meanwhile."""
+        """Other threads may use the GPU meanwhile."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             results = function()

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
@@ -83,16 +84,17 @@ class JaxLearner(Learner):
         self._copies_to_act: bool = small and not elsewhere and in_numpy(algorithm, self.specs)
 
     # ------------------------------------------------------------------------------------------------ learning
+    @override
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        """See `Learner.update_each`."""
         metrics: list[Metrics] = []
         for updates in self._prepare_each(batches, progress):
             metrics += self.update_alike(updates)
             self._adapt_rates(metrics[-1])
         return metrics
 
+    @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        """See `Learner.update_alike`: in one program, which gets a rollout once for all epochs."""
+        """In one program, which gets a rollout once for all epochs."""
         first, rollout = updates[0], updates[0].batch if self.on_policy else None
         if (compiled := self._compiled.get(first.phase)) is None:
             jax_cache.hand_over()
@@ -108,8 +110,9 @@ class JaxLearner(Learner):
         return [metrics.row(number) for number in range(len(updates))]
 
     # ------------------------------------------------------------------------------------------------ acting
+    @override
     def _acting(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Learner._acting`. For few observations, NumPy with a copy of a small network is faster than a call."""
+        """For few observations, NumPy with a copy of a small network is faster than a call."""
         if not self._copies_to_act or len(jax.tree.leaves(obs)[0]) > MOST_ROWS:
             return super()._acting(method, obs, *noise)
         if self._numpy_policy is None:
@@ -118,8 +121,8 @@ class JaxLearner(Learner):
             self._numpy_policy.use({name: self._named(name, own) for name, own in arrays.items()})
         return self._numpy_policy._acting(method, obs, *noise)
 
+    @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Learner._act`."""
         if method not in self._programs:
             program = self.each(self._program(getattr(self.algorithm, method)))
             self._programs[method] = jax.jit(program, compiler_options=self.by_rule())
@@ -194,18 +197,18 @@ class JaxLearner(Learner):
     def state(self, state: State) -> None:
         self._state, self._numpy_policy = state, None
 
+    @override
     def parameters(self) -> Parameters:
-        """See `Learner.parameters`."""
         return {name: self._named(name, self._state[f"net/{name}"]) for name in self._nets}
 
+    @override
     def load_parameters(self, parameters: Parameters) -> None:
-        """See `Learner.load_parameters`."""
         self._numpy_policy = None
         state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         self._state |= {f"net/{name}": self._arrays(name, parameters.get(name, {}), name) for name in self._nets}
 
+    @override
     def optimizer_state(self) -> dict[str, Any]:
-        """See `Learner.optimizer_state`."""
         state: dict[str, Any] = {}
         for name in self._optimizers:
             parts = self._state[f"optimizer/{name}"]
@@ -214,8 +217,8 @@ class JaxLearner(Learner):
             state[name] = {"steps": adam.count.tolist(), "first": first, "second": second}
         return state
 
+    @override
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        """See `Learner.load_optimizer_state`."""
         for name in self._optimizers:
             owner, learned = f"the optimizer of {name}", self._nets[name].learned
             adam = optax.ScaleByAdamState(
@@ -274,7 +277,7 @@ def _begun(optimizer: optax.GradientTransformation, parameters: list[np.ndarray]
 def _device(device: str) -> Any:
     if device == "cuda" and not jax_has_cuda():
         raise UsageError(
-            "JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'. A run that has begun goes "
+            "JAX sees no CUDA device here: use --device cpu, or pip install 'jax[cuda13]'. A run that has started goes "
             "on with `device: cpu` in its config.yaml and --accept-changes."
         )
     return jax.local_devices(backend="gpu" if device == "cuda" else "cpu")[0]

@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from typing_extensions import override
 
-from duetto.algorithms.base import PRIORITY
+from duetto.algorithms.base import PRIORITY, Updater
 from duetto.learners.base import Update, check_depends, check_learns, check_minimized, checked_loss, summarize
 from duetto.learners.transfer_buffer import BufferLayout, BufferSlot
 from duetto.networks.jax import JaxNetwork
@@ -121,7 +122,7 @@ class CompiledUpdate:
         return changed, *metrics
 
 
-class TracedUpdate:
+class TracedUpdate(Updater):
     """The `Updater` while an update is traced: the state, as it changes."""
 
     def __init__(
@@ -138,8 +139,8 @@ class TracedUpdate:
         self.values: list[Array] = []
         self.priority: Array | None = None
 
+    @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
-        """See `Updater.minimize`."""
         check_learns(name, self.learner._optimizers)
         key, net = f"net/{name}", self.learner._nets[name]
         learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
@@ -168,8 +169,8 @@ class TracedUpdate:
         self._record(name, value, info | norm)
         return info
 
+    @override
     def track(self, target: str, source: str, tau: float) -> None:
-        """See `Updater.track`."""
         old, new = self.state[f"net/{target}"], self.state[f"net/{source}"]
 
         def between(t: Array, s: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm
 from duetto.learners.base import Precision
@@ -35,12 +36,12 @@ class JaxVmapLearner(JaxLearner):
             net = self._nets[name]
             net.shapes = [(len(seeds), *shape) for shape in net.shapes]
 
+    @override
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """See `JaxLearner`."""
         return jax.vmap(function)
 
+    @override
     def of_one(self, tree: Any) -> Any:
-        """See `JaxLearner`."""
         return jax.tree.map(_first, tree)
 
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from greenlet import getcurrent, greenlet
+from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, Tree
 from duetto.errors import UsageError
@@ -245,28 +246,28 @@ class SeedLearner(Learner):
         # One JAX program for all seeds is faster than NumPy for each seed; PyTorch's `vmap` of a policy is slower.
         self._acts_in_numpy = self._acts_in_numpy and backend == "torch"
 
+    @override
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        """See `Learner.update_each`."""
         metrics: list[Metrics] = []
         for updates in self._prepare_each(batches, progress):
             metrics += self.update_alike(updates)
             self._adapt_rates(metrics[-1])
         return metrics
 
+    @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        """See `Learner.update_alike`."""
         return self._group.request(self._number, SeedRequest("update_alike", tuple(updates)))
 
+    @override
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Learner._act`."""
         return self._group.request(self._number, SeedRequest(method, (obs, *noise)))
 
+    @override
     def parameters(self) -> Parameters:
-        """See `Learner.parameters`."""
         return self._group.state("parameters", self._number)
 
+    @override
     def load_parameters(self, parameters: Parameters) -> None:
-        """See `Learner.load_parameters`."""
         self._numpy_policy = None
         own = self.parameters()
         self._group.load(
@@ -275,12 +276,12 @@ class SeedLearner(Learner):
             {name: matched(parameters.get(name, {}), _shapes(own[name]), name) for name in own},
         )
 
+    @override
     def optimizer_state(self) -> dict[str, Any]:
-        """See `Learner.optimizer_state`."""
         return self._group.state("optimizer_state", self._number)
 
+    @override
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        """See `Learner.load_optimizer_state`."""
         own = self.optimizer_state()
         for name, moments in own.items():
             owner = f"the optimizer of {name}"

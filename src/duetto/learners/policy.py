@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, Array, Tree
 from duetto.cpu import one_blas_thread
@@ -96,8 +97,9 @@ class NumpyPolicy(Policy):
         super().__init__(algorithm, specs)
         self._nets: dict[str, Any] = {}
 
+    @override
     def load_parameters(self, parameters: Parameters) -> None:
-        """See `Policy`. Copies are in Fortran order, which halves the time of products with a few rows."""
+        """Copies are in Fortran order, which halves the time of products with a few rows."""
         state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         copies: Parameters = {}
         for name in self.algorithm.acting_networks:
@@ -109,8 +111,8 @@ class NumpyPolicy(Policy):
         """Act with these arrays, which must fit the networks, without copying them."""
         self._nets = {name: host.build(self.specs[name], parameters[name]) for name in self.algorithm.acting_networks}
 
+    @override
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Policy`."""
         if not self._nets:
             raise RuntimeError("These networks have no parameters yet: load some before they act.")
         nets = SimpleNamespace(**{name: as_called(name, self.specs[name], net) for name, net in self._nets.items()})

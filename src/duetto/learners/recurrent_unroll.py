@@ -46,7 +46,7 @@ class RecurrentUnroll:
 
     @property
     def updated_stats(self) -> dict[str, Array]:
-        """See `network.Network`."""
+        """The network's running statistics after this pass."""
         return self._network.updated_stats
 
     def q1(self, window: SequenceInput, *inputs: Any) -> Array:

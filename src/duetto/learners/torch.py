@@ -10,6 +10,10 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal
 
+from typing_extensions import override
+
+from duetto.algorithms.base import Updater
+
 # PyTorch's OpenMP reads it at import: how often a waiting thread polls before it sleeps. Waking costs more than an
 # operation, so without polling two threads are slower than one; with much more of it, a busy machine stalls.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -55,7 +59,7 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-class TorchLearner(Learner):
+class TorchLearner(Learner, Updater):
     """The learner in PyTorch: fused Adam, `foreach` averaging, and on a GPU CUDA graphs (`cuda_graphs`)."""
 
     backend: Literal["torch", "jax"] = "torch"
@@ -77,7 +81,7 @@ class TorchLearner(Learner):
         if device == "cuda" and not has_cuda():
             raise UsageError(
                 "PyTorch sees no CUDA device here: use --device cpu, or install a CUDA build of PyTorch."
-                " A run that has begun goes on with `device: cpu` in its config.yaml and --accept-changes."
+                " A run that has started continues with `device: cpu` in its config.yaml and --accept-changes."
             )
         self.device: torch.device = torch.device(device)
         if device == "cpu":
@@ -104,16 +108,16 @@ class TorchLearner(Learner):
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     # ------------------------------------------------------------------------------------------------ learning
+    @override
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        """See `Learner.update_each`."""
         metrics: list[Metrics] = []
         for [update] in self._prepare_each(batches, progress):
             metrics.append(self._update(update))
             self._adapt_rates(metrics[-1])
         return metrics
 
+    @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        """See `Learner.update_alike`."""
         return [self._update(update) for update in updates]
 
     def _update(self, update: Update) -> Metrics:
@@ -222,8 +226,8 @@ class TorchLearner(Learner):
         for optimizer in self._optimizers.values():
             yield from optimizer.tensors()
 
+    @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
-        """See `Updater.minimize`."""
         check_learns(name, self._optimizers)
         weights = self._optimizers[name].weights
         with self._autocast:
@@ -271,8 +275,8 @@ class TorchLearner(Learner):
         net = self._nets[name]
         return net.values["value"] if isinstance(net, TorchParameters) else self._callable(name, net)
 
+    @override
     def track(self, target: str, source: str, tau: float) -> None:
-        """See `Updater.track`."""
         to, origin = self._nets[target], self._nets[source]
         with torch.no_grad():
             torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
@@ -301,8 +305,8 @@ class TorchLearner(Learner):
         self._values += [value.detach().float(), *(value.float() for value in values)]
 
     # ------------------------------------------------------------------------------------------------ acting
+    @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """See `Learner._act`."""
         self._use_threads(self.threads)
         if self._recorder is not None and method == "collect":  # always of the same number of environments
             return as_arrays(self._recorder.replay(method, (obs, *noise), partial(self._acted, method))[0])
@@ -315,15 +319,15 @@ class TorchLearner(Learner):
             return getattr(self.algorithm, method)(nets, *inputs), self._carry(nets)
 
     # ------------------------------------------------------------------------------------------------ state
+    @override
     def parameters(self) -> Values:
-        """See `Learner.parameters`."""
         return {
             name: {key: value.detach().cpu().numpy().copy() for key, value in self._nets[name].values.items()}
             for name in self._nets
         }
 
+    @override
     def load_parameters(self, parameters: Values) -> None:
-        """See `Learner.load_parameters`."""
         self._numpy_policy = None
         state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         found = {
@@ -337,12 +341,12 @@ class TorchLearner(Learner):
                 for key, value in found[name].items():
                     net.values[key].copy_(torch.from_numpy(np.array(value)))
 
+    @override
     def optimizer_state(self) -> dict[str, Any]:
-        """See `Learner.optimizer_state`."""
         return {name: optimizer.state() for name, optimizer in self._optimizers.items()}
 
+    @override
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        """See `Learner.load_optimizer_state`."""
         for name, optimizer in self._optimizers.items():
             optimizer.load(state[name], f"the optimizer of {name}")
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.func import grad_and_value, vmap
+from typing_extensions import override
 
 from duetto.algorithms.base import PRIORITY, Algorithm
 from duetto.functional.pytree import tree_map
@@ -62,18 +63,20 @@ class TorchVmapLearner(TorchLearner):
         seeds = np.arange(len(rows))[:, None]
         return (tree_map(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
 
+    @override
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
-        """See TorchLearner; each seed has its own rows."""
+        """Each seed has its own rows."""
         own = rows.index_select(1, part)[:, 0]
         seeds = torch.arange(len(own), device=own.device)[:, None]
         return tree_map(lambda array: array[seeds, own], batch)
 
+    @override
     def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
-        """See TorchLearner: one number if all seeds have the same, else (N,)."""
+        """One number if all seeds have the same, else (N,)."""
         return {name: float(rate[0]) if len(set(rate.tolist())) == 1 else rate for name, rate in rates.items()}
 
+    @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
-        """See `Updater.minimize`."""
         check_learns(name, self._optimizers)
         every = {other: net.values for other, net in self._nets.items()}
         names: list[str] = []
@@ -112,8 +115,9 @@ class TorchVmapLearner(TorchLearner):
         return SimpleNamespace(**found)
 
     @contextlib.contextmanager
+    @override
     def default_modes(self) -> Iterator[None]:
-        """See `Learner`. Not by `torch.autocast`, whose contexts must be left in the order of their calls."""
+        """Not by `torch.autocast`, whose contexts must be left in the order of their calls."""
         device, autocast = self.device.type, torch.is_autocast_enabled(self.device.type)
         torch.set_autocast_enabled(device, False)
         try:
@@ -123,8 +127,8 @@ class TorchVmapLearner(TorchLearner):
             torch.set_autocast_enabled(device, autocast)
 
     # ------------------------------------------------------------------------------------------------ acting
+    @override
     def _acted(self, method: Any, inputs: Any) -> Any:
-        """See TorchLearner."""
         acting = {name: self._nets[name].values for name in self.algorithm.acting_networks}
 
         def of_one(acting: dict[str, Values], inputs: Any) -> Any:
@@ -139,8 +143,9 @@ class VmapAdam(Adam):
     """Adam for all seeds, which have made equally many steps."""
 
     @torch.no_grad()
+    @override
     def step(self, gradients: list[Tensor], rate: Any) -> Tensor | None:
-        """See `Adam`. `rate` is a number for all seeds, or (N,); the norm is (N,)."""
+        """`rate` is a number for all seeds, or (N,); the norm is (N,)."""
         norm, limit, seeds = None, self._spec.max_grad_norm, len(self.weights[0])
         if limit > 0:
             norms = [torch.linalg.vector_norm(gradient.reshape(seeds, -1), dim=1) for gradient in gradients]

@@ -50,7 +50,7 @@ class CustomCalls:
         self.spec, self._modules = spec, modules
 
     def __call__(self, obs: Any, *inputs: Any, train: bool = False) -> Any:
-        """See `network.Network`; modules handle running statistics themselves."""
+        """Return the outputs for observations and further inputs; modules handle running statistics themselves."""
         spec, (obs, mask) = self.spec, masks.split_mask(obs)
         found = [_float32(module(self._select_parts(obs), *inputs)) for module in self._modules]
         if spec.members:
@@ -65,7 +65,7 @@ class CustomCalls:
         return spec.mask(tuple(_interpret(spec, head, output) for head, output in each), mask)
 
     def q1(self, obs: Any, *inputs: Any) -> Any:
-        """See `network.Network`."""
+        """Return the outputs of an ensemble's first member."""
         return _float32(self._modules[0](self._select_parts(obs), *inputs))
 
     def _select_parts(self, obs: Any) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.functional.distributions import SquashedGaussian, split_bounds
 from duetto.functional.q_values import dueling, mask_actions
@@ -74,17 +75,17 @@ class HiddenHead(Head):
     stack: type[Stack] = field(default=Stack, kw_only=True)  # the class of the layers
 
     @property
+    @override
     def action_size(self) -> int:
-        """See `Head`."""
         return self.action
 
     @property
+    @override
     def shape(self) -> tuple[int, ...]:
-        """See `Head`."""
         return (self.action,)
 
+    @override
     def stacks(self, width: int) -> list[Stack]:
-        """See `Head`."""
         return [self.stack("layers", width, self.hidden, math.prod(self.shape), self.activation, self.blocks)]
 
 
@@ -139,8 +140,8 @@ class CriticHead(HiddenHead):
         """A number; a subclass may return several."""
         return ()
 
+    @override
     def stacks(self, width: int) -> list[Stack]:
-        """See `Head`."""
         size = math.prod(self.shape)
         return [self.stack("layers", width, self.hidden, size, self.activation, self.blocks, self.action, self.joins)]
 
@@ -176,8 +177,8 @@ class ActionValueHead(HiddenHead):
         """Return the values."""
         return dueling(*outputs) if self.dueling else outputs[0]
 
+    @override
     def mask(self, result: Array, mask: Array) -> Array:
-        """See `Head`."""
         return mask_actions(result, mask)
 
 
@@ -199,8 +200,8 @@ class PolicyHead(Head):
         return num_outputs(self.space)
 
     @property
+    @override
     def shape(self) -> tuple[int, ...]:
-        """See `action_distributions.distribution`."""
         return (num_outputs(self.space),)
 
     @property
@@ -234,8 +235,8 @@ class PolicyHead(Head):
         """Return the distribution."""
         return distribution(self.space, output)
 
+    @override
     def mask(self, result: Any, mask: Array) -> Any:
-        """See `Head`."""
         return result.with_mask(mask)
 
 
@@ -247,8 +248,8 @@ class StateValueHead(Head):
     name: ClassVar[str] = "value"
 
     @property
+    @override
     def action_size(self) -> int:
-        """See `Head`."""
         return 1
 
     @property

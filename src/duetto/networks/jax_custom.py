@@ -29,7 +29,7 @@ class JaxCustomNetwork:
         self.learned: int = len(self.arrays)
 
     def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> Any:
-        """See `jax.JaxNetwork`."""
+        """Return the network with other arrays, cast to `precision`."""
         cast = [array.astype(precision) for array in arrays]
         whole = eqx.combine(jax.tree.unflatten(self._structure, cast), self._static)
         return _Called(self._spec, whole.members if self._spec.members else [whole])

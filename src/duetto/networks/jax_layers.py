@@ -26,7 +26,7 @@ activations: dict[str, Callable[[Array], Array]] = {
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
-    """See `layers.Layers`."""
+    """`Layers.linear` in JAX."""
     if bias is None:  # XLA leaves it out
         bias = jnp.zeros(weight.shape[:-1], weight.dtype)
     if weight.ndim == 3 and x.ndim == 2:
@@ -39,7 +39,7 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
 
 
 def norm(x: Array, scale: Array, shift: Array) -> Array:
-    """See `layers.Layers`; computed in float32 as in PyTorch."""
+    """`Layers.norm` in JAX; computed in float32 as in PyTorch."""
     dtype, x = x.dtype, x.astype(jnp.float32)
     centered = x - jnp.mean(x, -1, keepdims=True)
     x = centered * jax.lax.rsqrt(jnp.mean(centered**2, -1, keepdims=True) + 1e-5)
@@ -48,7 +48,7 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
 
 
 def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float = EPSILON) -> Array:
-    """See `layers.Layers`."""
+    """`Layers.batch_norm` in JAX."""
     mean, variance = moments(x, tuple(range(scale.ndim - 1, x.ndim - 1)))
     factor = scale * jax.lax.rsqrt(variance + epsilon)
     y = (x - broadcastable(mean, x)) * broadcastable(factor, x) + broadcastable(shift, x)
@@ -56,7 +56,7 @@ def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float = EPSILON) -
 
 
 def conv_relu(x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
-    """See `layers.Layers`. `factor` multiplies the weights, which are smaller than the input."""
+    """`Layers.conv_relu` in JAX. `factor` multiplies the weights, which are smaller than the input."""
     kernel = jnp.transpose(weight * factor, (2, 3, 1, 0))
     strides, layout = (stride, stride), ("NHWC", "HWIO", "NHWC")
     x = jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout)
@@ -69,7 +69,7 @@ def prepare_image(image: Array, channels_first: bool, like: Array) -> Array:
 
 
 def flatten(image: Array) -> Array:
-    """See `layers.Layers`."""
+    """`Layers.flatten` in JAX."""
     return jnp.reshape(image, (image.shape[0], -1))
 
 
@@ -79,17 +79,17 @@ def split_members(values: Values) -> None:
 
 
 def cast_input(x: Array, like: Array) -> Array:
-    """See `layers.Layers`."""
+    """`Layers.cast_input` in JAX."""
     return x.astype(like.dtype)
 
 
 def output_linear(x: Array, weight: Array, bias: Array) -> Array:
-    """See `layers.Layers`; the weights are float32, see `jax.JaxNetwork`."""
+    """`Layers.output_linear` in JAX; the weights are float32, see `jax.JaxNetwork`."""
     return linear(x.astype(jnp.float32), weight, bias)
 
 
 def recurrent(spec: RecurrentSpec, weights: Values, x: Array, window: SequenceInput) -> tuple[Array, dict[str, Array]]:
-    """See `layers.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    """`Layers.recurrent` in JAX: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
     x = jnp.concatenate([x, previous.astype(x.dtype), window.previous_reward[..., None].astype(x.dtype)], -1)
     carry = {

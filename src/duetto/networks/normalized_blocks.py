@@ -14,6 +14,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
+from typing_extensions import override
+
 from duetto.errors import UsageError
 from duetto.networks.layers import EXPANSION, Array, Stack, StackArrays, join
 
@@ -39,30 +41,31 @@ class FlashStack(Stack):
             )
 
     @cached_property
+    @override
     def layers(self) -> list[tuple[int, int]]:
-        """See `Stack`."""
         width = self.hidden[0]
         blocks = [(width, EXPANSION * width), (EXPANSION * width, width)] * len(self.hidden)
         return [(self.inputs + self.joined, width), *blocks, *([(width, self.outputs)] if self.outputs else [])]
 
     @property
+    @override
     def over_batches(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """See `Stack`."""
         return True
 
     @cached_property
+    @override
     def norms(self) -> list[int]:
-        """See `Stack`: one for each layer's input or output, the last one by the root mean square."""
+        """One for each layer's input or output, the last one by the root mean square."""
         width = self.hidden[0]
         return [self.inputs + self.joined, *[EXPANSION * width, width] * len(self.hidden), width]
 
     @property
+    @override
     def root_mean_squares(self) -> frozenset[int]:
-        """See `Stack`."""
         return frozenset({len(self.norms) - 1})
 
+    @override
     def forward(self, arrays: StackArrays, x: Array, joined: Array | None = None) -> Array:
-        """See `Stack`."""
         x = arrays.linear(0, arrays.batch_norm(0, join(x, joined)))
         for block in range(len(self.hidden)):
             i = 1 + 2 * block
@@ -83,23 +86,24 @@ class XqcStack(Stack):
         _check_joins(self)
 
     @cached_property
+    @override
     def layers(self) -> list[tuple[int, int]]:
-        """See `Stack`."""
         sizes = [self.inputs + self.joined, *self.hidden, *([self.outputs] if self.outputs else [])]
         return list(pairwise(sizes))
 
     @property
+    @override
     def over_batches(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """See `Stack`."""
         return True
 
     @cached_property
+    @override
     def norms(self) -> list[int]:
-        """See `Stack`: one for the input, and one for each hidden layer."""
+        """One for the input, and one for each hidden layer."""
         return [self.inputs + self.joined, *self.hidden]
 
+    @override
     def forward(self, arrays: StackArrays, x: Array, joined: Array | None = None) -> Array:
-        """See `Stack`."""
         x = arrays.batch_norm(0, join(x, joined))
         for i in range(len(self.hidden)):
             x = arrays.activation(arrays.batch_norm(i + 1, arrays.linear(i, x)))

@@ -22,7 +22,7 @@ activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
-    """See `layers.Layers`; no ensembles."""
+    """`Layers.linear` in NumPy; no ensembles."""
     if x.ndim > 2:  # NumPy would compute one product for each row
         return linear(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
     return x @ weight.T if bias is None else x @ weight.T + bias
@@ -32,7 +32,7 @@ output_linear = linear  # it is all float32
 
 
 def norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """See `layers.Layers`."""
+    """`Layers.norm` in NumPy."""
     centered = x - np.mean(x, -1, keepdims=True)
     return centered / np.sqrt(np.mean(centered**2, -1, keepdims=True) + 1e-5) * scale + shift
 
@@ -45,7 +45,7 @@ def cast_input(x: np.ndarray, like: np.ndarray) -> np.ndarray:
 def recurrent(
     spec: RecurrentSpec, weights: Values, x: np.ndarray, window: SequenceInput
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """See `layers.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    """`Layers.recurrent` in NumPy: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
     x = np.concatenate([x, previous, window.previous_reward[..., None]], -1, dtype=np.float32)
     carry = {name: window.carry.get(name) for name in spec.state()}

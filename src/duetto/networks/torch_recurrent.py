@@ -26,7 +26,7 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 def recurrent(
     spec: RecurrentSpec, weights: Mapping[str, Tensor], x: Tensor, window: SequenceInput
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """See `layers.Layers`: features (B, S, F) to (B, S, size), and the carry after the last of them."""
+    """`Layers.recurrent` in PyTorch: features (B, S, F) to (B, S, size), and the carry after the last of them."""
     previous = encode_action(spec.action, window.previous_action)
     x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
     arrays, state, outputs = [weights[name] for name in spec.shapes(0)], _initial(spec, x, window), []

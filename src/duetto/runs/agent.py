@@ -218,7 +218,7 @@ class Agent:
         if self._learner.recurrent and self._together not in (0, len(part)):
             raise UsageError(
                 f"The agent remembers {self._together} environment(s), and here are {len(part)} observations. Call "
-                "reset() where others begin."
+                "reset() where others start."
             )
         rewards = np.zeros(len(part)) if rewards is None else _of_each("rewards", rewards, len(part), "numbers")
         begins = None if starts is None else _of_each("starts", starts, len(part), "truth values").astype(bool)

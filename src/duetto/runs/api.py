@@ -97,7 +97,7 @@ def train(
         progress: Show on a terminal or in a notebook what the command line shows; elsewhere nothing. Notices are
             logged, too, as warnings of the standard library's logger "duetto".
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
-        from_run: Another run, of the same spaces, whose networks this one begins with, to fine-tune them.
+        from_run: Another run, of the same spaces, whose networks this one starts with, to fine-tune them.
             Hyper-parameters and framework may be others.
         from_checkpoint: Its checkpoint: "last", "best", or a step.
         from_optimizers: Take over its optimisers, too.
@@ -190,6 +190,6 @@ def load(
         backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
         networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
         algorithm: The class, if it was handed over to `train` and is not Duetto's own.
-        trust: Run the file of an algorithm that the folder names, whoever began the run.
+        trust: Run the file of an algorithm that the folder names, whoever started the run.
     """
     return Agent.load(Path(path), checkpoint, backend, networks, algorithm, trust)

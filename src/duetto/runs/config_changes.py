@@ -31,7 +31,7 @@ def changed(config: Config, options: Mapping[str, Any]) -> Config:
     if elsewhere and "threads" not in options:  # those of the other framework, or of none
         ours = dataclasses.replace(ours, threads=jax_threads() if (ours.backend, ours.device) == ("jax", "cpu") else 0)
     if "auto" in (ours.backend, ours.device):
-        raise UsageError("A run goes on with the backend and the device that it has: give torch or jax, cpu or cuda.")
+        raise UsageError("A run continues with the backend and the device that it has: give torch or jax, cpu or cuda.")
     return dataclasses.replace(config, algorithm=algorithm, run=ours)
 
 
@@ -46,7 +46,8 @@ def check_same_run(folder: Path, config: Config) -> None:
     """
     if changed := changed_since(folder / "config.yaml", config.to_dict(), _flat):
         raise HinderedError(
-            f"{folder} was begun otherwise: {changed}. Give the same options to go on, and put back what was edited; "
+            f"{folder} was started otherwise: {changed}. Give the same options to continue, and put back what was "
+            f"edited; "
             "or choose another --output."
         )
 

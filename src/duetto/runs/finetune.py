@@ -36,7 +36,7 @@ class WarmStart:
         given = {"checkpoint": checkpoint != "last", "optimizers": optimizers, "memory": memory}
         if how := [f"--from-{name}" for name, is_given in given.items() if is_given]:
             raise UsageError(
-                f"{' and '.join(how)}: of which run? Say from which one to begin, with --from RUN (in Python from_run)."
+                f"{' and '.join(how)}: of which run? Say from which one to start, with --from RUN (in Python from_run)."
             )
         return None
 
@@ -88,11 +88,11 @@ class WarmStart:
                 trainer.components.remember(loaded)
         except CheckpointError as error:
             others = "".join(f"{difference}. " for difference in _differences(trainer, loaded.state))
-            raise UsageError(f"This run cannot begin from {loaded.path}: {others}{error}") from error
+            raise UsageError(f"This run cannot start from {loaded.path}: {others}{error}") from error
         algorithm = trainer.config.algorithm
         if random := algorithm.first_random_steps():
             trainer.notices.append(
-                f"It begins with what {folder} has learned, but its first {random:,} actions are random. With "
+                f"It starts with what {folder} has learned, but its first {random:,} actions are random. With "
                 "--random-steps 0 they are the policy's."
             )
         return type(self)(self.run, self.checkpoint, self.optimizers, self.memory, loaded.step)
@@ -102,7 +102,7 @@ class WarmStart:
         which = self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
         try:
             if not (folder / "checkpoints").is_dir():
-                raise UsageError(f"{folder} is no run to begin from: it has no checkpoints.")
+                raise UsageError(f"{folder} is no run to start from: it has no checkpoints.")
             loaded = chosen(folder, which, memory=self.memory)
             if self.step not in (None, loaded.step):
                 raise CheckpointError(f"Its {self.checkpoint} checkpoint is of step {loaded.step} now.")
@@ -110,8 +110,8 @@ class WarmStart:
             if self.step is None:
                 raise
             raise CheckpointError(
-                f"The run began with {self}, which cannot be had: {error} Put it back, or start a new run that says "
-                "with --from RUN what it begins with."
+                f"The run started with {self}, which cannot be had: {error} Put it back, or start a new run that says "
+                "with --from RUN what it starts with."
             ) from error
         return loaded
 

@@ -67,7 +67,7 @@ def start_many(
                 path = new_folder(parent, f"{spec.name}-s{seed}" if spec.name else spec.with_seed(seed).folder_name)
                 build = group.learner if len(configs) > 1 else learners.build  # one alone is one alone
                 trainer = new_trainer(spec, config, path, build_learner=build)
-                paths.append(path)  # only now: a run that cannot begin has taken its folder away
+                paths.append(path)  # only now: a run that cannot start has taken its folder away
                 trainers.append(opened.enter_context(trainer))
                 trainers[-1].diagnostics.before_run(trainers[-1].step)
             if on_start is not None:
@@ -101,5 +101,7 @@ def _raise(failed: dict[int, BaseException], trainers: list[Trainer]) -> None:
 def _others(trainers: list[Trainer]) -> str:
     """The end of a sentence on the seeds that did not fail."""
     if stopped := [trainer.folder for trainer in trainers if trainer.stopped]:
-        return f"; {len(stopped)} of the others stopped before their end, and go on with: {to_resume(stopped[0])} ..."
+        return (
+            f"; {len(stopped)} of the others stopped before their end, and continue with: {to_resume(stopped[0])} ..."
+        )
     return "; the others are done." if trainers else "."

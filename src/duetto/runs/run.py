@@ -209,11 +209,11 @@ class Run:
             kept = given.take_back(how.callbacks, before)
 
             def say(trainer: Trainer, what: PartLostError = lost, kept: list[str] = kept) -> None:
-                where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its beginning"
+                where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its start"
                 behind = what.step - trainer.step
                 gone = behind > 0 and trainer.config.cluster.get("mode") == "async"
                 loss = f": {behind:,} step{'s' * (behind > 1)} are lost" if gone else ""
-                trainer.notices.append(f"{what} The run goes on {where}{loss}.")
+                trainer.notices.append(f"{what} The run continues {where}{loss}.")
                 trainer.notices += kept
 
             try:
@@ -439,9 +439,9 @@ def start(
                 on_start(trainer)
             trainer.run(callbacks)
     except PartLostError as lost:
-        if not path.exists():  # it had not begun
+        if not path.exists():  # it had not started
             raise
-        # without a key it is not signed, and begun by this process all the same
+        # without a key it is not signed, and started by this process all the same
         run = run_of(spec, path, config, trust=config.lacks_signature)
         run.resume_after_loss(lost, ResumeOptions(callbacks=callbacks, on_start=on_start, cluster=spec.cluster), before)
         return run

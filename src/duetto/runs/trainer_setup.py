@@ -107,7 +107,7 @@ def existing_trainer(
         undone.pop_all()
     if aside is not None:
         trainer.notices.append(
-            f"{path} has no checkpoint: the run begins at step 0 again. What it had logged is in {aside}."
+            f"{path} has no checkpoint: the run starts at step 0 again. What it had logged is in {aside}."
         )
     return trainer
 

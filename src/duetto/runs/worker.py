@@ -172,7 +172,7 @@ def _fault(error: BaseException | None) -> str:
 def _edited(name: str) -> HinderedError:
     return HinderedError(
         f"{name} was edited while runs of it wait for their turn: this one would be of other code than those before "
-        "it. Put the file back, and give the same command again; or begin all runs anew, with another --output."
+        "it. Put the file back, and give the same command again; or start all runs anew, with another --output."
     )
 
 

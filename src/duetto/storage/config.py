@@ -86,7 +86,7 @@ class RunOptions:
 
     @property
     def horizon(self) -> int:
-        """See `schedule_steps`."""
+        """Steps over which schedules run."""
         return self.schedule_steps or self.steps
 
     def __post_init__(self) -> None:

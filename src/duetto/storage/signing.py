@@ -101,7 +101,7 @@ def check(listed: Sequence[Reference], signature: object, where: object, kind: s
         "from": f"starts from the networks of another run, {name}, and copies them",
     }
     raise UsageError(
-        f"{where} {use[kind]}. It was not begun by you on this machine, or it was changed since. If you trust it: "
+        f"{where} {use[kind]}. It was not started by you on this machine, or it was changed since. If you trust it: "
         "--trust (in Python: trust=True)."
     )
 

@@ -3,7 +3,7 @@
 A *state* is a nested dict with str keys. Its leaves are NumPy arrays or JSON values: None, bool, int, float, str and
 lists of those. A loaded state equals the saved one, bit for bit and type for type.
 
-In the JSON file `{"$array": name}` stands for an array of the safetensors file. Keys of the state that begin with "$"
+In the JSON file `{"$array": name}` stands for an array of the safetensors file. Keys of the state that start with "$"
 get a second one. NaN and infinities are written as Python's json module does: NaN, Infinity, -Infinity.
 """
 

@@ -164,7 +164,7 @@ def expanded(file: str) -> Path:
     try:
         return Path(file).expanduser()
     except RuntimeError as error:
-        raise UsageError(f"{file} begins with the home folder of an unknown user.") from error
+        raise UsageError(f"{file} starts with the home folder of an unknown user.") from error
 
 
 def absolute(text: str) -> str:

@@ -5,7 +5,7 @@
                         | checkpoint, on_checkpoint | functions
     on_end
 
-A checkpoint holds the callbacks' states as they are after `on_step`. So if a run is killed, its callbacks go on as if
+A checkpoint holds the callbacks' states after `on_step`. So if a run is killed, its callbacks continue as if
 nothing had happened.
 """
 
@@ -141,7 +141,7 @@ def take_back(callbacks: Sequence[AnyCallback], before: States) -> list[str]:
         elif callback.state_dict():
             said.append(
                 f"The callback {_name(callback)} keeps what it learned in the part that was lost, unless the "
-                "checkpoint has a state of it: its state was empty at the beginning."
+                "checkpoint has a state of it: its state was empty at the start."
             )
     return said
 
@@ -156,7 +156,7 @@ class CallbackList:
     STATE: ClassVar[Any] = DictOf(dict)
 
     def __init__(self, notices: list[str]) -> None:
-        """Begin without callbacks. Sentences for the user go to `notices`."""
+        """Start without callbacks. Sentences for the user go to `notices`."""
         self._notices = notices
         self.running: list[str] = []
         self._good: State = {}  # the last that could be saved, by name
@@ -191,8 +191,8 @@ class CallbackList:
             self._good[name] = _saved(name, callback)
         if self._kept:
             self._notices.append(
-                f"The checkpoint has a state of {', '.join(self._kept)}, which this run goes on without: hand them "
-                "over again as callbacks, and they go on from there. Until then their states are kept as they are."
+                f"The checkpoint has a state of {', '.join(self._kept)}, which this run continues without: hand them "
+                "over again as callbacks, and they continue from there. Until then their states are kept as they are."
             )
 
     def listens(self, hook: str) -> bool:

@@ -105,7 +105,7 @@ class Checkpoints:
 
         Raises:
             UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
-            CheckpointError: It changes what cannot change in a run that has begun.
+            CheckpointError: It changes what cannot change in a run that has started.
         """
         plan = resume_checks.resumption(loaded, self._config, folder, self._components, without_memory, accept_changes)
         try:
@@ -114,8 +114,8 @@ class Checkpoints:
             if not plan.changed:
                 raise
             raise CheckpointError(
-                f"The run cannot go on with what has changed: {sentence(plan.changed)}. {error} With the old values "
-                f"back it goes on; a new run can begin from this one's networks, if they fit (--from {folder})."
+                f"The run cannot continue with what has changed: {sentence(plan.changed)}. {error} With the old values "
+                f"back it continues; a new run can start from this one's networks, if they fit (--from {folder})."
             ) from error
         self.resumed = plan
         return plan.state["trainer"]["step"], plan.state["trainer"]["seconds"]

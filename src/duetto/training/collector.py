@@ -34,7 +34,8 @@ class Source(Protocol):
         ...
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, began new episodes though the last did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, started new episodes though the last "
+        "did not end."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -128,7 +129,7 @@ class Collector:
         return action, extras | before | after
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, begin new episodes though the last did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, start new episodes though the last did not end."""
         ended = np.ones(self._stepper.num_envs, bool) if envs is None else envs
         self._noise = self._explorer.after_episode(self._noise, ended)
         if self.rewards is not None:

@@ -109,7 +109,8 @@ class Components:
         )
         if made.backend == "jax" and 0 < options.threads != made.threads > 0:
             self._notices.append(
-                f"JAX had begun in this process with {made.threads} thread{'s' * (made.threads > 1)}, and the run has "
+                f"JAX had started in this process with {made.threads} thread{'s' * (made.threads > 1)}, and the run "
+                f"has "
                 f"these, not the {options.threads} that it asks for: its last bits may differ. In a new process it has "
                 f"{options.threads}."
             )
@@ -168,13 +169,13 @@ class Components:
 
     # ------------------------------------------------------------------------------------------------ episodes
     def reset(self) -> None:
-        """Begin the first episodes."""
+        """Start the first episodes."""
         self.stepper.reset(self._config.run.seed)
         self._notices.extend(far_from_zero(self.stepper.obs))
         self._heed_masks()
 
     def _heed_masks(self) -> None:
-        """Look for masks of allowed actions, once the environments have begun: make room for them, or give notice."""
+        """Look for masks of allowed actions, once the environments have started: make room for them, or give notice."""
         if self.stepper.engine.action_masks.ignored:
             self._notices.append(
                 f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
@@ -189,8 +190,8 @@ class Components:
             self._remember_masks()
         elif self._masked and not self.stepper.masked:
             raise CheckpointError(
-                f"What this run goes on from had masks of allowed actions; {self.stepper.name} gives no "
-                "info['action_mask'] now. Give one, or begin anew."
+                f"What this run continues from had masks of allowed actions; {self.stepper.name} gives no "
+                "info['action_mask'] now. Give one, or start anew."
             )
 
     def _unread_mask(self) -> str:
@@ -210,7 +211,8 @@ class Components:
         return self.stepper.num_envs
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, began new episodes though the last did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, started new episodes though the last "
+        "did not end."""
         self.memory.interrupt(envs)
         self.collector.interrupt(envs)
 
@@ -224,9 +226,9 @@ class Components:
         """Warn of environments that a resume will not restore, from the stepper's state in a checkpoint."""
         name, states = self.stepper.name, saved["environments"]
         if states is None:
-            self._notices.append(f"The state of {name} cannot be saved: resuming this run begins new episodes.")
+            self._notices.append(f"The state of {name} cannot be saved: resuming this run starts new episodes.")
         for why in environments.obstacles(states):
-            self._notices.append(f"{name} begins a new episode when this run is resumed: {why}.")
+            self._notices.append(f"{name} starts a new episode when this run is resumed: {why}.")
         if environments.draw_globally(states):
             self._notices.append(
                 f"{name} draws from Python's or NumPy's global generators, which all seeds in this process share "
@@ -280,7 +282,7 @@ class Components:
 
     # ------------------------------------------------------------------------------------------------ fine-tuning
     def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
-        """Begin with the networks, and with `optimizers` their optimizers, of another run's acting or whole state.
+        """Start with the networks, and with `optimizers` their optimizers, of another run's acting or whole state.
 
         Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """
@@ -311,12 +313,12 @@ class Components:
             self.collector.rewards.take_over(theirs)
             return
         self._notices.append(
-            "The other run's statistics of rewards are not taken over, so normalize_rewards begins anew: the value "
+            "The other run's statistics of rewards are not taken over, so normalize_rewards starts anew: the value "
             "function has to learn another scale."
         )
 
     def remember(self, loaded: Loaded) -> None:
-        """Begin with another run's memory, whose episodes are over here."""
+        """Start with another run's memory, whose episodes are over here."""
         if loaded.state["spaces"]["action_mask"]:
             self._remember_masks()
         own = [rng.rng_state(one) for one in self._randoms]  # or runs of several seeds would draw the same items

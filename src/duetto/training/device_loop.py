@@ -124,7 +124,7 @@ class DeviceLoop:
 
     # ------------------------------------------------------------------------------------------------ on the host
     def begin(self, state: Any, obs: Any) -> Carry:
-        """Return the carry, without the learner's part, of environments that begin."""
+        """Return the carry, without the learner's part, of environments that start."""
         n = self.vector.num_envs
         carry: Carry = {
             "env": state,
@@ -163,7 +163,7 @@ class DeviceLoop:
             due = _taken(schedule) if self.replay else self._spec.epochs
             phases.append([self._algorithm.phase(updates + i + 1) for i in range(due)])
             updates += due
-            # A rollout learns with the values of when it began, transitions with those of now.
+            # A rollout learns with the values of when it started, transitions with those of now.
             progress = min(1.0, (before + self.steps_of_turn if self.replay else before) / horizon)
             rows.append(
                 {
@@ -435,7 +435,7 @@ class DeviceLoop:
 
 
 def explained_variance(value: Any, returns: Any) -> Any:
-    """See `functional.advantages.explained_variance`."""
+    """Return 1 - Var(returns - value) / Var(returns)."""
     spread = jnp.var(returns)
     return jnp.where(spread > 0, 1.0 - jnp.var(returns - value) / jnp.where(spread > 0, spread, 1.0), 0.0)
 

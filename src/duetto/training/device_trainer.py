@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
 from duetto import environments, learners
 from duetto.algorithms.base import ReplaySpec
@@ -66,7 +67,7 @@ class DeviceMemory(Memory):
         return iter(())
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Truncate the running episodes: new ones begin."""
+        """Truncate the running episodes: new ones start."""
         if self._replay and self.number:
             slot = (self.number - 1) % self.rows
             self.arrays["truncated"] = self.arrays["truncated"].at[slot].set(True)
@@ -116,8 +117,8 @@ class DeviceMemory(Memory):
         self.number = state["number"]
         self.schedule.load_state_dict(state["schedule"])
 
+    @override
     def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """See `Memory.emptied`."""
         return state | {"number": 0, "schedule": dict(Schedule.BEGINNING)}
 
 
@@ -133,7 +134,7 @@ class DeviceSource:
         self.carry: Carry = {}
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Do nothing: environments that begin anew bring a new carry."""
+        """Do nothing: environments that start anew bring a new carry."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the carry but for the environments' states."""
@@ -160,8 +161,8 @@ def arrays_of_carry(carry: Carry) -> dict[str, np.ndarray]:
 class DeviceExecution(LocalExecution):
     """The place of a run in the compiled loop."""
 
+    @override
     def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:
-        """See Execution."""
         engine: Any = stepper.engine
         return DeviceSource(DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed))
 
@@ -184,7 +185,7 @@ class DeviceComponents(Components):
         """Return None: the loop, which is made later, knows the memory's sizes."""
 
     def reset(self) -> None:
-        """Begin the first episodes: those of the host's loop with this seed."""
+        """Start the first episodes: those of the host's loop with this seed."""
         super().reset()
         self._take_environments()
 
@@ -213,21 +214,22 @@ class DeviceComponents(Components):
         source.carry = carry
         return advance
 
+    @override
     def remember(self, loaded: Loaded) -> None:
-        """See Components."""
         self._load_memory(loaded.state["memory"], loaded.segments)
         self.memory.interrupt()
 
     @property
+    @override
     def steps_at_once(self) -> int:
-        """See Components: here the steps of one turn of the loop."""
+        """Here the steps of one turn of the loop."""
         return self.collector.loop.steps_of_turn
 
     def look_at_saved(self, saved: dict[str, Any]) -> None:
         """Do nothing: environments of arrays can always be saved."""
 
+    @override
     def state_dict(self) -> dict[str, Any]:
-        """See Components."""
         return {
             "learner": self.learner.state_dict(),
             "memory": self.memory.state_dict(),
@@ -235,8 +237,8 @@ class DeviceComponents(Components):
             "stepper": {"environments": arrays_of(self.collector.carry["env"])},
         }
 
+    @override
     def load_state_dict(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
-        """See Components."""
         self.learner.load_state_dict(state["learner"])
         self.normalizer.load_state_dict(state["normalizer"])
         self._load_memory(state["memory"], segments)
@@ -266,8 +268,9 @@ class DeviceTrainer(Trainer):
     step: int
     components: Any  # DeviceComponents
 
+    @override
     def __init__(self, config: Config, folder: Any, environment: Any, lock: Any = None, place: Any = None, *more: Any):
-        """See Trainer. UsageError for what the compiled loop cannot do yet."""
+        """UsageError for what the compiled loop cannot do yet."""
         device_loop.check(config.algorithm, config.environment)
         if place is not None:
             raise UsageError(

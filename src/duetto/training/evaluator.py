@@ -38,7 +38,7 @@ class Evaluator(Protocol):
     """Runs evaluations: here, or in another process while the run continues."""
 
     def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
-        """Begin an evaluation of these parameters, with the normalizer's state. None may be under way."""
+        """Start an evaluation of these parameters, with the normalizer's state. None may be under way."""
         ...
 
     def look(self, wait: bool) -> Evaluation | None:
@@ -85,7 +85,7 @@ class LocalEvaluator:
         self._begun = True
 
     def look(self, wait: bool) -> Evaluation | None:
-        """Evaluate, unless nothing was begun."""
+        """Evaluate, unless nothing was started."""
         if not self._begun:
             return None
         self._begun = False
@@ -155,7 +155,7 @@ class Evaluations:
         self._looked = 0.0
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Begin an evaluation; none may be under way."""
+        """Start an evaluation; none may be under way."""
         self.under_way, self._looked = snapshot, 0.0
         self._evaluator.begin(snapshot.acting["learner"]["parameters"], snapshot.acting["normalizer"])
 
@@ -206,7 +206,7 @@ class Evaluations:
     def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
         """Undo `state_dict`, and drop the rows and the best parameters of later evaluations.
 
-        The caller must begin the evaluation that was under way again. Returns sentences on what was damaged.
+        The caller must start the evaluation that was under way again. Returns sentences on what was damaged.
         """
         notice = self._table.return_to(state["position"], step)
         notices = [notice] if notice else []

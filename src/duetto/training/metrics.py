@@ -1,7 +1,7 @@
 """The metrics of learning, gathered without waiting for the device, and read when a line is due.
 
 Every `log_every` steps, and at the end, one line goes to `metrics.jsonl` and to TensorBoard: means over the updates
-since the last line, and of the numbers that the user's callbacks gave since then. Keys that begin with "time/" depend
+since the last line, and of the numbers that the user's callbacks gave since then. Keys that start with "time/" depend
 on the machine; all others are equal in two runs of the same config, if the user's are.
 """
 
@@ -23,7 +23,7 @@ from duetto.storage import safe_open
 from duetto.storage.logs import JsonLines
 from duetto.training.tensorboard import Board
 
-_OWN = "/"  # what the names of the user's own numbers begin with, among the sums
+_OWN = "/"  # what the names of the user's own numbers start with, among the sums
 _NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")
 _TAKEN = ("train/", "learn/", "time/", "evaluation/")
 ADVICE = "Start again with a lower learning rate, a gradient-norm limit (--max-grad-norm 1) or scaled rewards."
@@ -93,7 +93,7 @@ class MetricLog:
             )
         if name == "step" or name.startswith(_TAKEN):
             raise UsageError(
-                f"The scalar {name!r} has one of Duetto's own names: step, and all that begin with "
+                f"The scalar {name!r} has one of Duetto's own names: step, and all that start with "
                 f"{', '.join(_TAKEN)}. Choose another, such as 'my/{name.rpartition('/')[2]}'."
             )
         try:
@@ -133,7 +133,7 @@ class MetricLog:
         self._counts[name] = self._counts.get(name, 0) + 1
 
     def write(self, step: int, extra: dict[str, float | int | None]) -> dict[str, Any]:
-        """Write one line and begin a new window."""
+        """Write one line and start a new window."""
         self.look()
         line: dict[str, Any] = {"step": step, "train/episodes": self.episodes}
         line["train/return"] = self.recent_return

@@ -37,5 +37,5 @@ def _run(trainer: Trainer, callbacks: Sequence[AnyCallback]) -> None:
     try:
         trainer.run(callbacks)
     except Exception as error:
-        trainer.stop(f"Seed {trainer.config.run.seed} has failed, and the others go on without it: {error}")
+        trainer.stop(f"Seed {trainer.config.run.seed} has failed, and the others continue without it: {error}")
         raise

@@ -171,7 +171,7 @@ class RewardScaler:
     Rewards are scaled when they are collected, and clipped to ±10 (OpenAI Baselines); or when they are sampled from the
     buffer, by the statistics of that moment (Palenicek et al., 2025, XQC; Lee et al., 2025, SimbaV2). They are not
     centered: that would change which policy is best. A sum ends with its episode; SimbaV2's and FlashSAC's code ends it
-    a step earlier, so that the last reward of an episode begins the sum of the next.
+    a step earlier, so that the last reward of an episode starts the sum of the next.
 
     Attributes:
         sampled: Whether rewards are scaled when they are sampled.
@@ -233,7 +233,7 @@ class RewardScaler:
         return batch._replace(reward=batch.reward * factor, one_step=one)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, begin new episodes."""
+        """Note that all environments, or those in `envs` (N,) bool, start new episodes."""
         self._sums[... if envs is None else envs] = 0.0
 
     def state_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from duetto.training.recurrent_state import Recurrence
 class EvaluationPolicy:
     """A callable from observations (N, ...), as a `VecEnv` gives them, to actions (N, ...) in [-1, 1] or integers.
 
-    If the algorithm samples in evaluations, every new Policy begins with the same random numbers.
+    If the algorithm samples in evaluations, every new Policy starts with the same random numbers.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class EvaluationPolicy:
         self._recurrence: Recurrence | None = None
 
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
-        """Choose actions. `starts` (N,) says where an episode begins; without it, everywhere at the first call only."""
+        """Choose actions. `starts` (N,) says where an episode starts; without it, everywhere at the first call only."""
         _, part = next(obs_tree.parts(obs))
         mask = masks.mask_of(obs)
         noise = self._explored(len(part), mask, starts) if self.explores else self._evaluated(len(part), mask)
@@ -64,7 +64,7 @@ class EvaluationPolicy:
         return noise
 
     def forget(self) -> None:
-        """Begin an episode: without memories, and with other random numbers than the last one had."""
+        """Start an episode: without memories, and with other random numbers than the last one had."""
         self._noise = self._recurrence = None
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:

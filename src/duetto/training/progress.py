@@ -36,7 +36,7 @@ class ProgressDisplay(LiveDisplay):
         self._next = self._next_line = 0.0
         self._rate: float | None = None
         self._first_step = 0
-        self._counting = False  # whether the row's samples began after the last evaluation
+        self._counting = False  # whether the row's samples started after the last evaluation
         self.trainers: list[Trainer] = []
         self._evaluated = -1  # the step of the last evaluations shown
         self._complete = False
@@ -103,7 +103,7 @@ class ProgressDisplay(LiveDisplay):
             self.say("  ".join([f"step {trainer.step:>9,}", rate, *self._results]))
 
     def _count(self, name: str, step: int, steps: int) -> bool:
-        """Update the row; return whether steps were made since the samples of the rate began."""
+        """Update the row; return whether steps were made since the samples of the rate started."""
         row = self._row(name, step, steps)
         if not self._counting:  # an evaluation's time is not the steps'
             self._progress.reset(row, completed=step)
@@ -132,10 +132,10 @@ class ProgressDisplay(LiveDisplay):
 
     def _finish_run(self, trainer: Trainer, path: Path) -> None:
         if trainer.stopped:
-            self.say(f"Stopped at step {trainer.step:,}. Go on with: {to_resume(path)}")
+            self.say(f"Stopped at step {trainer.step:,}. Continue with: {to_resume(path)}")
             return
         if self._complete:
-            self.say("Nothing was left to do: all steps are made. More of them, --steps N, go on.")
+            self.say("Nothing was left to do: all steps are made. More of them, --steps N, continue.")
         if last := self._last_evaluation(trainer):
             self.say(f"Last evaluation: {last}")
         self.say(f"{trainer.step:,} steps and {trainer.learner.updates:,} updates in {clock(trainer.seconds)}.")
@@ -146,7 +146,7 @@ class ProgressDisplay(LiveDisplay):
         trainers = self.trainers
         stopped = [path for path, trainer in zip(paths, trainers, strict=True) if trainer.stopped]
         if stopped:
-            self.say(f"{len(stopped)} of {len(paths)} seeds stopped. Each goes on by itself: {to_resume(stopped[0])}")
+            self.say(f"{len(stopped)} of {len(paths)} seeds stopped. Each continues by itself: {to_resume(stopped[0])}")
         if returns := evaluated(trainers):
             each = ", ".join(f"{value:,.1f}" for value in returns)
             self.say(f"Last evaluations: {spread(returns)} over {len(returns)} seeds ({each})")
@@ -255,7 +255,7 @@ def _folders(trainers: Sequence[Trainer]) -> str:
 def shown(console: Console, beginning: str, quiet: bool = False) -> Iterator[ProgressDisplay]:
     """Yield a progress display, which shows `beginning` until the run is announced.
 
-    A UsageError in a run with checkpoints gets a sentence on how to go on.
+    A UsageError in a run with checkpoints gets a sentence on how to continue.
     """
     with shown_elsewhere(), ProgressDisplay(console, quiet) as display:
         display.doing(beginning)
@@ -264,4 +264,4 @@ def shown(console: Console, beginning: str, quiet: bool = False) -> Iterator[Pro
         except UsageError as error:  # the other errors of a run say it themselves
             if not display.trainers or not display.trainers[0].checkpoints.store.steps():
                 raise
-            raise UsageError(f"{error}\nThen go on with: {to_resume(display.trainers[0].folder)}") from error
+            raise UsageError(f"{error}\nThen continue with: {to_resume(display.trainers[0].folder)}") from error

@@ -55,7 +55,7 @@ class Resumption:
         horizon: Step at which schedules ended in the checkpoint; 0 in a new run.
         inexact: Sentences on why the run does not continue as one that was never interrupted.
         notices: Sentences for the user.
-        expects_new_episodes: Whether new episodes begin because the memory is empty or the environment changed.
+        expects_new_episodes: Whether new episodes start because the memory is empty or the environment changed.
     """
 
     state: dict[str, Any] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def resumption(
         if not ENVIRONMENT.isdisjoint(changed):
             plan.state, plan.expects_new_episodes = _with_new_episodes(plan.state), True
         end = ", and with new episodes." if plan.expects_new_episodes else "."
-        plan.notices.append(f"Changed {since}: {sentence(changed)}. The run goes on with the new values{end}")
+        plan.notices.append(f"Changed {since}: {sentence(changed)}. The run continues with the new values{end}")
     if others := other_versions(state["versions"], run_state(config, components.learner)["versions"]):
         plan.inexact.append(
             f"Computed otherwise {since}: {sentence(others)}. From here the numbers may differ from those of a "
@@ -138,7 +138,8 @@ def _refusal(loaded: Loaded, changed: Diff, config: Config, folder: Path) -> Usa
     edited = where(config, folder / "config.yaml", changed)
     return UsageError(
         f"{edited} has changed since the checkpoint at step {loaded.step:,}, in what decides the numbers: "
-        f"{sentence(changed)}. To go on with what it says now, give --accept-changes (in Python accept_changes=True); "
+        f"{sentence(changed)}. To continue with what it says now, give --accept-changes (in Python "
+        f"accept_changes=True); "
         "else put the old values back."
     )
 
@@ -175,15 +176,15 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
 
 
 def _empty_memory(plan: Resumption, config: Config, memory: AnyMemory) -> None:
-    """Empty the memory of the state. Its environments begin new episodes: a memory may need them whole."""
+    """Empty the memory of the state. Its environments start new episodes: a memory may need them whole."""
     spec = config.algorithm.memory()
     if isinstance(spec, RolloutSpec):
         name = config.algorithm.name()
-        plan.inexact.append(f"{name} has no replay memory: nothing was left out, and the run goes on exactly.")
+        plan.inexact.append(f"{name} has no replay memory: nothing was left out, and the run continues exactly.")
         return
     first = spec.waits_for if isinstance(spec, ReplaySpec) else spec.learning_starts
     plan.inexact.append(
-        "The run goes on with an empty memory and new episodes: what it remembered is left out. Learning waits for "
+        "The run continues with an empty memory and new episodes: what it remembered is left out. Learning waits for "
         f"{first:,} steps, as at the run's start. From here the run is not the same, number by number, as one that was "
         "never interrupted."
     )
@@ -192,7 +193,7 @@ def _empty_memory(plan: Resumption, config: Config, memory: AnyMemory) -> None:
 
 
 def _with_new_episodes(state: dict[str, Any]) -> dict[str, Any]:
-    """The state without the environments' states, so that new episodes begin."""
+    """The state without the environments' states, so that new episodes start."""
     return state | {"stepper": state["stepper"] | {"environments": None}}
 
 
@@ -202,6 +203,6 @@ def new_episodes(stepper: VecEnv) -> str:
     which = stepper.name if lost == n else f"{lost} of the {n} environments {stepper.name}"
     because = f" ({'; '.join(stepper.not_restored)})" if stepper.not_restored else ""
     return (
-        f"The state of {which} could not be restored{because}: the run goes on with new episodes, so from here it "
+        f"The state of {which} could not be restored{because}: the run continues with new episodes, so from here it "
         "is not the same, number by number, as one that was never interrupted."
     )

@@ -59,11 +59,11 @@ def noted() -> list[int]:
 def say(came: Came, paths: Iterable[Path]) -> None:
     """Log how to resume these runs, if a signal ended them."""
     how = ", ".join(f"duetto.Run({str(path)!r}).resume()" for path in paths)
-    say_how(came, f"Go on with: {how}")
+    say_how(came, f"Continue with: {how}")
 
 
 def say_how(came: Came, how: str) -> None:
-    """Log the sentence `how`, on how to go on, if a signal came."""
+    """Log the sentence `how`, on how to continue, if a signal came."""
     for number in list(came)[:1]:
         LOGGER.warning("Stopped by %s. %s", signal.Signals(number).name, how)
 

@@ -22,7 +22,7 @@ class Board:
     """A file of TensorBoard events in a folder, which is made. If the disk refuses, it warns once and ends."""
 
     def __init__(self, folder: Path, step: int, purge: int) -> None:
-        """Begin a file whose first numbers are of `step`. From step `purge` on, what other files have is not shown."""
+        """Start a file whose first numbers are of `step`. From step `purge` on, what other files have is not shown."""
         self._folder = folder
         self._tensorboard = _imported()
         self._file: IO[bytes] | None = None
@@ -67,7 +67,7 @@ class Board:
     def _end(self, error: OSError) -> None:
         self.close()
         LOGGER.warning(
-            "%s cannot be written: %s. The run goes on without TensorBoard; metrics.jsonl has the same numbers.",
+            "%s cannot be written: %s. The run continues without TensorBoard; metrics.jsonl has the same numbers.",
             self._folder,
             error.strerror,
         )

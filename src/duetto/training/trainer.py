@@ -195,7 +195,7 @@ class Trainer:
         experience, episodes = self.collector.collect(self.step, self.config.run.horizon)
         if self.stepper.aborted is not None:
             self.components.interrupt(self.stepper.aborted)
-            what = f"environments lost with their actor began new episodes ({int(self.stepper.aborted.sum())})"
+            what = f"environments lost with their actor started new episodes ({int(self.stepper.aborted.sum())})"
             self._guard.note(inexact=resume_history.Event(self.step, what))
         self.memory.take(experience)
         self.step += len(experience.env)
@@ -256,7 +256,7 @@ class Trainer:
         self._skips_last_evaluation |= not evaluates
 
     def interrupt(self) -> None:
-        """Stop as Ctrl-C does: since somebody waits, no more evaluation begins, and one under way is broken off."""
+        """Stop as Ctrl-C does: since somebody waits, no more evaluation starts, and one under way is broken off."""
         self.stop(evaluates=False)
         self._interrupted = True
 
@@ -351,7 +351,7 @@ class Trainer:
         return self.last_evaluation[1]
 
     def _evaluate(self, wait: bool = False) -> None:
-        """Begin an evaluation. `wait` for its result, or for the callbacks with `on_evaluation`."""
+        """Start an evaluation. `wait` for its result, or for the callbacks with `on_evaluation`."""
         self._finish_evaluation()  # at most one is under way
         self.log.look()
         acting = self.checkpoints.acting_state()
@@ -418,7 +418,8 @@ class Trainer:
             raise UsageError("checkpoint() in on_checkpoint would lead to on_checkpoint again, and there is one now.")
         if not self.stepper.begun:
             raise UsageError(
-                "A checkpoint in on_start of a new run would hold nothing, since no environment has begun: make it in "
+                "A checkpoint in on_start of a new run would hold nothing, since no environment has started: make it "
+                "in "
                 "on_step."
             )
         if self._concluded:

@@ -224,7 +224,7 @@ def export(
     """Write the episodes in a run's replay memory, exploration included, as demonstrations; or demonstrations as a
     Minari dataset, which other libraries read.
 
-    Only whole episodes are written. Episodes that still run, or whose beginning is overwritten in the memory, are left
+    Only whole episodes are written. Episodes that still run, or whose start is overwritten in the memory, are left
     out; the command prints how many rows that is.
     """
     if demonstrations.is_stored(source):
@@ -270,7 +270,7 @@ def _export_memory(console: Console, memory: Remembered, output: str, overwrite:
 def _left_out(memory: Remembered) -> str:
     left = memory.left
     parts = {
-        "of episodes whose beginning is overwritten": left.without_beginning,
+        "of episodes whose start is overwritten": left.without_beginning,
         "of episodes that still run": left.running,
         "of episodes whose ends are not known": left.unknown,
     }

@@ -64,7 +64,7 @@ def wrapped(line: str, indent: str = "", hanging: int | None = None) -> str:
 
     Args:
         line: The text.
-        indent: Begins the first line.
+        indent: Starts the first line.
         hanging: Spaces at the start of the others; by default those of `indent`.
     """
     others = indent if hanging is None else " " * hanging

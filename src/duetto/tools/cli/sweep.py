@@ -74,7 +74,7 @@ def parsers() -> dict[str, Parser]:
 
 
 def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experiment:
-    """Return the experiment that `duetto train ARGUMENTS` would train, with these seeds; `name` begins its runs'."""
+    """Return the experiment that `duetto train ARGUMENTS` would train, with these seeds; `name` starts its runs'."""
     command = _command(arguments[0])
     (found,) = _experiments(command, command.parser().parse(arguments[1:]))
     return dataclasses.replace(found, spec=dataclasses.replace(found.spec, name=name), seeds=tuple(seeds))
