@@ -171,9 +171,7 @@ def test_stacked_images_are_kept_once():
     made = sequences([picture(i, 9, 3)[0] for i in range(2)], world, (9,), **ALL, n_step=1)
     rows = made._experts.segment(np.zeros(1, np.int64))
     assert rows is not None
-    assert rows["obs"].shape == (2 * 9, 1, 5, 5)
-    assert rows["earlier/obs"].shape == (2, 2, 1, 5, 5)
-    assert rows["final/obs"].shape == (2, 1, 5, 5)
+    assert rows["obs"].shape == (2 * (9 + 3), 1, 5, 5)
     batch = made.sample().batch
     expected = np.concatenate([picture(i, 9, 3)[1] for i in range(2)])
     for window in batch.obs.obs[batch.expert == 1]:

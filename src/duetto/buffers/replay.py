@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
 from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
-from duetto.buffers.experience import turns
 from duetto.buffers.her import HindsightGoals, Relabeling
 from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, StepItems, checked_priorities
 from duetto.buffers.storage import EpisodeStorage, Segment
@@ -163,8 +162,6 @@ class Replay(ReplayMemory):
     meanwhile is ignored.
     """
 
-    strict = False  # whether an observation may differ from what the step before led to
-
     def __init__(
         self,
         spec: Any,
@@ -192,12 +189,10 @@ class Replay(ReplayMemory):
         """Store copies of the steps; a batch may be due afterwards.
 
         Raises:
-            ValueError, TypeError, UsageError: See `EpisodeStorage.check`. Then nothing is stored.
+            ValueError, TypeError, UsageError: See `EpisodeStorage.add`. Then nothing is stored.
         """
-        continues = self._storage.check(experience, self.strict)
         self._check_extras(experience)
-        for turn, follows in turns(experience, continues):
-            self._added(turn, self._storage.add(turn, follows))
+        self._added(experience, self._storage.add(experience))
         self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
@@ -312,14 +307,14 @@ class Replay(ReplayMemory):
             action=self._storage.columns["action"].take(index, axis=0),
             reward=reward,
             discount=discount,
-            next_obs=self._storage.next_observation(last),
+            next_obs=self._storage.observation(last, 1),
             weight=np.ones(len(index), np.float32),
             one_step=self._first_step(index) if self._spec.one_step and self._spec.n_step > 1 else None,
         )
 
     def _first_step(self, index: np.ndarray) -> OneStep:
         reward, discount, _ = self._one_step(index)
-        return OneStep(reward, discount, self._storage.next_observation(index))
+        return OneStep(reward, discount, self._storage.observation(index, 1))
 
     def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`_n_steps` for n = 1, where a window is its transition."""
