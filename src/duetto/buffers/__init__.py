@@ -118,10 +118,6 @@ def _mixed(
         raise UsageError(
             "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
         )
-    if isinstance(spec, ReplaySpec) and not spec.replacement:
-        raise UsageError(
-            "Demonstrations are drawn with replacement, because a batch may hold more items. Set replacement."
-        )
     lengths = demonstrations.lengths or [len(episode.reward) for episode in demonstrations.episodes]
     rows = rows_for(spec, lengths)
     own = own_spec(spec, mixing, rows)
@@ -173,16 +169,8 @@ def _check(spec: ReplaySpec) -> None:
     for name in ("capacity", "batch_size", "n_step", "train_every", "gradient_steps"):
         if getattr(spec, name) < 1:
             raise UsageError(f"{name} is {getattr(spec, name)}. Choose 1 or more.")
-    if not spec.replacement and spec.batch_size > spec.capacity:
-        raise UsageError(
-            f"batch_size {spec.batch_size} cannot be drawn without replacement from replay_capacity {spec.capacity}. "
-            "Raise replay_capacity, or set replacement."
-        )
-    if spec.prioritization is None:
-        return
-    if not spec.replacement:
-        raise UsageError("Prioritized replay samples with replacement. Set replacement, or turn prioritized off.")
-    _check_epsilon(spec.prioritization)
+    if spec.prioritization is not None:
+        _check_epsilon(spec.prioritization)
 
 
 def _check_sequences(spec: SequenceSpec) -> None:

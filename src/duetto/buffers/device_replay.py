@@ -63,7 +63,7 @@ class DeviceReplay:
         }
 
     def draw(self, written: Any, size: int, random: Any) -> Any:
-        """Draw the indices (B,) of items uniformly, with replacement; `written` steps of each environment were stored.
+        """Draw the indices (B,) of items uniformly; `written` steps of each environment were stored.
 
         `random` has NumPy's `integers`.
         """
@@ -96,8 +96,6 @@ class DeviceReplay:
         reward, terminated, truncated = (
             arrays[name][window, env[:, None]] for name in ("reward", "terminated", "truncated")
         )
-        if spec.ignore_termination:
-            terminated, truncated = jnp.zeros_like(terminated), terminated | truncated
         summed, discount, length = n_step_return(reward, terminated, truncated, available, spec.discount)
         return summed, discount, window[jnp.arange(len(slot)), length - 1]
 

@@ -37,9 +37,7 @@ class ReplayMemory(Memory):
         self._random = random
         self.rows: int = rows
         self.schedule: Schedule = Schedule.of(spec)
-        self.sampler: ReplaySampler = ReplaySampler(
-            spec.prioritization, isinstance(spec, SequenceSpec) or spec.replacement
-        )
+        self.sampler: ReplaySampler = ReplaySampler(spec.prioritization)
         self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # the same in a state to be loaded
         if isinstance(spec, SequenceSpec):
             self._sizes |= {"steps of a sequence": spec.burn_in + spec.unroll, "overlap": spec.overlap}
@@ -80,7 +78,7 @@ class ReplayMemory(Memory):
             yield self.sample()
 
     def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`; of all items if there are fewer to draw once.
+        """Return a batch of `size` items, by default `batch_size`.
 
         Raises:
             ValueError: Nothing is stored yet.
@@ -177,7 +175,7 @@ class Replay(ReplayMemory):
         self._relabeling: Relabeling | None = None
         if isinstance(spec, ReplaySpec) and spec.hindsight is not None:
             assert goals is not None
-            self._relabeling = Relabeling(spec.hindsight, storage, goals, spec.discount, spec.ignore_termination)
+            self._relabeling = Relabeling(spec.hindsight, storage, goals, spec.discount)
 
     @property
     def written(self) -> np.ndarray:
@@ -319,8 +317,7 @@ class Replay(ReplayMemory):
     def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`_n_steps` for n = 1, where a window is its transition."""
         discount = np.full(len(index), self._spec.discount, np.float32)
-        if not self._spec.ignore_termination:
-            discount[self._storage.columns["terminated"].take(index)] = 0.0
+        discount[self._storage.columns["terminated"].take(index)] = 0.0
         return self._storage.columns["reward"].take(index), discount, index
 
     def _n_steps(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -329,8 +326,6 @@ class Replay(ReplayMemory):
         reward, terminated, truncated = (
             self._storage.columns[name].take(window) for name in ("reward", "terminated", "truncated")
         )
-        if self._spec.ignore_termination:  # then a termination cuts the window, as a truncation does, and no more
-            terminated, truncated = np.zeros_like(terminated), terminated | truncated
         summed, discount, length = n_step_return(reward, terminated, truncated, available, self._spec.discount)
         last = window[np.arange(len(index)), length - 1]
         return summed.astype(np.float32), discount.astype(np.float32), last

@@ -240,8 +240,6 @@ def returns(storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans, n
     number = first + np.minimum(step[:, None] + np.arange(n), real - 1)  # (B, L, n)
     index = storage.index(env, number).reshape(-1, n)
     reward, terminated = (storage.columns[name].take(index) for name in ("reward", "terminated"))
-    if spec.ignore_termination:
-        terminated[:] = False
     left = spans.length[:, None] - step
     # Only a span's last step can be one where the episode is cut: `available` says so already.
     truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)

@@ -78,7 +78,6 @@ def check(algorithm: Algorithm, environment: str) -> None:
             "prioritized replay": spec.prioritization is not None,
             "hindsight": spec.hindsight is not None,
             "demonstrations": spec.demonstrations is not None,
-            "sampling without replacement": not spec.replacement,
             "train_at_episode_end": spec.train_at_episode_end,
         }
     else:
