@@ -222,12 +222,6 @@ def test_an_end_that_was_another_goals_is_none():
     np.testing.assert_array_equal(drawn.discount == 0, drawn.source == drawn.number)
 
 
-def test_ignored_termination_is_ignored_here_too():
-    replay = build(ignore_termination=True)
-    play(replay, [3] * 5)
-    np.testing.assert_array_equal(Drawn(replay).discount, np.float32(0.9))
-
-
 def test_what_is_stored_stays_as_it_was():
     replay = build(share=1.0)
     play(replay, [6] * 3)

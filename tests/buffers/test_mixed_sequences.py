@@ -126,11 +126,10 @@ def test_what_a_sequence_of_a_demonstration_holds():
         assert not batch.mask[row, real:].any()
 
 
-@pytest.mark.parametrize("ignore_termination", [False, True])
-def test_q7_single_steps_are_those_of_a_memory_with_n_1(ignore_termination):
+def test_q7_single_steps_are_those_of_a_memory_with_n_1():
     def sample(**changes):
         world = World()
-        made = sequences((7, 4), world, (9, 3), ignore_termination=ignore_termination, **ALL, **changes)
+        made = sequences((7, 4), world, (9, 3), **ALL, **changes)
         made.add(world.step(0, "truncated"))
         return made.sample().batch
 

@@ -67,16 +67,6 @@ def test_with_replacement_a_batch_is_full_from_the_first_transition():
     assert names(replay.sample().batch) == [(0, 0)] * 5
 
 
-def test_without_replacement():
-    replay = build(capacity=20, batch_size=6, replacement=False)
-    fill(replay, [4])
-    assert sorted(names(replay.sample().batch)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
-    fill(replay, [16])
-    batches = [names(replay.sample().batch) for _ in range(200)]
-    assert all(len(set(replay.sample().index)) == 6 for _ in range(200))
-    assert len({name for batch in batches for name in batch}) == 16
-
-
 @pytest.mark.parametrize("prioritization", [None, PROPORTIONAL])
 def test_what_was_not_written_is_never_sampled(prioritization):
     replay = build(3, capacity=300, batch_size=2000, n_step=3, prioritization=prioritization)
@@ -209,8 +199,6 @@ def test_a_capacity_that_does_not_fit_says_how_much_it_needs():
         ({"capacity": 0}, "capacity is 0"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"gradient_steps": 0}, "gradient_steps is 0"),
-        ({"capacity": 3, "replacement": False}, "batch_size 4 cannot be drawn"),
-        ({"replacement": False, "prioritization": PROPORTIONAL}, "with replacement"),
     ],
 )
 def test_numbers_that_make_no_memory_are_refused(changes, words):

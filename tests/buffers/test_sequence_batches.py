@@ -34,7 +34,6 @@ def o2_targets(n, end="", **changes):
         (3, {"end": "terminated"}, [5.23, 4.7, 3, 49, 50]),
         (3, {"end": "truncated"}, [27.1, 29, 30, 49, 50]),
         (1, {"end": "terminated"}, [10, 20, 3, 40, 50]),
-        (3, {"end": "terminated", "ignore_termination": True}, [27.1, 29, 30, 49, 50]),
     ],
 )
 def test_o2(n, changes, expected):

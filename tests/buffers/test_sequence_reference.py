@@ -22,12 +22,12 @@ def cuttings(draw):
     cutting=cuttings(),
     spare_rows=st.integers(0, 25),
     n_step=st.integers(1, 5),
-    flags=st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
+    flags=st.tuples(st.booleans(), st.booleans(), st.booleans()),
     kind=st.sampled_from([("vector", 1), ("image", 1), ("image", 3), ("dict", 4)]),
 )
 def test_every_field_of_every_sequence_equals_the_definition(operations, cutting, spare_rows, n_step, flags, kind):
     """Three environments at their own pace, rings that wrap, all ends."""
-    stored_carry, learn_from_start, ignore_termination, discrete = flags
+    stored_carry, learn_from_start, discrete = flags
     world = World(3, *kind, discrete)
     rows = cutting["burn_in"] + cutting["unroll"] + max(1, kind[1] - 1) + 1 + spare_rows
     options = cutting | {
@@ -35,7 +35,6 @@ def test_every_field_of_every_sequence_equals_the_definition(operations, cutting
         "n_step": n_step,
         "stored_carry": stored_carry,
         "learn_from_start": learn_from_start,
-        "ignore_termination": ignore_termination,
     }
     replay = world.build(**options)
     for operation in operations:

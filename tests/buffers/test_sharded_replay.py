@@ -23,7 +23,6 @@ ENVS = 5
 ANNEALED = replace(PROPORTIONAL, importance_anneal_samples=40)
 TRANSITIONS: dict[str, Any] = {
     "uniform": {"n_step": 3},
-    "without replacement": {"replacement": False},
     "prioritised": {"n_step": 3, "prioritization": ANNEALED, "one_step": True},
 }
 SEQUENCES: dict[str, Any] = {

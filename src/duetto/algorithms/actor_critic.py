@@ -35,8 +35,10 @@ from duetto.functional.schedules import Decay
 from duetto.networks.heads import CriticHead, DeterministicHead, SquashedGaussianHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.preprocessing import is_image
-from duetto.networks.spaces import Box, Space
+from duetto.networks.spaces import Box, Space, without_part
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
+
+PRIVILEGED = "privileged_state"  # what simulators tell in addition to what a robot senses (MuJoCo Playground's name)
 
 
 @dataclass(frozen=True)
@@ -163,13 +165,14 @@ class ActorCritic(OffPolicy):
             her.check_goals(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
-        """Return the specs of "actor" and "critic"."""
+        """Return the specs of "actor" and "critic"; a part "privileged_state" of observations is the critic's alone."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound, zero_biases=True)
-        torso = Torso(self.network_observation(observation), recurrent=self.recurrence(action))
+        seen, recurrence = self.network_observation(observation), self.recurrence(action)
+        torso, whole = Torso(without_part(seen, PRIVILEGED), recurrent=recurrence), Torso(seen, recurrent=recurrence)
         actor, critic = self.policy(action.size), self.critic_head(action.size)
         return {
             "actor": NetworkSpec(torso, actor, initializer=init, custom=self.actor_network),
-            "critic": NetworkSpec(torso, critic, members=self.critics(), initializer=init, custom=self.critic_network),
+            "critic": NetworkSpec(whole, critic, members=self.critics(), initializer=init, custom=self.critic_network),
         }
 
     def policy(self, size: int) -> DeterministicHead | SquashedGaussianHead:
@@ -208,7 +211,7 @@ class ActorCritic(OffPolicy):
 
     def network_observation(self, observation: Space) -> Space:
         """Return the observation space of networks, with hindsight without the achieved goal."""
-        return observation if self.hindsight == "none" else her.without_achieved_goal(observation)
+        return observation if self.hindsight == "none" else without_part(observation, her.ACHIEVED)
 
     def track_targets(self, learner: Updater) -> None:
         """Move all target networks towards their sources by `tau`."""

@@ -35,6 +35,8 @@ class DDPG(ActorCritic):
     """Noise on the action: independent, Ornstein-Uhlenbeck, or none."""
     exploration_noise: NonNegative = 0.1
     """Std of the noise, in units of the action range [-1, 1]."""
+    exploration_noise_max: NonNegative = 0.0
+    """Above 0: each episode has its own std, uniform between `exploration_noise` and this (Gaussian noise only)."""
     exploration_final_scale: NonNegative = 1.0
     """Factor of the noise at the end of the run; it changes linearly from 1."""
     ou_theta: NonNegative = 0.15
@@ -45,6 +47,7 @@ class DDPG(ActorCritic):
     option_table: ClassVar[OptionTable] = {
         "exploration_noise": Option("exploration"),
         **in_group("exploration", "exploration", "exploration_final_scale"),
+        **in_group("exploration", "exploration_noise_max", needs="exploration=gaussian", rare=True),
         **in_group("exploration", "ou_theta", "ou_reset", needs="exploration=ou"),
     }
 
@@ -87,6 +90,7 @@ class DDPG(ActorCritic):
         return ActionNoise(
             self.exploration,
             self.exploration_noise,
+            self.exploration_noise_max,
             final_scale=self.exploration_final_scale,
             theta=self.ou_theta,
             reset=self.ou_reset,

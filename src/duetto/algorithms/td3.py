@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
+from typing_extensions import override
 
 from duetto.algorithms.actor_critic import CategoricalHead, categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, NonNegative, Updater

@@ -202,6 +202,11 @@ def _details(space: Space) -> str:
     return f"{space} of {space.dtype} from {low} to {high}"
 
 
+def without_part(space: Space, name: str) -> Space:
+    """Return a Dict space without one of its parts; any other space as it is."""
+    return Dict(tuple(part for part in space.parts if part[0] != name)) if isinstance(space, Dict) else space
+
+
 def num_columns(space: Space) -> int:
     """Return the number of an action's columns: one for a choice, the sum over the parts of a Dict."""
     match space:

@@ -170,7 +170,7 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
     """All scheduled numbers at step `step`, if the schedules end at step `steps`, by name."""
     progress, explorer = min(1.0, step / steps), config.algorithm.explorer()
     rates = {f"{name}'s learning rate": rate for name, rate in learner.learning_rates(progress).items()}
-    if isinstance(explorer, ActionNoise) and not explorer.scale_steps:
+    if isinstance(explorer, ActionNoise):
         rates["the exploration's scale"] = linear(step, steps, 1.0, explorer.final_scale)
     return rates | config.algorithm.scheduled(progress)
 
