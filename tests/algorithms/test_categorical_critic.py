@@ -12,6 +12,7 @@ from duetto.algorithms import TD3
 from duetto.algorithms.actor_critic import categorical_loss
 from duetto.algorithms.base import PRIORITY, Batch
 
+
 def test_the_loss_by_hand(array: Any):
     """Atoms -1, 0, 1: the second target critic has the lower mean, .1 instead of .2; see tests/functional.
 
@@ -32,7 +33,9 @@ def test_the_loss_by_hand(array: Any):
 
 def test_critics_learn_the_reward_where_episodes_end(backend: str):
     """Distributions whose means go to the rewards, which lie between the atoms."""
-    algorithm = TD3(hidden=(32,), critic="categorical", num_atoms=21, value_range=(-4.0, 4.0), critic_learning_rate=3e-3)
+    algorithm = TD3(
+        hidden=(32,), critic="categorical", num_atoms=21, value_range=(-4.0, 4.0), critic_learning_rate=3e-3
+    )
     learner = build(backend, algorithm)
     given = batch(32)._replace(discount=np.zeros(32, np.float32))
     errors = [np.asarray(learner.update(given).priority).mean() for _ in range(300)]

@@ -38,9 +38,7 @@ def stream(steps: int, action: Box | Discrete) -> list[Experience]:
 
 
 @pytest.mark.parametrize("steps", [1, 4, 7, 19])
-@pytest.mark.parametrize(
-    ("n_step", "action"), [(1, CHOICE), (3, OBSERVATION)]
-)
+@pytest.mark.parametrize(("n_step", "action"), [(1, CHOICE), (3, OBSERVATION)])
 def test_rows_are_those_of_the_host(steps: int, n_step: int, action: Box | Discrete):
     algorithm = SAC(replay_capacity=7 * ENVS - 1, n_step=n_step, batch_size=5)
     host = buffers.build(algorithm.memory(), OBSERVATION, action, ENVS, np.random.default_rng(0))

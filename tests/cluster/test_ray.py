@@ -332,44 +332,6 @@ def test_who_waits_for_one_is_given_all_that_have_come(nodes: Nodes):
     transport.close()
 
 
-@pytest.mark.parametrize("size", [10, 10**6])
-def test_what_is_left_where_it_was_made_goes_from_there_and_outlives_its_process(nodes: Nodes, size: int):
-    """A small value and a large one, which alone lies in the object store."""
-    from duetto.cluster.ray import RayTransport
-
-    class Maker:
-        def leave(self, size: int) -> tuple[str, bytes]:
-            return "made", bytes(size)
-
-        def do(self, *values: Any) -> list[int]:
-            return [len(value) for value in values]
-
-    transport = RayTransport(None, 2)
-    maker, other = transport.start(Maker), transport.start(Maker)
-    call = transport.call(maker, size, leaves=True)
-    [answer] = transport.wait([call], 20.0).values()
-    assert answer.value == "made"
-    transport.kill(maker)
-    asked = transport.call(other, answer.left, b"more")
-    assert transport.wait([asked], 20.0)[asked].value == [size, 4]
-    assert transport.wait([answer.left], 20.0)[answer.left].value == bytes(size)
-    transport.kill(other)
-    transport.close()
-
-
-def test_what_is_gone_with_its_machine_is_told_from_an_answer_that_is():
-    from duetto.cluster.ray import _answer
-
-    gone = ray.exceptions.ObjectReconstructionFailedError("0" * 56, None, "")
-    there = ray.exceptions.RayTaskError("do", "", gone, "ray", 7, "::1").as_instanceof_cause()
-    for error, missing in ((there, True), (gone, False)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ray, "get", lambda _, error=error: (_ for _ in ()).throw(error))
-            answer = _answer(None)
-        assert (answer.missing, answer.gone) == (missing, False)
-        assert answer.failure
-
-
 def test_a_sweep_trains_in_tasks_and_goes_on_with_one_that_was_killed(nodes: Nodes, tmp_path: Path):
     def strike() -> None:
         wait_until(lambda: (tmp_path / "sweep" / "small-Pendulum-v1-s0" / "config.yaml").exists())

@@ -102,8 +102,8 @@ class TD3(DDPG):
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""
-        categorical = self.critic == "categorical"
-        learner.minimize("critic", self.distribution_loss if categorical else self.critic_loss, batch, noise)
+        loss = self.distribution_loss if self.critic == "categorical" else self.critic_loss
+        learner.minimize("critic", loss, batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)
         if phase == 0 or self.target_update == "every_step":

@@ -7,7 +7,7 @@
 - `her`: hindsight experience replay
 - `mixed_replay`, `demonstrations`: batches mixed with demonstrations
 - `rollout`, `recurrent_rollout`: on-policy batches
-- `sharded_replay`, `replay_shard`, `shard_states`, `remote_blocks`: a buffer in several processes
+- `sharded_replay`, `replay_shard`, `shard_states`: a buffer in several processes
 - `update_schedule`: how many batches are due
 - `stored_episodes`: whole episodes of a buffer
 - `base`, `experience`, `factory`: the data that goes in and out, and how buffers are made
@@ -26,7 +26,6 @@ from duetto.buffers.factory import ReplayFactory, rows_of, too_large
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.mixed_replay import MixedReplay
 from duetto.buffers.recurrent_rollout import RecurrentRollout
-from duetto.buffers.remote_blocks import BlockGroup, BlockHeader, BlockRef, RemoteBlock
 from duetto.buffers.replay import Replay
 from duetto.buffers.replay_shard import Shard, ShardRequest, Shards
 from duetto.buffers.rollout import Rollout
@@ -38,15 +37,11 @@ from duetto.errors import UsageError
 from duetto.networks.spaces import Space
 
 __all__ = [
-    "BlockGroup",
-    "BlockHeader",
-    "BlockRef",
     "Episodes",
     "Experience",
     "HindsightGoals",
     "LeftOut",
     "MixedReplay",
-    "RemoteBlock",
     "Replay",
     "ReplayFactory",
     "Rollout",

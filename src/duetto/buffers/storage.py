@@ -95,7 +95,6 @@ class EpisodeStorage:
         number, first = self.written[env], self._frames[env]
         continues = self._continues(env, obs, first)
         frame = np.where(continues, first, first + self.stacked) - 1
-        index = self._index(env, number)
         if (frame + 1 >= self._limit[env]).any():
             self._make_room(env, number, frame)
         if not continues.all():
@@ -107,11 +106,12 @@ class EpisodeStorage:
         places = self._place(env, frame + 1)
         for name, part in next_newest.items():
             self._pool[name][places] = part
+        index = self._index(env, number)
         for name, column in self.columns.items():
             column[index] = getattr(steps, name)
+        self.written[env] = number + 1
         self._frame[index] = frame
         self._frames[env] = frame + 2
-        self.written[env] = number + 1
         self.open[env] = ~(steps.terminated | steps.truncated)
         return index
 
