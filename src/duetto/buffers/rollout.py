@@ -104,7 +104,7 @@ class Rollout(Memory):
         self._diverged = False
         batch = self._recomputed_batch() if self.recompute_values else self._batch(self._arrays["value"])
         real = batch.weight > 0
-        info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
+        info = {"explained_variance": float(explained_variance(batch.value[real], batch.returns[real]))}
         for epoch in range(self._spec.epochs):
             if epoch and self._spec.recompute_advantages:
                 batch = self._recomputed_batch()

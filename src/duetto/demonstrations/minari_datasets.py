@@ -22,12 +22,12 @@ from urllib.parse import quote
 import numpy as np
 
 from duetto.demonstrations.dataset import check_free, decode_metadata, encode_metadata, load, writer
-from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_actions, limits, spell
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_actions, limits
 from duetto.environments import ActionMap, complete_options, from_gymnasium, learned_reward, to_gymnasium
 from duetto.environments.spaces import Layout
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, spell
 from duetto.storage import safe_open
 from duetto.storage.atomic_io import staging_folder
 
