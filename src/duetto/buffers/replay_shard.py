@@ -49,10 +49,7 @@ ShardRequest = tuple[str, tuple[Any, ...]]  # a method for `Shard.execute`, and 
 class Shards(Protocol):
     """The interface to shards in any process. Each gets one message at a time; all work at the same time."""
 
-    @property
-    def shares(self) -> Sequence[range]:
-        """The environments of each shard: contiguous, in order, and together all."""
-        ...
+    shares: Sequence[range]  # the environments of each shard: contiguous, in order, and together all
 
     def begin(self, factory: ReplayFactory) -> list[ShardStatus]:
         """Start new, empty shards and return their counts."""

@@ -268,7 +268,7 @@ def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
     """Return the scalar and the report of a network's loss. Raise UsageError if it returned anything else."""
     loss, report = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(report, dict) or tuple(getattr(loss, "shape", (0,))):
-        returned = f"a {type(found).__name__}" if not isinstance(report, dict) else f"a loss {_kind(loss)}"
+        returned = f"a {type(found).__name__}" if not isinstance(report, dict) else _kind(loss)
         raise UsageError(
             f"The loss of {name!r} must return a scalar array, such as batch.mean(...), and a dict of what it reports, "
             f"maybe {{}}; it returned {returned}."
@@ -283,7 +283,7 @@ def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _kind(value: Any) -> str:
-    return f"of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
+    return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
 
 
 def summarize(info: dict[str, Array], xp: Any, mask: Any = None) -> tuple[list[str], list[Array]]:
