@@ -89,7 +89,6 @@ class JaxLearner(Learner):
         """In one program, which gets a rollout once for all epochs."""
         first, rollout = updates[0], updates[0].batch if self.on_policy else None
         if (compiled := self._compiled.get(first.phase)) is None:
-            jax_cache.hand_over()
             compiled = self._compiled[first.phase] = CompiledUpdate(self, self._state, first)
         inputs = self._placed(rollout, tree_map_many(_stacked, [_float32(one, rollout) for one in updates]))
         changing = {name: self._state[name] for name in compiled.changes}
