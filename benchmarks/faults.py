@@ -3,8 +3,7 @@
     python benchmarks/faults.py --seconds 3000 --rows results/faults.csv --output results/faults.md
 
 Each round trains one job from start to end, while faults come at random, and compares the result with that of the same
-job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times. In the mode async, where
-the order depends on timing, it compares every count. Rounds are appended to the rows, so that a campaign can continue
+job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times. Rounds are appended to the rows, so that a campaign can continue
 with another --seed. Installs nothing.
 """
 
@@ -43,8 +42,8 @@ Runs of a few thousand steps on a Ray cluster of three nodes on this machine. Du
 (a delay); a node that disappears with all its processes; kill -9 of the run itself, which is then resumed. A fault that
 sends the run back to its checkpoint (its own death; with shards, the death of a shard or a node) occurs only after the
 run has made another checkpoint. At the end the run is compared with the same one undisturbed: last checkpoint, replay
-buffer and logs, bit for bit; in `async`, whose order depends on timing, every count: updates, steps, rows of each
-environment. Repeated, late and lost answers are tested in the simulation (`tests/cluster/test_block_source.py`)."""
+buffer and logs, bit for bit.
+Repeated, late and lost answers are tested in the simulation (`tests/cluster/test_block_source.py`)."""
 
 COMMON = (
     "--hidden 32 32 --batch-size 16 --checkpoint-every 50 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
