@@ -31,9 +31,9 @@ class Raw:
 def replay(capacity: int, num_envs: int, observation: Any = VECTOR, **changes: Any) -> buffers.Replay:
     spec = ReplaySpec(
         **{
-            **{"capacity": capacity, "batch_size": 4, "discount": 0.9, "n_step": 1, "ignore_termination": False},
+            **{"capacity": capacity, "batch_size": 4, "discount": 0.9, "n_step": 1},
             **{"learning_starts": 0, "train_every": 1, "gradient_steps": 1, "train_at_episode_end": False},
-            **{"replacement": True, "prioritization": None},
+            **{"prioritization": None},
             **changes,
         }
     )

@@ -147,14 +147,6 @@ def test_a_std_to_begin_with_is_a_number(log_std: Any):
         PPO(initial_log_std=log_std)
 
 
-def test_without_replacement_too_few_steps_are_said(tmp_path: Path):
-    said: list[str] = []
-    algorithm = small(replacement=False, batch_size=50, learning_starts=0, random_steps=0)
-    run = train(tmp_path, algorithm, Line, steps=30, callbacks=[lambda trainer: said.extend(trainer.notices)])
-    assert any("a batch of 50 is drawn without replacement" in notice for notice in said)
-    assert run.path.is_dir()
-
-
 # ------------------------------------------------------------------------------------------------ surroundings
 def test_a_folder_that_is_a_link_to_nowhere_is_said(tmp_path: Path):
     (tmp_path / "runs").symlink_to(tmp_path / "unmounted")

@@ -123,7 +123,6 @@ def test_the_way_out_is_said_only_where_it_is_the_only_one(tmp_path: Path):
 REPLAYS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "uniform": ("td3", {"n_step": 3}, {}),
     "prioritized": ("ddpg", {"prioritized": True, "importance_anneal_samples": 50}, {}),
-    "without replacement": ("td3", {"replacement": False}, {}),
     "sequences": ("r2d2", SEQUENCES | CHOICES, {"environment": "CartPole-v1", "num_envs": 2} | CUT),
     "recurrent": (
         "ddpg",

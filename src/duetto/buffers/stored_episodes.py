@@ -67,7 +67,7 @@ def whole_episodes(storage: EpisodeStorage, left: LeftOut) -> Iterator[StoredEpi
             if not storage.continuing(steps[1:]).all():
                 left.unknown += end - first
                 continue
-            obs = [storage.observation(steps), storage.next_observation(steps[-1:])]
+            obs = [storage.observation(steps), storage.observation(steps[-1:], 1)]
             action, reward = (storage.columns[name][steps] for name in ("action", "reward"))
             ended, cut = bool(terminated[end - 1 - oldest]), bool(truncated[end - 1 - oldest])
             yield StoredEpisode(env, tree_map_many(np.concatenate, obs), action, reward, ended, cut)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Algorithm
-from duetto.buffers import BlockHeader, Experience
+from duetto.buffers import Experience
 from duetto.buffers.experience import joined
 from duetto.environments import Episode, VecEnv, pickling
 from duetto.environments.obs_tree import Tree
@@ -70,8 +70,7 @@ class Weights(NamedTuple):
 class Order(NamedTuple):
     """An order for a block.
 
-    Schedules of exploration and `random_steps` depend on its steps. In the mode `async` these are an estimate: blocks
-    that are used side by side come up to as many blocks earlier or later.
+    Schedules of exploration and `random_steps` depend on its steps.
     """
 
     number: int  # of this actor's, from 0
@@ -87,18 +86,13 @@ class Block(NamedTuple):
     number: int
     version: int  # of the weights
     updates: int
-    experience: Experience | BlockHeader  # rows in order; environments have their numbers in the run
+    experience: Experience  # rows in order; environments have their numbers in the run
     counts: list[int]  # rows of each vector step
     episodes: list[list[Episode]]  # that ended with each
     observed: dict[str, Moments]  # statistics of the observations in it
     rewarded: Moments | None
     largest: float  # discounted sum of rewards, in this block or known before
     idle: float  # seconds between the last block and this one
-
-    def without_steps(self) -> tuple[Block, Experience]:
-        """Return the block with a header instead of its steps, and the steps."""
-        assert isinstance(self.experience, Experience)
-        return self._replace(experience=BlockHeader.of(self.experience, self.counts)), self.experience
 
 
 class BlockActor:
@@ -170,10 +164,7 @@ class BlockActor:
         return own | {"rows": rows, "random": collector["random"]}
 
     def restore(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state`; return why each environment started a new episode instead, "" if it did not.
-
-        Without random numbers in the state, exploration starts anew.
-        """
+        """Undo `state`; return why each environment started a new episode instead, "" if it did not."""
         rows, stepper = state["rows"], self._stepper
         self._begin(state["seed"] + state["steps"])
         collector = self._collector.state_dict()
@@ -182,7 +173,7 @@ class BlockActor:
         collector |= {"noise": rows["noise"], "recurrence": rows["recurrence"] or None}
         own = {name: state[name] for name in (*PLAIN, "environments")} | {name: rows[name] for name in STEPPER_ROWS}
         stepper.load_state_dict(own | {"num_envs": stepper.num_envs, "attributes": {}})
-        self._collector.load_state_dict(collector | {"random": state["random"] or collector["random"]})
+        self._collector.load_state_dict(collector | {"random": state["random"]})
         if not stepper.resumed_exactly:
             self._collector.interrupt(~stepper.restored)
         why = "; ".join(stepper.not_restored) or "its state cannot be saved"

@@ -16,7 +16,6 @@ import pickle
 import queue
 import signal
 import socket
-import sys
 import threading
 import time
 import traceback
@@ -207,10 +206,7 @@ def run_task(packed: bytes, stop_file: Path) -> Message:
             if stop_file.exists():
                 trainer.stop(evaluates=False)
 
-    message = outcome(job, [poll])
-    if programs := _compiled():
-        programs.end()
-    return message
+    return outcome(job, [poll])
 
 
 # ---------------------------------------------------------------------------------------------------- a process
@@ -260,8 +256,6 @@ class Worker:
         while True:
             self._trainer = None
             message = self._train(unpack(base64.b64decode(self._jobs.get())))
-            if programs := _compiled():
-                programs.hand_over()
             self._is_working = False
             self._send(*message)
 
@@ -278,8 +272,6 @@ class Worker:
                 if self._trainer is not None:
                     self._trainer.interrupt()
                 self._go.put(False)
-        if not self._is_working and (programs := _compiled()):
-            programs.end()  # nothing else does, as Python does not exit in the usual way
         os._exit(1)  # its run resumes from its last checkpoint, as after kill -9
 
     def _send(self, *message: Any) -> None:
@@ -313,11 +305,6 @@ class Worker:
         rows = Csv.read(job.folder / "evaluations.csv")
         evaluations = [(int(float(row["step"])), float(row["mean_return"])) for row in rows]
         self._send("started", evaluations, trainer.step)
-
-
-def _compiled() -> Any:
-    """Return the module `jax_cache` if this process has learned with JAX, and else None, without importing JAX."""
-    return sys.modules.get("duetto.learners.jax_cache")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duetto.algorithms.base import ReplaySpec, RolloutSpec
+from duetto.algorithms.base import RolloutSpec
 from duetto.algorithms.exploration import ActionNoise
 from duetto.cpu import processor
 from duetto.environments import VecEnv
@@ -170,7 +170,7 @@ def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[
     """All scheduled numbers at step `step`, if the schedules end at step `steps`, by name."""
     progress, explorer = min(1.0, step / steps), config.algorithm.explorer()
     rates = {f"{name}'s learning rate": rate for name, rate in learner.learning_rates(progress).items()}
-    if isinstance(explorer, ActionNoise) and not explorer.scale_steps:
+    if isinstance(explorer, ActionNoise):
         rates["the exploration's scale"] = linear(step, steps, 1.0, explorer.final_scale)
     return rates | config.algorithm.scheduled(progress)
 
@@ -182,7 +182,7 @@ def _empty_memory(plan: Resumption, config: Config, memory: AnyMemory) -> None:
         name = config.algorithm.name()
         plan.inexact.append(f"{name} has no replay memory: nothing was left out, and the run continues exactly.")
         return
-    first = spec.waits_for if isinstance(spec, ReplaySpec) else spec.learning_starts
+    first = spec.learning_starts
     plan.inexact.append(
         "The run continues with an empty memory and new episodes: what it remembered is left out. Learning waits for "
         f"{first:,} steps, as at the run's start. From here the run is not the same, number by number, as one that was "

@@ -197,7 +197,7 @@ class Trainer:
             self.components.interrupt(self.stepper.aborted)
             what = f"environments lost with their actor started new episodes ({int(self.stepper.aborted.sum())})"
             self._guard.note(inexact=resume_history.Event(self.step, what))
-        self.memory.take(experience)
+        self.memory.add(experience)
         self.step += len(experience.env)
         self.log.add_episodes(episodes)
 
