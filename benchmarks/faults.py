@@ -42,8 +42,8 @@ Runs of a few thousand steps on a Ray cluster of three nodes on this machine. Du
 (a delay); a node that disappears with all its processes; kill -9 of the run itself, which is then resumed. A fault that
 sends the run back to its checkpoint (its own death; with shards, the death of a shard or a node) occurs only after the
 run has made another checkpoint. At the end the run is compared with the same one undisturbed: last checkpoint, replay
-buffer and logs, bit for bit.
-Repeated, late and lost answers are tested in the simulation (`tests/cluster/test_block_source.py`)."""
+buffer and logs, bit for bit; in `async`, whose order depends on timing, every count: updates, steps, rows of each
+environment. Repeated, late and lost answers are tested in the simulation (`tests/cluster/test_modes.py`)."""
 
 COMMON = (
     "--hidden 32 32 --batch-size 16 --checkpoint-every 50 --log-every 100 --evaluate-every 600 --evaluation-episodes 1"
@@ -61,25 +61,29 @@ class Job:
     """A run to train, and the faults that it can have."""
 
     name: str
+    mode: str
     train: str
     cluster: str
     deeds: tuple[str, ...] = ACTORS
 
 
 JOBS = [
-    Job("TD3, priorities", f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --prioritized {SMALL}", "--actors 3"),
+    Job("TD3, priorities", "sync", f"td3 Pendulum-v1 --num-envs 4 --steps 2400 --prioritized {SMALL}", "--actors 3"),
     Job(
         "TD3, two shards",
+        "sync",
         f"td3 Pendulum-v1 --num-envs 4 --steps 2400 {SMALL}",
         "--actors 2 --replay-shards 2",
         PARTS,
     ),
-    Job("PPO", f"ppo CartPole-v1 --num-envs 4 --steps 12000 {ROLLOUTS}", "--actors 2"),
+    Job("PPO", "sync", f"ppo CartPole-v1 --num-envs 4 --steps 12000 {ROLLOUTS}", "--actors 2"),
     Job(
         "R2D2",
+        "sync",
         f"r2d2 CartPole-v1 --num-envs 4 --steps 2400 {SMALL} --recurrent-size 16 --burn-in 4 --unroll 4 --overlap 4",
         "--actors 2",
     ),
+    Job("DQN", "async", f"dqn CartPole-v1 --num-envs 4 --steps 4000 {SMALL}", "--actors 2"),
 ]
 
 
@@ -96,7 +100,7 @@ class Round:
 
     def row(self) -> dict[str, Any]:
         kinds = {kind: self.faults[kind] for kind in DEEDS}
-        own = {"job": self.job.name, "seed": self.seed}
+        own = {"job": self.job.name, "mode": self.job.mode, "seed": self.seed}
         return (
             own
             | kinds
@@ -166,7 +170,7 @@ class Struck:
     def train(self) -> None:
         """Train from start to end."""
         where = ["--cluster", self._nodes.address, *self._round.job.cluster.split()]
-        start = [*f"train {self._round.job.train}".split(), *where]
+        start = [*f"train {self._round.job.train} --mode {self._round.job.mode}".split(), *where]
         start += ["--runs-dir", str(self._folder), "--name", "run"]
         while True:
             command = ["resume", str(self._run), *where] if self._run.is_dir() else start
@@ -242,9 +246,23 @@ DEEDS: dict[str, Callable[[Struck], bool]] = {
 }
 
 
+def counts(run: Run) -> dict[str, Any]:
+    """Return the counts that timing must not change in the mode async."""
+    loaded = CheckpointStore(run.path / "checkpoints").load_latest()
+    state = loaded.state
+    return {
+        "step": loaded.step,
+        "updates": state["learner"]["updates"],
+        "rows": int(state["memory"]["written"].sum()),
+        "schedule": state["memory"]["schedule"],
+        "evaluations": [row["step"] for row in run.evaluations()],
+        "metrics": [line["step"] for line in run.metrics()],
+    }
+
+
 def undisturbed(job: Job, nodes: Nodes, folder: Path) -> Any:
     """Return the job's result without faults."""
-    command = [*f"train {job.train} {job.cluster}".split(), "--cluster", nodes.address]
+    command = [*f"train {job.train} --mode {job.mode} {job.cluster}".split(), "--cluster", nodes.address]
     own = ["--runs-dir", str(folder), "--name", "undisturbed"]
     subprocess.run([sys.executable, "-m", "duetto", *command, *own], check=True, stdout=subprocess.DEVNULL)
     return result_of(job, folder / "undisturbed")
@@ -252,7 +270,7 @@ def undisturbed(job: Job, nodes: Nodes, folder: Path) -> Any:
 
 def result_of(job: Job, folder: Path) -> Any:
     run = Run(folder)
-    return outcome(run)
+    return counts(run) if job.mode == "async" else outcome(run)
 
 
 def campaign(seconds: float, seed: int, gap: float, rows: Path, only: list[str]) -> None:
@@ -295,12 +313,12 @@ def report(rows: Path, gap: float) -> str:
     with rows.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
     body, total = [], 0
-    for name in dict.fromkeys(row["job"] for row in found):
+    for name, mode in dict.fromkeys((row["job"], row["mode"]) for row in found):
         own = [row for row in found if row["job"] == name]
         sums = [sum(int(row[kind]) for row in own) for kind in DEEDS]
         total += sum(sums)
         different = sum(row["differences"] != "0" for row in own)
-        body.append([name, len(own), *sums, sum(int(row["gave_up"]) for row in own), different])
+        body.append([f"{name}, {mode}", len(own), *sums, sum(int(row["gave_up"]) for row in own), different])
     about = circumstances({"Versions": versions(("python", "duetto", "numpy", "torch", "ray"))})
     header = ["job", "runs", *DEEDS, "gave up", "runs that differ"]
     return "\n\n".join(

@@ -99,4 +99,9 @@ class PartLostError(DuettoError):
     """A shard of a run's replay memory is gone.
 
     Its message is one sentence on the loss. The caller closes the trainer and resumes the run from its last checkpoint.
+
+    Attributes:
+        step: The run's step at which it was lost.
     """
+
+    step: int = 0

@@ -252,19 +252,19 @@ def test_a_run_on_a_cluster_is_not_repeated_without_one(
     asked: list[Any] = []
 
     def stop(given: dict[str, Any]) -> None:
-        asked.append((given["cluster"], given.get("actors"), given.get("block")))
+        asked.append((given["cluster"], given["mode"], given.get("actors"), given.get("block")))
         raise UsageError("no cluster is started here")
 
     monkeypatch.setattr(recorded, "cluster", stop)
     values = yaml.safe_load((trained / "config.yaml").read_text())
-    values["cluster"] = {"actors": 4, "block": 64}
+    values["cluster"] = {"mode": "sync", "actors": 4, "block": 64}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(values))
     code, _, err = duetto("train", "td3", "--dry-run", "--config", "other.yaml")
     assert code == 2
     assert "other.yaml is of a run on a cluster, which decides its numbers. Give --cluster" in err
-    for options in (("--cluster",), ("--cluster", "--actors", "4")):
+    for options in (("--cluster",), ("--cluster", "--mode", "async"), ("--cluster", "--actors", "4")):
         assert duetto("train", "td3", "--config", "other.yaml", *options).code == 2
-    assert asked == [("here", 4, 64), ("here", 4, 64)]
+    assert asked == [("here", "sync", 4, 64), ("here", "async", None, None), ("here", "sync", 4, 64)]
     assert repeat_command.command(values, "other.yaml") == "duetto train td3 --config other.yaml --cluster"
     assert "Cluster: it ran on Ray actors, which decide its numbers." in repeat_command.needed(values)
     assert repeat_command.command(values | {"cluster": {}}, "other.yaml") == "duetto train td3 --config other.yaml"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from duetto.cluster import asynchronous
 from duetto.cluster import evaluator as evaluator_actor
 from duetto.training import evaluator
 
@@ -15,3 +16,4 @@ def no_clock(monkeypatch: pytest.MonkeyPatch):
     """Lets what is simulated depend on its seed alone: on a slow machine nothing is asked for more often."""
     monkeypatch.setattr(evaluator_actor, "PIECE", math.inf)
     monkeypatch.setattr(evaluator, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(asynchronous, "LOOK", 0.0)

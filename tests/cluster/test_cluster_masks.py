@@ -19,12 +19,13 @@ def with_ray(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(options, "find_spec", lambda name: name)
 
 
-def test_actors_take_allowed_actions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_actors_take_allowed_actions(mode: Any, tmp_path: Path) -> None:
     how: dict[str, Any] = {"num_envs": 4, "steps": 160, "evaluate_every": 0}
     agent = small("dqn", exploration_end=0.5)
-    cluster = Simulation(actors=2, rates=STEADY)
+    cluster = Simulation(actors=2, mode=mode, rates=STEADY)
     run = train(tmp_path, agent, Turnstile, cluster=cluster, **how)
     state = checkpoints(run).load_latest().state
     assert state["spaces"]["action_mask"] is True
-    run.resume(200, cluster=Simulation(actors=2, rates=STEADY))  # whose actors stand where they did
+    run.resume(200, cluster=Simulation(actors=2, mode=mode, rates=STEADY))  # whose actors stand where they did
     assert checkpoints(run).steps()[-1] == 200

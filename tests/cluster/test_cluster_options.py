@@ -36,11 +36,13 @@ def test_an_address_may_be_left_out(words: str, address: str | None):
 def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(options, "find_spec", lambda name: name)
     assert cluster({"seeds": "3", "actors": None}) is None
-    assert cluster({"cluster": "here"}) == Cluster(None, 0)
-    given = {"cluster": "auto", "actors": 8, "block": 4}
-    assert cluster(given) == Cluster("auto", 8, 4)
+    assert cluster({"cluster": "here"}) == Cluster(None, 0, None)
+    given = {"cluster": "auto", "actors": 8, "mode": "async", "block": 4, "ahead": 64}
+    assert cluster(given) == Cluster("auto", 8, "async", 4, 64)
     with pytest.raises(UsageError, match="--actors is of a cluster"):
         cluster({"actors": 3})
+    with pytest.raises(UsageError, match="--mode is of a cluster"):
+        cluster({"mode": "sync"})
     with pytest.raises(UsageError, match="--cluster is 'Pendulum-v1'; it must be HOST:PORT"):
         cluster({"cluster": "Pendulum-v1"})
 
@@ -50,8 +52,8 @@ def test_a_run_goes_on_with_the_actors_that_it_was_given_though_some_had_no_envi
 ):
     """The number that is kept is that of those at work; the same command was refused."""
     monkeypatch.setattr(options, "find_spec", lambda name: name)
-    kept = {"actors": 4, "block": 5}
-    assert Cluster(actors=6).resuming(kept, num_envs=4) == Cluster(None, 4, 5)
+    kept = {"mode": "sync", "actors": 4, "block": 5}
+    assert Cluster(actors=6).resuming(kept, num_envs=4) == Cluster(None, 4, "sync", 5)
     for actors, num_envs in ((3, 4), (6, 5)):
         with pytest.raises(
             UsageError, match=f"continues with actors 4, which decides its numbers, not {min(actors, 5)}"

@@ -15,7 +15,7 @@ from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line, Opaque
 from policy_environments import Seen
 from simulated import DIED, Rates, Simulated
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
 from duetto.buffers import Rollout
@@ -57,7 +57,7 @@ def test_the_timeout_is_the_actors_too_and_so_it_is_not_said_to_be_in_vain(tmp_p
         def on_start(self, trainer: duetto.Trainer) -> None:
             said.extend(trainer.notices)
 
-    cluster = Simulation(actors=2, rates=STEADY)
+    cluster = Simulation(actors=2, mode="sync", rates=STEADY)
     how = {"steps": 8, "num_envs": 2, "worker_timeout": 9.0, "callbacks": [Hears()]}
     train(tmp_path, small("td3"), "Pendulum-v1", cluster=cluster, **how)
     assert any("there will be no update" in notice for notice in said)
@@ -106,10 +106,10 @@ def test_nor_with_jax(tmp_path: Path):
 
 def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, Any], **options: Any) -> None:
     how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
-    cluster: dict[str, Any] = {"actors": 3} | blocks
+    cluster: dict[str, Any] = {"mode": "sync", "actors": 3} | blocks
     quiet = Simulation(rates=STEADY, **cluster)
     undisturbed = train(tmp_path, agent, environment, name="undisturbed", cluster=quiet, **how)
-    assert undisturbed.config.cluster == {"actors": 3, "block": blocks.get("block", 16)}
+    assert undisturbed.config.cluster == {"mode": "sync", "actors": 3, "block": blocks.get("block", 16)}
     loud = Simulation(rates=OFTEN, **cluster)
     disturbed = train(tmp_path, agent, environment, name="disturbed", cluster=loud, **how)
     assert loud.transports[0].mishaps["dies_before"] > 0
@@ -118,20 +118,89 @@ def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, A
         train(tmp_path, agent, environment, name="killed", cluster=loud, callbacks=[CrashAt(130)], **how)
     killed = Run(tmp_path / "killed", environment=None if isinstance(environment, str) else environment)
     killed.resume(cluster=Simulation(), callbacks=[StopAt(171)])
-    killed.resume(cluster=Simulation(rates=STEADY, actors=3))
+    killed.resume(cluster=Simulation(rates=STEADY, actors=3, mode="sync"))
     assert_same(undisturbed, killed)
-    assert all(line["time/lag_updates"] >= 0 for line in killed.metrics()[1:])
+    assert {line["time/lag_versions_max"] for line in killed.metrics()[1:]} == {1}
+
+
+def test_in_async_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
+    """Blocks come in any order, and what an actor's death breaks off is no part of the next episode."""
+    seen: list[tuple[Any, Any]] = []
+
+    class Spy(duetto.Callback):
+        def on_start(self, trainer: duetto.Trainer) -> None:
+            relabeling: Any = trainer.memory._relabeling
+            steps, storage = relabeling._steps, relabeling._storage
+
+            def noted(index: Any, uniform: Any) -> Any:
+                chosen = steps(index, uniform)
+                seen.append(tuple(storage.observation(at)["desired_goal"] for at in (index, chosen)))
+                seen.append((index != chosen, None))
+                return chosen
+
+            relabeling._steps = noted
+
+    cluster = Simulation(mode="async", actors=3, block=5, rates=OFTEN)
+    algorithm, how = small("td3", hindsight="future"), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
+    run = train(
+        tmp_path, algorithm, "goal_environment:GoalLine-v0", cluster=cluster, callbacks=[Spy(), StopAt(130)], **how
+    )
+    run.resume(cluster=Simulation(actors=2, rates=OFTEN), callbacks=[Spy()])
+    assert cluster.transports[0].mishaps["dies_before"] > 0
+    assert sum(later.sum() for later, _ in seen[1::2]) > 500
+    for one, other in seen[::2]:
+        np.testing.assert_array_equal(one, other)  # each episode has another goal
+
+
+@pytest.mark.parametrize(("algorithm", "environment", "hyperparameters", "blocks"), [*ACTING[::2], ACTING[3]])
+def test_in_async_every_count_is_right_on_any_number_of_actors(
+    tmp_path: Path, algorithm: str, environment: str, hyperparameters: dict[str, Any], blocks: dict[str, Any]
+):
+    every = 2 if algorithm == "r2d2" else 1
+    check_async(tmp_path, small(algorithm, **hyperparameters), environment, blocks, every)
+
+
+@pytest.mark.parametrize(("algorithm", "hyperparameters"), DEMONSTRATED)
+def test_so_it_is_with_demonstrations(tmp_path: Path, demos: str, algorithm: str, hyperparameters: dict[str, Any]):
+    agent = small(algorithm, demonstrations=demos, **hyperparameters | {"pretraining_updates": 6})
+    check_async(tmp_path, agent, "CartPole-v1", {"block": 5}, 4, 6, **CUT)
+
+
+def check_async(
+    tmp_path: Path,
+    agent: Any,
+    environment: Any,
+    blocks: dict[str, Any],
+    every: int,
+    before: int = 0,
+    **options: Any,
+) -> None:
+    """An update for so many steps, and so many before the first one."""
+    how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
+    cluster = Simulation(mode="async", actors=3, **blocks)
+    run = train(tmp_path, agent, environment, name="async", cluster=cluster, callbacks=[StopAt(130)], **how)
+    assert run.config.cluster == {"mode": "async", "block": 5}
+    run.resume(cluster=Simulation(actors=2, ahead=20), callbacks=[StopAt(171)])
+    run.resume(cluster=Simulation(actors=4))
+    found = outcome(run)
+    assert found["step"] >= 240
+    assert found["state"]["learner"]["updates"] == before + (found["step"] - 30) // every
+    written = run.metrics()[-1]
+    assert written["time/actors"] == 4
+    assert 0 <= written["time/lag_updates_min"] <= written["time/lag_updates_mean"] <= written["time/lag_updates_max"]
 
 
 def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
     how: dict[str, Any] = {"num_envs": 4, "steps": 120, "evaluate_every": 0}
     cluster = Simulation(rates=STEADY, block=4)
     run = train(tmp_path, cluster=cluster, callbacks=[StopAt(60)], **how)
-    assert run.config.cluster == {"actors": 2, "block": 4}
+    assert run.config.cluster == {"mode": "sync", "actors": 2, "block": 4}
     with pytest.raises(UsageError, match="This run was trained on a cluster, which decides its numbers"):
         run.resume()
     with pytest.raises(UsageError, match="continues with actors 2, which decides its numbers, not 3"):
         run.resume(cluster=Simulation(actors=3))
+    with pytest.raises(UsageError, match="continues with mode sync, which decides its numbers, not async"):
+        run.resume(cluster=Simulation(mode="async"))
     run.resume(cluster=Simulation(rates=STEADY))
     local = train(tmp_path, name="local", callbacks=[StopAt(60)], **how)
     with pytest.raises(UsageError, match="The run started without a cluster, where its numbers are others"):
@@ -139,10 +208,12 @@ def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
 
 
 def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"ahead is 7, less than the 8 steps of a block, so no actor could start one"):
+        train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=4, ahead=7))
     with pytest.raises(
         UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"
     ):
-        train(tmp_path, num_envs=4, cluster=Simulation(block=1000000))
+        train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=1000000))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,8 +243,10 @@ def test_the_log_says_how_the_actors_do(tmp_path: Path):
     assert not any("time/actors" in line for line in local.metrics())
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "ppo"])
-def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: Path, algorithm: str):
+@pytest.mark.parametrize(("algorithm", "mode"), [("td3", "sync"), ("ppo", "sync"), ("td3", "async")])
+def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
+    tmp_path: Path, algorithm: str, mode: options.Mode
+):
     said: list[str] = []
     run = train(
         tmp_path,
@@ -181,7 +254,7 @@ def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: P
         Opaque,
         num_envs=4,
         steps=600,
-        cluster=Simulation(rates=Rates(dies_before=0.15, hangs=0.0), actors=3),
+        cluster=Simulation(rates=Rates(dies_before=0.15, hangs=0.0), actors=3, mode=mode),
         callbacks=[lambda trainer: said.extend(trainer.notices[len(said) :])],
     )
     assert any("start new episodes" in notice and notice.startswith("Actor ") for notice in said)
@@ -220,7 +293,7 @@ def test_one_that_raises_says_what_it_says_in_one_process(tmp_path: Path, monkey
     with pytest.raises(
         EnvironmentFailedError, match=r"^Failing, environment 2, vector step 20: step raised LookupError"
     ):
-        train(tmp_path / "acting", environment=Failing, num_envs=4, cluster=Simulation(), evaluate_every=0)
+        train(tmp_path / "acting", environment=Failing, num_envs=4, cluster=Simulation(mode="async"), evaluate_every=0)
     for cluster in (None, Simulation(actors=2)):
         with pytest.raises(EnvironmentFailedError) as caught:
             train(tmp_path, environment=Failing, num_envs=4, name="failing", cluster=cluster, evaluate_every=0)
@@ -268,8 +341,14 @@ def test_more_actors_than_environments_is_said(tmp_path: Path):
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    with pytest.raises(UsageError, match=r"ppo learns from rollouts.* Use the mode sync"):
+        train(tmp_path, small("ppo"), cluster=Simulation(mode="async"))
+    with pytest.raises(UsageError, match=r"mode is 'fast'; it must be one of sync, async"):
+        duetto.Cluster(mode="fast")
     with pytest.raises(UsageError, match="actors is -1; it must be at least 0"):
         duetto.Cluster(actors=-1)
+    with pytest.raises(UsageError, match="ahead is of the mode async; this one is sync"):
+        train(tmp_path, cluster=Simulation(ahead=3))
     with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
         train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
     with (
@@ -297,7 +376,7 @@ def test_a_rollouts_values_are_all_of_one_set_of_parameters(tmp_path: Path, monk
     monkeypatch.setattr(Rollout, "_batch", noted)
     how: dict[str, Any] = {"steps": 200, "num_envs": 4, "backend": "torch", "checkpoint_every": 0, "evaluate_every": 0}
     agent = small("ppo", learning_rate=0.01)
-    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, block=8), **how)
+    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, mode="sync", block=8), **how)
     assert compared == [True] * 3
     compared.clear()
     train(tmp_path, agent, "CartPole-v1", **how)

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line
-from small_runs import OPTIONS, assert_same, small, train
+from small_runs import OPTIONS, assert_same, outcome, small, train
 from test_sync_reference import CASES, assert_same_record, expected, recorded_run
 
 import duetto
@@ -273,6 +273,15 @@ def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes,
     wait_until(lambda: not processes(nodes.folder, "ray::ShardServer"))
 
 
+def test_kill_9_of_an_actor_in_async_leaves_every_count_right(nodes: Nodes, tmp_path: Path):
+    strike = Strike(90, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
+    cluster = duetto.Cluster(actors=2, mode="async", block=4)
+    run = train(tmp_path, num_envs=4, cluster=cluster, callbacks=[strike], evaluate_every=0)
+    found = outcome(run)
+    assert found["state"]["learner"]["updates"] == found["step"] - 30
+    assert run.metrics()[-1]["time/actors"] == 2
+
+
 def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes: Nodes, tmp_path: Path):
     """In the middle of its learning, of which the environments are in two shards; the second half starts again."""
     how: dict[str, Any] = {"num_envs": 3, "evaluate_every": 0}
@@ -283,6 +292,17 @@ def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes
     assert_same(undisturbed, struck)
     assert [said for said in strike.said if "of the replay memory" in said and "from its checkpoint of step 8" in said]
     wait_until(lambda: not processes(nodes.folder, "ray::ShardServer"))
+
+
+def test_kill_9_of_a_replay_shard_in_async_counts_the_lost_steps(nodes: Nodes, tmp_path: Path):
+    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
+    cluster = duetto.Cluster(actors=1, mode="async", block=5, replay_shards=2)
+    run = train(tmp_path, num_envs=3, evaluate_every=0, cluster=cluster, callbacks=[strike])
+    assert [
+        said for said in strike.said if "from its checkpoint of step 8" in said and said.endswith("steps are lost.")
+    ]
+    found = outcome(run)
+    assert found["state"]["learner"]["updates"] == found["step"] - 30
 
 
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):

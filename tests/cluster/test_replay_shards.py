@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from simulated import DIED, Rates, Simulated
-from small_runs import OPTIONS, SMALL, StopAt, assert_same, outcome, small, train
+from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
 from duetto.cluster import config as options
@@ -182,11 +182,29 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
     assert_same(undisturbed, run)
 
 
+def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_counted(tmp_path: Path):
+    said = Said()
+    strike = {"method": "add", "after": 60, "times": 1}
+    cluster = Simulation(mode="async", actors=2, block=5, replay_shards=2, strike=strike)
+    agent = small("td3", prioritized=True)
+    run = train(tmp_path, agent, cluster=cluster, callbacks=[said], **HOW)
+    assert len(cluster.transports) == 2
+    found = outcome(run)
+    assert found["state"]["learner"]["updates"] == found["step"] - 30
+    [notice] = [notice for notice in said.all if "shard" in notice.lower()]
+    lost = re.search(r"The run continues from its checkpoint of step (\d+): (\d+) steps are lost\.$", notice)
+    assert lost is not None
+    assert 0 < int(lost[2]) <= 40 + 4  # a checkpoint comes every 40 steps
+    run.resume(steps=240, cluster=Simulation(mode="async"))  # with the memory in one process again
+    state = checkpoints(run).load_latest().state
+    assert state["learner"]["updates"] == state["trainer"]["step"] - 30
+
+
 @pytest.mark.parametrize(("shards", "steps"), [(2, [30]), (0, [])])
 def test_the_first_checkpoint_is_written_after_the_random_steps(tmp_path: Path, shards: int, steps: list[int]):
     """Without shards nothing sends a run back, and it keeps its interval."""
     seen: list[int] = []
-    cluster = Simulation(actors=1, block=5, replay_shards=shards)
+    cluster = Simulation(mode="async", actors=1, block=5, replay_shards=shards)
     how = HOW | {"num_envs": 1, "steps": 70, "checkpoint_every": 60}
     train(
         tmp_path,
@@ -198,9 +216,9 @@ def test_the_first_checkpoint_is_written_after_the_random_steps(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("rates", range(3))
-def test_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
+def test_in_async_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
     often = [{"dies_before": 0.004}, {"dies_after": 0.004, "answer_lost": 0.02}, {"machine_dies": 0.005}][rates]
-    cluster = Simulation(actors=2, block=5, replay_shards=3, rates=replace(STEADY, **often))
+    cluster = Simulation(mode="async", actors=2, block=5, replay_shards=3, rates=replace(STEADY, **often))
     found = outcome(train(tmp_path, small("td3", prioritized=True), cluster=cluster, **HOW))
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     assert len(cluster.transports) > 1

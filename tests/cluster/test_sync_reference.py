@@ -36,7 +36,7 @@ def expected(case: str) -> Record:
 def recorded_run(case: str, folder: Path, cluster: type[options.Cluster]) -> Record:
     """Return the record of a run on a cluster with two actors."""
     (algorithm, environment, block), recorder = CASES[case], Recorder()
-    where = cluster(actors=2, block=block)
+    where = cluster(actors=2, mode="sync", block=block)
     train(folder, algorithm, environment, cluster=where, callbacks=[recorder], **HOW)
     return recorder.record
 

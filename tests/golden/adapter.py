@@ -117,8 +117,8 @@ def statistics(trainer: Any) -> Arrays:
 
 # ---------------------------------------------------------------------------------------------------- cluster
 def sync_cluster(patch: Any, **how: Any) -> options.Cluster:
-    """Return a simulated cluster without failures, ."""
+    """Return a simulated cluster without failures, in the mode sync."""
     rates = Rates(*[0.0] * len(Rates.__dataclass_fields__))
     patch.setattr(options, "find_spec", lambda name: name)
     patch.setattr(options.Cluster, "connect", lambda self, actors: Simulated(0, rates))
-    return options.Cluster(**how)
+    return options.Cluster(mode="sync", **how)

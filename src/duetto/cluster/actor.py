@@ -70,7 +70,8 @@ class Weights(NamedTuple):
 class Order(NamedTuple):
     """An order for a block.
 
-    Schedules of exploration and `random_steps` depend on its steps.
+    Schedules of exploration and `random_steps` depend on its steps. In the mode `async` these are an estimate: blocks
+    that are used side by side come up to as many blocks earlier or later.
     """
 
     number: int  # of this actor's, from 0
@@ -164,7 +165,10 @@ class BlockActor:
         return own | {"rows": rows, "random": collector["random"]}
 
     def restore(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state`; return why each environment started a new episode instead, "" if it did not."""
+        """Undo `state`; return why each environment started a new episode instead, "" if it did not.
+
+        Without random numbers in the state, exploration starts anew.
+        """
         rows, stepper = state["rows"], self._stepper
         self._begin(state["seed"] + state["steps"])
         collector = self._collector.state_dict()
@@ -173,7 +177,7 @@ class BlockActor:
         collector |= {"noise": rows["noise"], "recurrence": rows["recurrence"] or None}
         own = {name: state[name] for name in (*PLAIN, "environments")} | {name: rows[name] for name in STEPPER_ROWS}
         stepper.load_state_dict(own | {"num_envs": stepper.num_envs, "attributes": {}})
-        self._collector.load_state_dict(collector | {"random": state["random"]})
+        self._collector.load_state_dict(collector | {"random": state["random"] or collector["random"]})
         if not stepper.resumed_exactly:
             self._collector.interrupt(~stepper.restored)
         why = "; ".join(stepper.not_restored) or "its state cannot be saved"

@@ -119,8 +119,8 @@ class ActorPool:
         if actor.placed:
             self._send(actor)
 
-    def wait(self, asked: Sequence[int], patience: float = INFINITY) -> dict[int, Reply]:
-        """Wait for these processes, `patience` seconds at most; return the replies that are there.
+    def wait(self, asked: Sequence[int], enough: int | None = None, patience: float = INFINITY) -> dict[int, Reply]:
+        """Wait for all of these processes, `enough` of them or `patience` seconds; return the replies that are there.
 
         Raises:
             EnvironmentFault: An actor failed three times without an answer.
@@ -128,12 +128,12 @@ class ActorPool:
             Exception: An error in a process, the lowest one's first.
         """
         waiting, replies = [self.actors[index] for index in asked], dict[int, Reply]()
-        until = self.transport.clock() + patience
-        while waiting:
+        enough, until = enough or len(waiting), self.transport.clock() + patience
+        while len(replies) < enough:
             now = self.transport.clock()
             patience = min(*(actor.deadline for actor in waiting), now + LOOK, until) - now
             calls = [actor.call for actor in waiting]
-            answers = self.transport.wait(calls, max(0.0, patience))
+            answers = self.transport.wait(calls, max(0.0, patience), enough - len(replies))
             for actor in waiting:
                 if reply := self._reply(actor, answers.get(actor.call)):
                     replies[actor.index] = reply

@@ -1,21 +1,17 @@
-"""Experience from actors, block by block. The weights of each block are fixed, so no number depends on timing.
+"""Experience from actors, block by block: what the modes `sync` and `async` share.
 
-    learner   version 0 |           | learn from 0: version 1 | learn from 1: version 2 | learn from 2 ...
-    actor 0             | block 0   | block 1, version 0      | block 2, version 1      |
-    actor 1             | block 0 . | block 1, version 0 .... | block 2, version 1      |
-                                      ^ all wait for the slowest, and for the learner
-
-Version k is what was learned from blocks 0 to k - 1, and actors act in block k with version k - 1 (in block 0 with
-version 0): so the actors make the next block while the learner learns from this one. A vector step is that of all
-actors, in their order. The numbers are the same for a given number of actors and length of blocks.
+    actor      | block k ............ |  its rows, and the actor's state after it
+    trainer    | accept: once, in its order | hand out, one vector step after another | ...
 
 A checkpoint is a cut: each actor's state after its last accepted block, and the vector steps of accepted blocks that
-were not handed out yet. Blocks in flight are not in it, and are made again. So saving waits for no actor.
+were not handed out yet. Blocks in flight are not in it, and are made again. So saving
+waits for no actor.
 """
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
@@ -26,37 +22,37 @@ from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
 from duetto.buffers.experience import concatenated, cut, joined, rows, side_by_side
 from duetto.cluster.actor import ROWS, Block, Order, Weights
-from duetto.cluster.actor_pool import lost_environments
+from duetto.cluster.actor_pool import INFINITY, lost_environments
 from duetto.cluster.actor_server import Reply, Request
 from duetto.cluster.remote_engine import RemoteEngine
 from duetto.environments import Episode, VecEnv
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import CheckpointError
-from duetto.functional.state_schema import ANY, ARRAY, INTEGER, DictOf, ListOf, OptionalOf
+from duetto.functional.state_schema import ANY, INTEGER, DictOf, ListOf, OptionalOf
 from duetto.learners import Learner
 from duetto.training.normalizer import Normalizer, RewardScaler
 
-MOMENTS: dict[str, Any] = {"mean": ARRAY, "variance": ARRAY, "count": float}
-WEIGHTS: dict[str, Any] = {
-    "version": int,
-    "updates": int,
-    "parameters": DictOf(DictOf(ARRAY)),
-    "observed": DictOf(MOMENTS),
-    "rewarded": OptionalOf(MOMENTS),
-    "largest": float,
-}
+RECENT = 1000  # vector steps whose lags are logged
+
+
+class Accepted(NamedTuple):
+    """A block that came in its order."""
+
+    block: Block
+    lost: np.ndarray  # (n,) bool, the actor's environments that started new episodes before it
 
 
 class ReadyStep(NamedTuple):
-    """A vector step that can be handed out, of all actors."""
+    """A vector step that can be handed out, of one actor or of several side by side."""
 
     experience: Experience
     episodes: list[Episode]  # that ended with it
     lost: np.ndarray  # (N,) bool, the environments whose episodes broke off before it
-    updates: int  # made before the weights that it was made with
+    version: int  # of the weights, the oldest
+    updates: int
 
 
-class BlockSource:
+class BlockSource(ABC):
     """Collects blocks of steps from actors.
 
     Attributes:
@@ -69,9 +65,8 @@ class BlockSource:
         "steps": ListOf(int),
         "seed": int,
         "rewards": OptionalOf(RewardScaler.STATE),
-        "blocks": int,
+        "accepted": ListOf(int),
         "version": INTEGER,
-        "weights": OptionalOf(WEIGHTS),
         "ready": ANY,
     }
 
@@ -84,48 +79,42 @@ class BlockSource:
         self.length: int = length
         scaling, discount = algorithm.reward_scaling(), algorithm.memory().discount
         self.rewards: RewardScaler | None = scaling and RewardScaler(0, discount, *scaling)
-        self._blocks = 0  # accepted ones of each actor
-        self._asked = False  # the actors make blocks
+        self._shares = [actor.share for actor in self._pool.actors]
+        self._accepted = [0] * len(self._shares)  # blocks of each actor
+        self._asked: set[int] = set()  # actors that make a block
+        self._held: list[deque[Accepted]] = [deque() for _ in self._shares]  # blocks of each actor that nobody has seen
         self._ready: deque[ReadyStep] = deque()
+        self._rows = 0  # held or ready
         self._found_ready = False  # steps in the checkpoint that the run was resumed from
         self._lost: np.ndarray | None = None  # (N,) bool, environments whose episodes broke off before their next block
         self._weights: Weights | None = None
         self._version = -1  # the newest, in this process or before
         self._reference: Any = None  # to the weights
-        self._lag, self._idle = 0, 0.0
+        self._lags: deque[tuple[int, int]] = deque(maxlen=RECENT)
+        self._idle = 0.0
         self._engine.source_numbers = self.numbers
 
+    @abstractmethod
+    def _fill(self, step: int, total_steps: int) -> None:
+        """Have at least one vector step in `_ready`, and ask actors for blocks."""
+
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Return the next vector step, and the episodes that ended with it."""
-        if not self._ready:
-            try:
-                self._receive(step, total_steps)
-            except EnvironmentFault as fault:
-                raise fault.told(self._stepper.name, self._stepper.steps) from fault.__cause__
+        """Return the next vector step, or the header of a block, and the episodes that ended with it."""
+        try:
+            self._fill(step, total_steps)
+        except EnvironmentFault as fault:
+            raise fault.told(self._stepper.name, self._stepper.steps) from fault.__cause__
         ready = self._ready.popleft()
-        self._lag = self._learner.updates - ready.updates
+        self._rows -= len(ready.experience.env)
+        self._lags.append((self._version - ready.version, self._learner.updates - ready.updates))
         self._stepper.steps += 1
         self._stepper.aborted = ready.lost if ready.lost.any() else None
         return ready.experience, ready.episodes
 
-    def interrupt(self, envs: np.ndarray | None = None) -> None:
+    def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done
         """The actors know."""
 
     # ------------------------------------------------------------------------------------------- blocks
-    def _receive(self, step: int, total_steps: int) -> None:
-        """Wait for the blocks that are made, send the actors the newest weights, and order the next ones."""
-        if not self._asked:  # at the start of a run or of a process that resumes it
-            if self._weights is None:
-                self._publish()
-            self._order(step, total_steps)
-        began = time.perf_counter()
-        replies = self._pool.wait(range(len(self._pool.actors)))
-        self._engine.waited += time.perf_counter() - began
-        self._asked = False
-        self._accept(replies)
-        self._publish()
-        self._order(step + sum(len(ready.experience.env) for ready in self._ready), total_steps)
-
     def _publish(self) -> None:
         """Send the actors the newest parameters and statistics as a new version."""
         parameters = self._learner.parameters()
@@ -139,45 +128,70 @@ class BlockSource:
     def _send(self, weights: Weights) -> None:
         self._weights, self._reference = weights, self._pool.transport.put(weights)
 
-    def _order(self, step: int, total_steps: int) -> None:
-        """Ask every actor for its next block, with the newest weights."""
+    def _order(self, index: int, step: int, stride: int, total_steps: int) -> None:
+        """Ask an actor for its next block, with the newest weights."""
         if self._lost is None:  # steps that a resume found ready are of the episodes before it
             self._lost = ~self._stepper.restored & self._found_ready
-        order = Order(self._blocks, self.length, step, self._stepper.num_envs, total_steps)
-        for actor in self._pool.actors:
-            self._pool.post(actor.index, [Request("block", (order,))], self._reference)
-        self._asked = True
+        order = Order(self._accepted[index], self.length, step, stride, total_steps)
+        self._asked.add(index)
+        self._pool.post(index, [Request("block", (order,))], self._reference)
 
-    def _accept(self, replies: dict[int, Reply]) -> None:
-        """Lay the actors' blocks side by side, so that their vector steps can be handed out."""
-        assert self._lost is not None
-        blocks: list[Block] = []
+    def _receive(self, enough: int, patience: float = INFINITY) -> None:
+        """Wait for blocks of at least `enough` actors, or for `patience` seconds, and hold those that came."""
+        began = time.perf_counter()
+        replies = self._pool.wait(list(self._asked), enough, patience)
+        self._engine.waited += time.perf_counter() - began
         for index, reply in replies.items():
-            [block], share = reply.values, self._pool.actors[index].share
-            if block.number != self._blocks:
-                raise RuntimeError(f"block {block.number} of actor {index} came instead of {self._blocks}")
-            self._normalizer.learn_of(block.observed)
-            if self.rewards is not None and block.rewarded is not None:
-                self.rewards.learn_of(block.rewarded)
-                self.rewards.largest = max(self.rewards.largest, block.largest)
-            self._idle += block.idle
-            self._lost[share.start : share.stop] |= lost_environments(reply, share)
-            blocks.append(block)
-        self._blocks += 1
+            self._hold(index, self._accept(index, reply))
+
+    def _accept(self, index: int, reply: Reply) -> Accepted:
+        [block], share = reply.values, self._shares[index]
+        if block.number != self._accepted[index]:
+            raise RuntimeError(f"block {block.number} of actor {index} came instead of {self._accepted[index]}")
+        self._asked.remove(index)
+        self._accepted[index] += 1
+        self._normalizer.learn_of(block.observed)
+        if self.rewards is not None and block.rewarded is not None:
+            self.rewards.learn_of(block.rewarded)
+            self.rewards.largest = max(self.rewards.largest, block.largest)
+        self._idle += block.idle
+        assert self._lost is not None
+        own = slice(share.start, share.stop)
+        lost = self._lost[own] | lost_environments(reply, share)
+        self._lost[own] = False
+        return Accepted(block, lost)
+
+    def _hold(self, index: int, accepted: Accepted) -> None:
+        self._held[index].append(accepted)
+        self._rows += sum(accepted.block.counts)
+
+    def _open(self) -> None:
+        """Lay the oldest block of each actor side by side: vector steps whose weights are as old as the oldest."""
+        opened = {index: held.popleft() for index, held in enumerate(self._held) if held}
         lost = np.zeros((self.length, self._stepper.num_envs), bool)
-        lost[0], self._lost = self._lost, np.zeros_like(self._lost)
-        counts = [block.counts for block in blocks]
-        steps = cut(side_by_side([block.experience for block in blocks], counts), np.sum(counts, axis=0).tolist())
+        for index, accepted in opened.items():
+            lost[0, self._shares[index].start : self._shares[index].stop] = accepted.lost
+        blocks = [accepted.block for accepted in opened.values()]
         episodes = [list(chain(*ended)) for ended in zip(*(block.episodes for block in blocks), strict=True)]
-        self._ready.extend(ReadyStep(*part, blocks[0].updates) for part in zip(steps, episodes, lost, strict=True))
+        version, updates = min(block.version for block in blocks), min(block.updates for block in blocks)
+        steps = side_by_side([block.experience for block in blocks], [block.counts for block in blocks])
+        each = cut(steps, np.sum([block.counts for block in blocks], axis=0).tolist())
+        parts = zip(each, episodes, lost, strict=True)
+        self._ready.extend(ReadyStep(*part, version, updates) for part in parts)
 
     def numbers(self) -> dict[str, float]:
-        """Return for the log how many updates old the actors' weights were, and how long actors waited."""
-        return {"time/actors_waited": round(self._idle, 3), "time/lag_updates": self._lag}
+        """Return numbers for the log: how old the weights were that actors acted with, and how long actors waited."""
+        found: dict[str, float] = {"time/actors_waited": round(self._idle, 3)}
+        for name, lags in zip(("versions", "updates"), zip(*self._lags or [(0, 0)], strict=True), strict=True):
+            found |= {f"time/lag_{name}_{what.__name__}": what(lags) for what in (min, max)}
+            found[f"time/lag_{name}_mean"] = sum(lags) / len(lags)
+        return found
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return what a cut has besides the environments, with the weights that blocks in flight are made with."""
+        """Return what a cut has besides the environments."""
+        while any(self._held):
+            self._open()
         states = [actor.state for actor in self._pool.actors]
         return {
             "rows": concatenated([state["rows"] for state in states]),
@@ -185,37 +199,37 @@ class BlockSource:
             "steps": [state["steps"] for state in states],
             "seed": states[0]["seed"],
             "rewards": None if self.rewards is None else self.rewards.state_dict(),
-            "blocks": self._blocks,
+            "accepted": list(self._accepted),
             "version": self._version,
-            "weights": self._weights and self._weights._asdict(),
             "ready": _packed(list(self._ready)),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the actors follow with their environments (`RemoteEngine.load`)."""
-        if not len(state["random"]) == len(state["steps"]) == len(self._pool.actors):
-            raise CheckpointError(f"The checkpoint is of {len(state['steps'])} actors, not {len(self._pool.actors)}.")
-        self._engine.acting = [
-            {
-                "rows": rows(state["rows"], slice(actor.share.start, actor.share.stop)),
-                "random": state["random"][str(actor.index)],
-                "steps": state["steps"][actor.index],
-                "seed": state["seed"] + actor.share.start,
-            }
-            for actor in self._pool.actors
-        ]
-        self._version, self._blocks = state["version"], state["blocks"]
+        same = len(state["random"]) == len(state["steps"]) == len(self._shares)
+        self._engine.acting = [self._acting(index, state, same) for index in range(len(self._shares))]
+        self._version = state["version"]
         if self.rewards is not None:
             self.rewards.load_state_dict(state["rewards"])
+        if same:
+            self._accepted = list(state["accepted"])
         try:
             self._ready.extend(_unpacked(state["ready"]))
+            self._rows, self._found_ready = sum(len(ready.experience.env) for ready in self._ready), bool(self._ready)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"The checkpoint's steps that were not learned from are not valid ({error!r})."
             ) from error
-        self._found_ready = bool(self._ready)
-        if state["weights"] is not None:
-            self._send(Weights(**{name: state["weights"][name] for name in Weights._fields}))
+
+    def _acting(self, index: int, state: dict[str, Any], same: bool) -> dict[str, Any]:
+        """Return one actor's part of a cut; without its random numbers if the cut was made with other actors."""
+        share = self._shares[index]
+        return {
+            "rows": rows(state["rows"], slice(share.start, share.stop)),
+            "random": state["random"][str(index)] if same else None,
+            "steps": state["steps"][index] if same else max(state["steps"]),
+            "seed": state["seed"] + share.start,
+        }
 
 
 def _packed(ready: list[ReadyStep]) -> dict[str, Any] | None:
@@ -227,7 +241,7 @@ def _packed(ready: list[ReadyStep]) -> dict[str, Any] | None:
         "counts": [len(step.env) for step in steps],
         "episodes": [[list(episode) for episode in step.episodes] for step in ready],
         "lost": np.stack([step.lost for step in ready]),
-        "updates": [step.updates for step in ready],
+        "weights": [[step.version, step.updates] for step in ready],
     }
 
 
@@ -237,4 +251,5 @@ def _unpacked(packed: dict[str, Any] | None) -> list[ReadyStep]:
         return []
     steps = cut(Experience(*(packed[name] for name in Experience._fields)), packed["counts"])
     episodes = [[Episode(*one) for one in ended] for ended in packed["episodes"]]
-    return [ReadyStep(*parts) for parts in zip(steps, episodes, packed["lost"], packed["updates"], strict=True)]
+    parts = zip(steps, episodes, packed["lost"], packed["weights"], strict=True)
+    return [ReadyStep(step, ended, lost, *weights) for step, ended, lost, weights in parts]

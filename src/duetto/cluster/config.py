@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from duetto.algorithms.base import Algorithm
 from duetto.algorithms.option_bounds import CountOrZero, check_fields
@@ -24,7 +24,10 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.training.execution import Evaluator
     from duetto.training.normalizer import Normalizer
 
-KEPT = ("actors", "block")  # what decides numbers
+Mode = Literal["sync", "async"]
+
+
+KEPT = ("mode", "actors", "block")  # what may decide numbers
 BLOCK_BYTES = 8 * 2**20
 
 
@@ -32,30 +35,43 @@ BLOCK_BYTES = 8 * 2**20
 class Cluster:
     """A Ray cluster whose processes, called actors, act in a run's environments.
 
-    Actors act with parameters that are a block old, so the numbers are not those of a run in one process. They depend
-    on the number of actors and the block length, which a resumed run keeps, and on no timing and no process that dies.
-    Actors of networks for images, and of custom networks, load the run's framework; all others act in NumPy.
+    Actors act with parameters that are a block old, so the numbers are not those of a run in one process. In the mode
+    `sync` they depend on the number of actors and the block length, and on no timing and no process that dies. A
+    resumed run keeps its mode, its block length and, in `sync`, its number of actors. Actors of networks for images,
+    and of custom networks, load the run's framework; all others act in NumPy.
     """
 
     address: str | None = None
     """Ray's, such as "auto" or "HOST:6379"; None is a cluster on this machine, for this run alone."""
     actors: CountOrZero = 0
     """Processes that the environments are spread over; 0 is 2."""
+    mode: Mode | None = None
+    """"sync": actors wait for the learner and for each other, and the run is repeatable; "async": they do not. None is
+    "sync"."""
     block: CountOrZero = 0
     """Vector steps that an actor makes by itself; 0 is a rollout, or 16."""
+    ahead: CountOrZero = 0
+    """In the mode "async", steps at most that are made before they are learned from; 0 is two blocks of each actor."""
     replay_shards: CountOrZero = 0
     """Processes that the replay memory is spread over, by environments; 0: it is in the run's own. It decides no number
     beyond rounding."""
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.mode not in (None, *get_args(Mode)):
+            raise UsageError(f"mode is {self.mode!r}; it must be one of {', '.join(get_args(Mode))}.")
         if find_spec("ray") is None:
             raise UsageError(f"A cluster needs Ray, which is not installed. Install: {install('cluster')}")
 
     def beginning(self, algorithm: Algorithm) -> Cluster:
-        """The options of a new run. Raises UsageError where they do not fit."""
+        """The options of a new run, with the mode chosen and checked. Raises UsageError where they do not fit."""
         self._check_shards(algorithm)
-        return self
+        if algorithm.memory().on_policy and self.mode == "async":
+            raise UsageError(
+                f"{algorithm.name()} learns from rollouts, of which each needs the same number of steps of every "
+                "environment. Use the mode sync."
+            )
+        return self._checked(replace(self, mode=self.mode or "sync"))
 
     def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
         """The options of a run of `num_envs` environments that continues, whose config `kept` some. Raises UsageError
@@ -64,7 +80,8 @@ class Cluster:
         if not kept:
             raise UsageError(
                 "The run started without a cluster, where its numbers are others. Resume it without one, or start a "
-                "new run."
+                "new "
+                "run."
             )
         for name in KEPT:
             given = getattr(self, name)
@@ -77,7 +94,12 @@ class Cluster:
                 )
         if unknown := kept.keys() - set(KEPT):
             raise UsageError(f"cluster.{min(unknown)} in config.yaml is nothing that is known. Take it out.")
-        return replace(self, **kept)
+        return self._checked(replace(self, **kept))
+
+    def _checked(self, cluster: Cluster) -> Cluster:
+        if cluster.ahead and cluster.mode != "async":
+            raise UsageError(f"ahead is of the mode async; this one is {cluster.mode}.")
+        return cluster
 
     def _check_shards(self, algorithm: Algorithm) -> None:
         spec = algorithm.memory()

@@ -10,11 +10,13 @@ from duetto.algorithms.base import RolloutSpec
 from duetto.buffers.storage_fields import transition_fields
 from duetto.cluster.actor import ActorRole
 from duetto.cluster.actor_pool import ActorPool
+from duetto.cluster.asynchronous import AsyncSource
 from duetto.cluster.block_source import BlockSource
 from duetto.cluster.config import BLOCK_BYTES, Cluster
 from duetto.cluster.evaluator import EvaluatorRole, RemoteEvaluator
 from duetto.cluster.remote_engine import RemoteEngine
 from duetto.cluster.shard_server import RemoteShards
+from duetto.cluster.sync import SyncSource
 from duetto.environments import VecEnv, is_instance, pickling
 from duetto.environments.errors import EnvironmentFault, summary
 from duetto.environments.sharding import shares
@@ -91,18 +93,30 @@ def make_source(
     """Return the actors as a source of experience.
 
     Raises:
-        UsageError: A block would be too large.
+        UsageError: A block would be too large, or `ahead` is less than one block.
     """
     engine = _engine(stepper)
     envs = max(len(actor.share) for actor in engine.pool.actors)
     length = _block_length(cluster.block, config, stepper, learner, envs)
+    kind = SyncSource if cluster.mode == "sync" else AsyncSource
+    parts = (config.algorithm, stepper, cast(Learner, learner), normalizer)
+    source: BlockSource = kind(*parts, length)
     if normalizer.mode == "rollouts" and normalizer.moments:
         engine.pool.notices.append(
             "On a cluster the observation statistics that actors use are older than those that a rollout is learned "
             "with. Set observation_statistics=steps (--observation-statistics steps) to learn with those of the actors."
         )
-    engine.decided = {"actors": len(engine.pool.actors), "block": length}
-    return BlockSource(config.algorithm, stepper, cast(Learner, learner), normalizer, length)
+    if isinstance(source, AsyncSource) and cluster.ahead:
+        source.ahead = cluster.ahead
+        if source.ahead < length * envs:
+            raise UsageError(
+                f"ahead is {source.ahead}, less than the {length * envs} steps of a block, so no actor could start "
+                "one. Raise ahead, or lower block."
+            )
+    engine.decided = {"mode": cluster.mode, "block": length}
+    if cluster.mode == "sync":
+        engine.decided["actors"] = len(engine.pool.actors)
+    return source
 
 
 def decided(stepper: VecEnv) -> dict[str, Any]:

@@ -210,7 +210,10 @@ class Run:
 
             def say(trainer: Trainer, what: PartLostError = lost, kept: list[str] = kept) -> None:
                 where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its start"
-                trainer.notices.append(f"{what} The run continues {where}.")
+                behind = what.step - trainer.step
+                gone = behind > 0 and trainer.config.cluster.get("mode") == "async"
+                loss = f": {behind:,} step{'s' * (behind > 1)} are lost" if gone else ""
+                trainer.notices.append(f"{what} The run continues {where}{loss}.")
                 trainer.notices += kept
 
             try:

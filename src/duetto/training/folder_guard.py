@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from duetto.errors import DuettoError, EnvironmentFailedError, FolderLostError, NonFiniteError, near
+from duetto.errors import DuettoError, EnvironmentFailedError, FolderLostError, NonFiniteError, PartLostError, near
 from duetto.storage import resume_history
 from duetto.storage.lock import FolderLock
 
@@ -58,6 +58,9 @@ class FolderGuard:
             # In the middle of a step, so nothing is written: the last checkpoint is whole, and this state is not.
             sentence = f"{error.sentence} {self._where_it_stopped()}"
             raise EnvironmentFailedError(sentence, error.trace) from error.__cause__
+        except PartLostError as error:
+            error.step = self._progress()[0]
+            raise
 
     @contextmanager
     def explaining_callback_errors(self) -> Iterator[None]:

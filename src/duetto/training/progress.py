@@ -234,7 +234,7 @@ def spread(values: Sequence[float]) -> str:
 
 def _actors(numbers: Mapping[str, float]) -> str:
     """Format the state of a cluster: actors, restarts, and how many updates old the actors' parameters are."""
-    restarts, lag = numbers["time/actor_restarts"], numbers.get("time/lag_updates")
+    restarts, lag = numbers["time/actor_restarts"], numbers.get("time/lag_updates_mean")
     restarted = f", {restarts:.0f} restarted" if restarts else ""
     return f"{numbers['time/actors']:.0f} actors{restarted}{'' if lag is None else f', lag {lag:.0f}'}"
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import yaml
 from tyro.conf import Positional, arg
 
-from duetto.cluster.config import Cluster
+from duetto.cluster.config import Cluster, Mode
 from duetto.errors import UsageError
 from duetto.storage import safe_yaml
 from duetto.tools.cli.parser import Flag, Texts, optional_value
@@ -56,15 +56,24 @@ Address = Annotated[
     optional_value("[ADDRESS]", HERE),
     arg(help="Act on a Ray cluster: at this address, or one on this machine."),
 ]
-Actors = Annotated[int | None, arg(help="Processes that act (2). The numbers depend on it.")]
+Actors = Annotated[int | None, arg(help="Processes that act (2). In the mode sync the numbers depend on it.")]
+AnyMode = Annotated[
+    Mode | None,
+    arg(help="sync: repeatable, the default; async: nobody waits. Actors act with parameters that are a block old."),
+]
 Blocks = Annotated[
     int | None, arg(help="Vector steps of an actor at a time: a rollout's, or 16. The numbers depend on it.")
+]
+Ahead = Annotated[
+    int | None, arg(help="In the mode async: steps made before they are learned from (2 blocks an actor).")
 ]
 ReplayShards = Annotated[int | None, arg(help="Processes that hold the replay buffer (0: it is in the run's own).")]
 CLUSTER = {  # the options of a cluster, and those that need --cluster
     "cluster": Address,
     "actors": Actors,
+    "mode": AnyMode,
     "block": Blocks,
+    "ahead": Ahead,
     "replay_shards": ReplayShards,
 }
 

@@ -66,6 +66,8 @@ def _with_cluster_of(recorded: dict[str, Any], given: dict[str, Any], file: str)
         return given
     if "cluster" not in given:
         raise UsageError(f"{file} is of a run on a cluster, which decides its numbers. Give --cluster to repeat it.")
+    if given.get("mode", recorded.get("mode")) != recorded.get("mode"):
+        return given
     return {name: value for name, value in recorded.items() if name in CLUSTER} | given
 
 

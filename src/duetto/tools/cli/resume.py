@@ -50,7 +50,9 @@ def resume(
     trust: Trust = False,
     cluster: shared.Address = None,
     actors: shared.Actors = None,
+    mode: shared.AnyMode = None,
     block: shared.Blocks = None,
+    ahead: shared.Ahead = None,
     replay_shards: shared.ReplayShards = None,
     stop_at_return: shared.StopAtReturn = None,
     time_limit: shared.TimeLimit = None,
@@ -59,15 +61,15 @@ def resume(
 ) -> None:
     """Continue a run exactly from its last checkpoint, also after kill -9.
 
-    A run that was started on a cluster needs --cluster again, and keeps its number of actors and its block
-    length.
+    A run that was started on a cluster needs --cluster again, and keeps its mode, its block length and, in the mode
+    sync, its number of actors.
     In config.yaml, steps, schedule_steps, threads, vectorization, worker_timeout, keep, evaluation_episodes
     and the intervals of evaluations, checkpoints and metrics may be changed; Duetto reports the effect on the numbers.
     Other options that decide the numbers need --accept-changes.
     """
     from duetto.training.progress import shown
 
-    how = {"actors": actors, "block": block, "replay_shards": replay_shards}
+    how = {"actors": actors, "mode": mode, "block": block, "ahead": ahead, "replay_shards": replay_shards}
     placed = shared.cluster({"cluster": cluster, **how})
     watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
     with expendable() as stream:

@@ -21,8 +21,10 @@ from duetto.cluster import actor
 from duetto.cluster.actor import ActorRole
 from duetto.cluster.actor_pool import Actor, ActorPool
 from duetto.cluster.actor_server import ActorServer, Reply
+from duetto.cluster.asynchronous import AsyncSource
 from duetto.cluster.block_source import BlockSource, ReadyStep
 from duetto.cluster.remote_engine import RemoteEngine
+from duetto.cluster.sync import SyncSource
 from duetto.environments import VecEnv, pickling
 from duetto.environments.errors import EnvironmentFault
 from duetto.environments.sharding import shares
@@ -81,33 +83,33 @@ class Learned:
 class Course:
     """A run that learns by counting, on a simulated cluster."""
 
-    def __init__(self, name: str, actors: int, length: int, transport: Simulated) -> None:
+    def __init__(self, mode: type[BlockSource], name: str, actors: int, length: int, transport: Simulated) -> None:
         self.algorithm = ALGORITHMS[name]
         self.learner, self.step = Learned(self.algorithm), 0
         self.schedule = Schedule(10, 4, 2)
         self.tape: list[int] = []
         self.rows: list[Any] = []
         self.notices: list[str] = []
-        self.place(actors, length, transport)
+        self.place(mode, actors, length, transport)
         self.stepper.reset(3)
 
-    def place(self, actors: int, length: int, transport: Simulated) -> None:
+    def place(self, mode: type[BlockSource], actors: int, length: int, transport: Simulated) -> None:
         self.transport = transport
         role = cloudpickle.dumps(ActorRole(RECIPE, self.algorithm, "torch", "float32", 1, NUM_ENVS))
         self.stepper = VecEnv(RemoteEngine(ActorPool(transport, role, shares(NUM_ENVS, actors), 5.0, self.notices)))
         self.normalizer = Normalizer(self.stepper.observation_space, *self.algorithm.observation_scaling())
         learner: Any = self.learner
-        self.source = BlockSource(self.algorithm, self.stepper, learner, self.normalizer, length)
+        self.source = mode(self.algorithm, self.stepper, learner, self.normalizer, length)
 
     def saved(self) -> bytes:
         parts = (self.source.state_dict(), self.normalizer.state_dict(), self.stepper.state_dict())
         return pickle.dumps(parts)
 
-    def move(self, actors: int, length: int, transport: Simulated) -> None:
+    def move(self, mode: type[BlockSource], actors: int, length: int, transport: Simulated) -> None:
         """Killed, and resumed from a cut."""
         mine, observed, theirs = pickle.loads(self.saved())
         self.stepper.close()
-        self.place(actors, length, transport)
+        self.place(mode, actors, length, transport)
         self.source.load_state_dict(mine)
         self.normalizer.load_state_dict(observed)
         self.stepper.load_state_dict(theirs)
@@ -184,17 +186,18 @@ RECIPE = pickling.pack(Kept, {})
 
 @pytest.fixture(autouse=True)
 def nets(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.cluster.asynchronous.LOOK", 0.0)  # on a clock that jumps
     monkeypatch.setattr(actor.policy, "build", lambda algorithm, *_, **__: Net(algorithm))
 
 
 def steady(name: str, actors: int, length: int) -> list[int]:
-    course = Course(name, actors, length, Simulated(0, STEADY))
+    course = Course(SyncSource, name, actors, length, Simulated(0, STEADY))
     course.go(STEPS)
     course.stepper.close()
     return course.tape
 
 
-def play_course(seed: int, references: dict[Any, list[int]]) -> Counter[str]:
+def sync_course(seed: int, references: dict[Any, list[int]]) -> Counter[str]:
     """One course of events, with a kill of the run in it, against an undisturbed one."""
     random = np.random.default_rng([seed, 2])
     how = (list(ALGORITHMS)[seed % 3], int(random.integers(1, 5)), int(random.integers(1, 8)))
@@ -203,13 +206,15 @@ def play_course(seed: int, references: dict[Any, list[int]]) -> Counter[str]:
     transports = [Simulated(seed, OFTEN), Simulated(seed + 10**6, OFTEN)]
     course = None
     try:
-        course = Course(*how, transports[0])
+        course = Course(SyncSource, *how, transports[0])
         course.go(int(random.integers(STEPS)))
-        course.move(how[1], how[2], transports[1])
+        course.move(SyncSource, how[1], how[2], transports[1])
         course.go(STEPS - len(course.tape))
         assert course.tape == reference
         if how[0] != "ppo":
             course.check_rows()
+        versions = [lag[0] for lag in course.source._lags]
+        assert max(versions) <= 1
     except (EnvironmentFault, EnvironmentFailedError) as error:
         happened["stopped"] += told(error)
     finally:
@@ -226,21 +231,59 @@ def told(error: Exception) -> int:
     return 1
 
 
-def play_all(schedules: int) -> Counter[str]:
+def async_course(seed: int) -> Counter[str]:
+    """One course of events, continuing on another number of actors."""
+    random = np.random.default_rng([seed, 3])
+    name, length = ["dqn", "r2d2"][seed % 2], int(random.integers(1, 8))
+    happened: Counter[str] = Counter()
+    transports = [Simulated(seed, OFTEN), Simulated(seed + 10**6, OFTEN)]
+    course = None
+    try:
+        course = Course(AsyncSource, name, int(random.integers(1, 5)), length, transports[0])
+        for turn in range(2):
+            for _ in range(STEPS):
+                course.go(1)
+                source: Any = course.source
+                ahead = sum(len(ready.experience.env) for ready in source._ready)
+                ahead += sum(sum(accepted.block.counts) for held in source._held for accepted in held)
+                ahead += sum(length * len(source._shares[index]) for index in source._asked)
+                assert ahead <= source.ahead
+                owed = max(0, course.step - 10) // 4 * 2
+                assert course.learner.updates == owed
+            if turn == 0:
+                happened["held in a cut"] += any(source._held)
+                course.move(AsyncSource, int(random.integers(1, 5)), length, transports[1])
+        course.check_rows()
+    except (EnvironmentFault, EnvironmentFailedError) as error:
+        happened["stopped"] += told(error)
+    finally:
+        if course is not None:
+            course.stepper.close()
+            happened["restarted"] += len(course.notices)
+    return happened + Counter(transports[0].mishaps) + Counter(transports[1].mishaps)
+
+
+def sync_all(schedules: int) -> Counter[str]:
     references: dict[Any, list[int]] = {}
-    return sum((play_course(seed, references) for seed in range(schedules)), Counter())
+    return sum((sync_course(seed, references) for seed in range(schedules)), Counter())
 
 
+def async_all(schedules: int) -> Counter[str]:
+    return sum(map(async_course, range(schedules)), Counter())
+
+
+@pytest.mark.parametrize("play", [sync_all, async_all])
 @pytest.mark.parametrize("schedules", [40, 200])
-def test_whatever_happens(schedules: int):
-    happened = play_all(schedules)
+def test_whatever_happens(play, schedules: int):
+    happened = play(schedules)
     assert happened["stopped"] < schedules / 5
     assert happened["restarted"] > schedules / 3
     assert all(happened[name] > schedules / 100 for name in Rates.__dataclass_fields__), happened
+    assert play is sync_all or happened["held in a cut"] > schedules / 3
 
 
 def test_statistics_are_those_of_all_actors():
-    course = Course("ppo", 3, 5, Simulated(0, OFTEN))
+    course = Course(SyncSource, "ppo", 3, 5, Simulated(0, OFTEN))
     course.go(15)
     samples = course.algorithm.normalization_prior + 15 * NUM_ENVS
     rewards = course.source.rewards
@@ -250,17 +293,18 @@ def test_statistics_are_those_of_all_actors():
 
 
 def test_actors_explore_each_by_itself():
-    course = Course("dqn", 4, 4, Simulated(0, STEADY))
+    course = Course(SyncSource, "dqn", 4, 4, Simulated(0, STEADY))
     course.go(2)  # at random
     actions = np.stack([rows.action for rows in course.rows])
     assert len({tuple(column) for column in actions.T}) > 1
     course.stepper.close()
 
 
+@pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
 @pytest.mark.parametrize("seed", range(15))
-def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(seed: int, monkeypatch: pytest.MonkeyPatch):
+def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Unkept, {}))
-    course, lost, made = Course("dqn", 3, 4, Simulated(seed, OFTEN)), 0, dict.fromkeys(range(NUM_ENVS), 0)
+    course, lost, made = Course(mode, "dqn", 3, 4, Simulated(seed, OFTEN)), 0, dict.fromkeys(range(NUM_ENVS), 0)
     try:
         for _ in range(STEPS):
             experience, _ = course.source.collect(course.step, TOTAL)
@@ -277,10 +321,11 @@ def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(seed: int, 
     assert any("start new episodes" in notice for notice in course.notices) or not lost
 
 
-def test_only_what_cannot_be_restored_begins_a_new_episode(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
+def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSource], monkeypatch: pytest.MonkeyPatch):
     """Environments 0 and 2, after a death and at a resume; rows of the others follow from each other."""
     monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Half, {}))
-    course, aborted = Course("dqn", 2, 4, Simulated(0, STEADY)), list[list[int]]()
+    course, aborted = Course(mode, "dqn", 2, 4, Simulated(0, STEADY)), list[list[int]]()
 
     def collect(steps: int) -> None:
         for _ in range(steps):
@@ -297,7 +342,7 @@ def test_only_what_cannot_be_restored_begins_a_new_episode(monkeypatch: pytest.M
     assert "but 1 of its environments (0) could not be restored and start new episodes, because its load" in notice
     parts = pickle.loads(course.saved())
     course.stepper.close()
-    course.place(2, 4, Simulated(0, STEADY))
+    course.place(mode, 2, 4, Simulated(0, STEADY))
     for part, state in zip((course.source, course.normalizer, course.stepper), parts, strict=True):
         part.load_state_dict(state)
     assert course.stepper.restored[[1, 2, 3]].tolist() == [True, False, True]
@@ -364,15 +409,21 @@ def dropped(patch: pytest.MonkeyPatch) -> None:
 
 def opened(patch: pytest.MonkeyPatch, change: Callable[[list[ReadyStep]], list[ReadyStep]]) -> None:
     """Change what becomes ready with the second blocks."""
-    accept = BlockSource._accept
+    open_blocks = BlockSource._open
 
-    def changed(self: BlockSource, replies: Any) -> None:
-        second, before = self._blocks == 1, len(self._ready)
-        accept(self, replies)
+    def changed(self: BlockSource) -> None:
+        second = any(held and held[0].block.number == 1 for held in self._held)
+        before = len(self._ready)
+        open_blocks(self)
         ready = [self._ready.pop() for _ in range(len(self._ready) - before)][::-1]
         self._ready.extend(change(ready) if second else ready)
 
-    patch.setattr(BlockSource, "_accept", changed)
+    patch.setattr(BlockSource, "_open", changed)
+
+
+def without_credit(patch: pytest.MonkeyPatch) -> None:
+    """Who is idle is asked."""
+    patch.setattr(AsyncSource, "_size", lambda *_: 0)
 
 
 def forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -391,8 +442,8 @@ def forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def other_weights(patch: pytest.MonkeyPatch) -> None:
     """After a cut, actors continue with what is newest."""
-    load = BlockSource.load_state_dict
-    patch.setattr(BlockSource, "load_state_dict", lambda self, state: load(self, state | {"weights": None}))
+    load = SyncSource.load_state_dict
+    patch.setattr(SyncSource, "load_state_dict", lambda self, state: load(self, state | {"weights": None}))
 
 
 def nothing_kept(patch: pytest.MonkeyPatch) -> None:
@@ -401,16 +452,45 @@ def nothing_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BlockSource, "state_dict", lambda self: state_dict(self) | {"ready": None})
 
 
+def not_held_in_order(patch: pytest.MonkeyPatch) -> None:
+    """The newest block of an actor is handed out first."""
+    hold = BlockSource._hold
+
+    def in_front(self: BlockSource, index: int, accepted: Any) -> None:
+        hold(self, index, accepted)
+        self._held[index].rotate()
+
+    patch.setattr(BlockSource, "_hold", in_front)
+
+
+def held_not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
+    """What was accepted, and is not opened."""
+    state_dict = BlockSource.state_dict
+
+    def cut(self: BlockSource) -> dict[str, Any]:
+        held, self._held = self._held, []
+        state = state_dict(self)
+        self._held = held
+        return state
+
+    patch.setattr(BlockSource, "state_dict", cut)
+
+
 def no_news(patch: pytest.MonkeyPatch) -> None:
     """What a replacement has seen of rewards does not start with what all knew."""
     patch.setattr(RewardScaler, "follow", lambda self, moments: setattr(self, "news", initial_moments((), 0.0)))
 
 
-RULES = [made_again, any_number, asked_anew, accepted_twice, dropped, forgotten, nothing_kept, other_weights, no_news]
+BOTH = [made_again, any_number, asked_anew, accepted_twice, dropped, forgotten, nothing_kept]
 
 
-@pytest.mark.parametrize("broken", RULES)
-def test_without_any_one_rule_it_shows(broken, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("broken", "play"),
+    [(rule, play) for rule in BOTH for play in (sync_all, async_all)]
+    + [(without_credit, async_all), (not_held_in_order, async_all), (held_not_in_the_cut, async_all)]
+    + [(other_weights, sync_all), (no_news, sync_all)],
+)
+def test_without_any_one_rule_it_shows(broken, play, monkeypatch: pytest.MonkeyPatch):
     broken(monkeypatch)
     with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError, AttributeError)):
-        play_all(40)
+        play(40)
