@@ -118,25 +118,6 @@ def test_what_a_process_raised_is_said_in_a_line():
     assert _first_line(ray.exceptions.RaySystemError("\x1b[31mFull.\x1b[39m")) == "System error: Full"
 
 
-@pytest.mark.parametrize(("shards", "store"), [(0, (128 + 3 * 16) * 2**20), (2, None)])
-def test_a_cluster_of_our_own_has_room_for_what_passes_through(
-    shards: int, store: int | None, monkeypatch: pytest.MonkeyPatch
-):
-    """Two blocks of each actor; and batches, where they come from shards, for which Ray measures the machine."""
-    begun: list[Any] = []
-
-    def init(*_: Any, **options: Any) -> None:
-        begun.append(options["object_store_memory"])
-        raise RuntimeError("enough")
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
-    with pytest.raises(UsageError, match=r"no Ray cluster on this machine \(enough\)"):
-        duetto.Cluster(replay_shards=shards).connect(3)
-    assert begun == [store]
-
-
 @pytest.fixture
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     """A port of this machine with a server that is not Ray's."""
