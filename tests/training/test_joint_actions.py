@@ -72,7 +72,6 @@ def test_the_parts_add_up(array: Any) -> None:
     log_prob, entropy = whole.log_prob(array(action.tolist())), whole.entropy()
     np.testing.assert_allclose(log_prob, sum(part.log_prob(own) for part, own in parts), rtol=1e-5)
     np.testing.assert_allclose(entropy, sum(part.entropy() for part, _ in parts), rtol=1e-5)
-    np.testing.assert_allclose(whole.kl(whole), 0, atol=1e-6)
     mode = np.asarray(whole.mode())
     assert mode.shape == (4, 7)
     np.testing.assert_allclose(mode[:, 5:], numbers[:, 12:14])
