@@ -13,7 +13,7 @@ from duetto.training import video
 from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer
 
-__all__ = ["Callback", "KeepCheckpoints", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
+__all__ = ["Callback", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
 
 
 def _warn_without_evaluations(callback: Callback, trainer: Trainer) -> None:
@@ -115,36 +115,6 @@ class TimeLimit(Callback):
 
 
 @dataclass
-class KeepCheckpoints(Callback):
-    """Keep every `every`-th scheduled checkpoint for good, to evaluate or to fine-tune from.
-
-    Checkpoints share the files of their replay memory; those of a kept checkpoint are not removed.
-    """
-
-    every: Count
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Warn if `checkpoint_every` is 0, so no checkpoint is scheduled."""
-        if not trainer.config.run.checkpoint_every:
-            trainer.notices.append(
-                "KeepCheckpoints needs checkpoint_every, which is 0: it keeps no checkpoint for good."
-            )
-
-    def on_checkpoint(self, trainer: Trainer) -> None:
-        """Keep the checkpoint if its number is a multiple of `every`."""
-        interval = trainer.config.run.checkpoint_every
-        if not interval:
-            return
-        number, since = divmod(trainer.step, interval)
-        # The first step at or after a scheduled one: a checkpoint of a run that was stopped does not count.
-        if number and number % self.every == 0 and since < trainer.stepper.num_envs:
-            trainer.checkpoints.store.keep_for_good(trainer.step)
-
-
-@dataclass
 class RecordVideo(Callback):
     """Record an episode of the policy, as it acts in evaluations, before the first step and every `steps` steps.
 
@@ -171,6 +141,6 @@ class RecordVideo(Callback):
             self._record(trainer)
 
     def _record(self, trainer: Trainer) -> None:
-        with trainer.in_its_folder(), closing(trainer.another_environment(render_mode="rgb_array")) as stepper:
+        with closing(trainer.another_environment(render_mode="rgb_array")) as stepper:
             path = video.place(trainer.folder, trainer.step)
             video.record(trainer.policy, stepper, trainer.config.run.seed, path, tell=trainer.on_activity)

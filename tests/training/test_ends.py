@@ -52,18 +52,6 @@ def test_going_on_it_is_a_run_that_was_never_stopped(tmp_path: Path):
     assert_same(whole, run.resume(callbacks=[StopWithoutImprovement(9)]))
 
 
-@pytest.mark.parametrize("until", [59, 130])
-def test_going_on_it_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: int):
-    """What was the best before it is that again; a process that is killed leaves nothing of it, either."""
-    give(monkeypatch, 1.0, 2.0, 0.0, 0.5)
-    run = train(tmp_path, callbacks=[StopAt(50)])
-    assert run.agent("best").step == 50
-    with pytest.raises(CrashError):
-        run.resume(callbacks=[CrashAt(until)])
-    assert checkpoints(run).load_best().step == 0
-    assert checkpoints(run).load_best().info == {"mean_return": 1.0}
-
-
 def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Its parameters stayed, and those of the best evaluation that is in the table were gone."""
     give(monkeypatch, -50.0, -10.0, -85.0, -90.0, -95.0, -99.0)
@@ -74,18 +62,6 @@ def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, mo
     run.resume(actor_learning_rate=1e-5)
     assert [row["mean_return"] for row in run.evaluations()] == [-50, -85, -90, -95, -99]
     assert (checkpoints(run).load_best().step, checkpoints(run).load_best().info) == (0, {"mean_return": -50.0})
-
-
-def test_between_two_checkpoints_two_best_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    give(monkeypatch, *range(30))
-    kept: list[int] = []
-
-    def count(trainer: Trainer) -> None:
-        kept.append(len(list((trainer.folder / "checkpoints" / "best").iterdir())))
-
-    train(tmp_path, steps=100, evaluate_every=10, checkpoint_every=50, callbacks=[count])
-    assert max(kept) == 2
-    assert kept[49] == kept[-1] == 1
 
 
 class Counts(duetto.Callback):
@@ -136,72 +112,6 @@ def test_a_checkpoint_of_a_hook_has_all_callbacks_of_that_step(tmp_path: Path, c
     assert counts.calls == undisturbed.calls == {"on_evaluation": 5, "on_step": 100}
 
 
-class Evaluating(duetto.Callback):
-    """It evaluates where it starts again, and at the end."""
-
-    def on_start(self, trainer: Trainer) -> None:
-        if trainer.step:
-            trainer.evaluate()
-
-    def on_end(self, trainer: Trainer) -> None:
-        trainer.evaluate()
-
-
-def test_a_checkpoint_that_was_promised_is_made(tmp_path: Path):
-    """Also where nothing else of its step comes behind."""
-
-    def evaluate(trainer: Trainer) -> None:
-        if trainer.step == 50:
-            trainer.evaluate()
-
-    promised: list[Path] = []
-    made: list[Path] = []
-
-    class Asking(duetto.Callback):
-        def on_evaluation(self, trainer: Trainer) -> None:
-            promised.append(trainer.checkpoint())
-
-        def on_checkpoint(self, trainer: Trainer) -> None:
-            newest = trainer.checkpoints.store.path_of(trainer.step)
-            assert newest.is_dir()
-            made.append(newest)
-
-    options: dict[str, Any] = {"steps": 100, "evaluate_every": 0, "checkpoint_every": 0, "keep": 9}
-    run = train(tmp_path, callbacks=[Asking(), Evaluating(), evaluate], **options)
-    run.resume(steps=120, callbacks=[Asking(), Evaluating()])
-    assert [path.name.split("-")[1][-3:] for path in promised] == ["050", "100", "100", "120"]
-    assert set(promised) <= set(made)
-    assert checkpoints(run).steps() == [50, 100, 120]
-
-
-class KeepBest(duetto.Callback):
-    """Makes a checkpoint of each policy that is the best so far, and one of the end."""
-
-    def __init__(self) -> None:
-        self.best = float("-inf")
-        self.made: list[str] = []
-
-    def on_evaluation(self, trainer: Trainer) -> None:
-        assert trainer.last_evaluation is not None
-        if (found := trainer.last_evaluation[1].mean_return) > self.best:
-            self.best = found
-            self.made.append(trainer.checkpoint().name)
-
-    def on_end(self, trainer: Trainer) -> None:
-        self.made.append(trainer.checkpoint().name)
-
-
-def test_a_checkpoint_of_that_evaluation_is_the_one_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """It made the evaluation stay, and no later policy that was worse could be the best, though this one was gone."""
-    give(monkeypatch, 1.0, 5.0, 3.0, 2.0, 2.0, 2.0)
-    kept = KeepBest()
-    run = train(tmp_path, callbacks=[StopAt(50), kept])
-    assert kept.made == [kept.made[0], *2 * [checkpoints(run).load_latest().path.name]]
-    run.resume(callbacks=[KeepBest()])
-    assert steps(run) == [0, 60, 120, 180, 200]
-    assert run.agent("best").step == 60
-
-
 def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_without_it(tmp_path: Path):
     for end in (40, 110):
         run = train(tmp_path, name=f"short{end}", steps=end, log_every=100, schedule_steps=200)
@@ -213,23 +123,6 @@ def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_w
     stopped = train(tmp_path, log_every=100, evaluate_every=0, callbacks=[StopAt(150)])
     assert [line["step"] for line in stopped.metrics()] == [100, 150]
     assert_same(whole, stopped.resume())
-
-
-def test_every_hook_sees_the_evaluation_before_the_end(tmp_path: Path):
-    seen: list[str] = []
-
-    class Looking(duetto.Callback):
-        def on_evaluation(self, trainer: Trainer) -> None:
-            seen.append(f"evaluation {trainer.last_evaluation[0] if trainer.last_evaluation else None}")
-
-        def on_checkpoint(self, trainer: Trainer) -> None:
-            seen.append(f"checkpoint {trainer.step}")
-
-        def on_end(self, trainer: Trainer) -> None:
-            seen.append(f"end {trainer.log.last_line['step']}")
-
-    train(tmp_path, callbacks=[Looking(), StopAt(45)], checkpoint_every=0)
-    assert seen == ["evaluation 0", "checkpoint 45", "evaluation 45", "end 45"]
 
 
 class Waited(Line):
@@ -286,16 +179,6 @@ def test_an_evaluation_that_a_callback_asks_for_is_whole(tmp_path: Path):
     run = Run(tmp_path / "asked", environment=Waited)
     assert trainers[0].notices == []
     assert steps(run) == [0, 40]
-
-
-def test_after_ctrl_c_nobody_waits_for_an_evaluation(tmp_path: Path):
-    def press(trainer: Trainer) -> None:
-        if trainer.step == 50:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, name="pressed", callbacks=[press])
-    assert steps(Run(tmp_path / "pressed")) == [0]
 
 
 def test_ctrl_c_breaks_off_the_evaluation_of_a_run_that_was_stopped(tmp_path: Path):

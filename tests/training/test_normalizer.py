@@ -13,9 +13,7 @@ from line_environment import Line
 from policy_environments import Wander
 from small_runs import checkpoints, small, train
 
-from duetto.algorithms import PPO
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
-from duetto.errors import CheckpointError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.training.normalizer import Normalizer
@@ -36,21 +34,6 @@ def moments(normalizer: Normalizer, part: str = "") -> tuple[np.ndarray, np.ndar
     return state["mean"], state["variance"], state["count"]
 
 
-@pytest.mark.parametrize("mode", ["off", "collected", "sampled", "rollouts", "steps"])
-def test_before_it_saw_anything_it_changes_nothing_within_the_clip(mode: str):
-    obs = np.array([[1.0, -4.5]], np.float32)
-    np.testing.assert_allclose(Normalizer(VECTOR, mode)(obs), obs, rtol=1e-6)
-
-
-def test_off_is_off():
-    normalizer = Normalizer(VECTOR, "off")
-    normalizer.observe(np.full((9, 2), 100.0, np.float32))
-    obs = np.array([[1000.0, -4.5]], np.float32)
-    assert normalizer(obs) is obs
-    assert normalizer.batch(same_batch := batch(obs)) is same_batch
-    assert normalizer.state_dict() == {}
-
-
 def test_the_mean_and_variance_of_all_that_was_seen():
     """It starts as if it had seen one sample of mean 0 and variance 1."""
     random = np.random.default_rng(0)
@@ -66,10 +49,6 @@ def test_the_mean_and_variance_of_all_that_was_seen():
     scaled = normalizer(data.astype(np.float32))
     assert scaled.dtype == np.float32
     np.testing.assert_allclose(scaled, np.clip((data - mean) / np.sqrt(variance), -5, 5), rtol=1e-4, atol=1e-5)
-
-
-def test_far_away_is_clipped():
-    np.testing.assert_array_equal(Normalizer(VECTOR, "sampled")(np.array([[1e9, -1e9]])), [[5.0, -5.0]])
 
 
 def test_only_real_numbers_are_scaled():
@@ -111,17 +90,6 @@ def test_both_observations_of_a_batch_count_as_in_skrl():
     np.testing.assert_array_equal(result.next_obs, both(next_obs))
 
 
-def test_the_bound_and_the_prior_are_the_algorithms():
-    normalizer = Normalizer(PARTS, *PPO(
-        normalize_observations=True, observation_clip=10.0, normalization_prior=1e-4
-    ).observation_scaling())  # fmt: skip
-    assert moments(normalizer, "where")[2] == 1e-4
-    far = normalizer({"where": np.array([[1e9, -1e9]]), "image": None, "choice": None})
-    np.testing.assert_array_equal(far["where"], [[10.0, -10.0]])
-    assert PPO(normalize_observations=True).observation_scaling() == ("rollouts", 5.0, 1.0)  # of runs made before
-    assert PPO(observation_statistics="steps").observation_scaling().mode == "off"
-
-
 def test_of_sequences_what_is_learned_from_counts():
     """Two sequences of three steps, the second with burn-in and padding around one step: four are learned from,
     each with its next observation."""
@@ -135,19 +103,6 @@ def test_of_sequences_what_is_learned_from_counts():
     both = obs[0, :3].sum(axis=0) + obs[1, 1] + obs[0, 1:].sum(axis=0) + obs[1, 2]
     np.testing.assert_allclose(mean, both / 9, rtol=1e-6)
     np.testing.assert_array_equal(result.obs.obs, normalizer(obs))
-
-
-def test_statistics_of_other_parts_are_refused():
-    with pytest.raises(CheckpointError, match="has statistics of no observations, this run wants them of all"):
-        Normalizer(VECTOR, "collected").load_state_dict({})
-    with pytest.raises(CheckpointError, match="statistics of all observations, this run wants them of no"):
-        Normalizer(VECTOR, "off").load_state_dict(Normalizer(VECTOR, "collected").state_dict())
-
-
-def test_acting_teaches_it_nothing():
-    normalizer = Normalizer(VECTOR, "sampled")
-    normalizer(np.full((9, 2), 100.0))
-    assert moments(normalizer)[2] == 1
 
 
 def test_its_state_is_all_of_it():
@@ -208,21 +163,6 @@ def test_a_rollout_is_learned_from_as_it_was_collected():
     np.testing.assert_allclose(mean, [4 / 3, 8 / 3])
 
 
-def test_of_parts_too():
-    obs = {
-        "choice": np.array([1, 2, 0]),
-        "image": np.full((3, 3, 4, 4), 200, np.uint8),
-        "where": np.array([[1.0, 5.0], [3.0, 9.0], [0, 0]], np.float32),
-    }
-    normalizer = Normalizer(PARTS, "rollouts")
-    normalizer.after_learning(rollout(obs, [1, 1, 0]))
-    mean, _, count = moments(normalizer, "where")
-    assert (mean.tolist(), count) == ([4 / 3, 14 / 3], 3)
-    scaled = normalizer.batch(rollout(obs, [1, 1, 0])).obs
-    assert scaled["image"] is obs["image"]
-    assert np.abs(scaled["where"] - obs["where"]).min() > 0.1
-
-
 @pytest.mark.parametrize("mode", ["off", "collected", "sampled"])
 def test_only_of_rollouts_it_learns_behind_them(mode: str):
     normalizer = Normalizer(VECTOR, mode)
@@ -251,14 +191,6 @@ def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_pat
     assert moments(agent._normalizer)[2] == 65
 
 
-def test_in_a_run_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
-    """What was collected with one scaling is learned from with the same: in the second rollout too."""
-    options: dict[str, Any] = {"steps": 48, "log_every": 16, "evaluate_every": 0}
-    algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1)
-    run = train(tmp_path, algorithm, Wander, **options)
-    assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3
-
-
 # ---------------------------------------------------------------------------------------------------- steps
 def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     """The first rollout too; what is learned from is what was acted on."""
@@ -284,23 +216,7 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     np.testing.assert_allclose(learned[0].obs, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_in_a_run_steps_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
-    options: dict[str, Any] = {"steps": 48, "log_every": 16, "evaluate_every": 0}
-    algorithm = small("ppo", normalize_observations=True, observation_statistics="steps", epochs=1, minibatches=1)
-    run = train(tmp_path, algorithm, Wander, **options)
-    assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3
-
-
 # ---------------------------------------------------------------------------------------------------- bytes
-class Bytes(Line):
-    """Seen as bytes, which are no image."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = gymnasium.spaces.Box(0, 255, (2,), np.uint8)
-
-    def see(self) -> Any:
-        return np.array([100 + self.time, 200], np.uint8)
 
 
 BYTE_RUNS: list[tuple[str, dict[str, Any]]] = [
@@ -310,50 +226,4 @@ BYTE_RUNS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_bytes_that_are_no_image_are_scaled():
-    normalizer = Normalizer(BYTES, "collected")
-    obs = np.array([[10, 200], [30, 200]], np.uint8)
-    normalizer.observe(obs)
-    mean, variance, _ = moments(normalizer)
-    np.testing.assert_allclose(mean, [40 / 3, 400 / 3])
-    np.testing.assert_allclose(normalizer(obs), (obs - mean) / np.sqrt(variance), rtol=1e-5)
-    assert normalizer(obs).dtype == np.float32
-
-
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-@pytest.mark.parametrize(("name", "options"), BYTE_RUNS)
-def test_in_a_run_bytes_are_scaled_learned_from_and_resumed(
-    tmp_path: Path, name: str, options: dict[str, Any], backend: str
-):
-    """Also where the memory holds what was scaled, and in the middle of a rollout."""
-    run_options: dict[str, Any] = {"evaluate_every": 0, "steps": 70, "backend": backend}
-    run = train(tmp_path, small(name, **options), Bytes, **run_options)
-    mean, _, count = moments(run.agent().normalizer)
-    assert 100 * (count - 1) / count < mean[0] < 110
-    assert mean[1] == pytest.approx(200 * (count - 1) / count)
-    longer = run.resume(steps=100)
-    assert moments(longer.agent().normalizer)[2] > count
-    without = train(tmp_path, small(name), Bytes, **run_options | {"steps": 100})
-    assert longer.agent().fingerprint != without.agent().fingerprint
-
-
 # ---------------------------------------------------------------------------------------------------- a number
-class Number(Line):
-    """Seen as a number, which has no axis."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = gymnasium.spaces.Box(-100, 100, (), np.float64)
-
-    def see(self) -> Any:
-        return np.array(10.0 + self.time)
-
-
-@pytest.mark.parametrize(("name", "mode"), [("td3", "collected"), ("sac", "sampled"), ("ppo", True)])
-def test_an_observation_that_is_a_number_is_scaled_and_saved(tmp_path: Path, name: str, mode: Any):
-    run = train(tmp_path, small(name, normalize_observations=mode), Number, steps=80)
-    state = checkpoints(run).load_latest().state["normalizer"][""]
-    assert state["mean"].shape == state["variance"].shape == ()
-    assert 9 < float(state["mean"]) < 20
-    half = train(tmp_path, small(name, normalize_observations=mode), Number, steps=40, name="half")
-    assert checkpoints(half.resume(steps=80)).load_latest().state["normalizer"][""]["mean"] == state["mean"]

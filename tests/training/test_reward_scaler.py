@@ -8,12 +8,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from line_environment import Line
 from policy_environments import Wander
 from small_runs import small, train
 
-from duetto.algorithms.base import Batch, OneStep, RolloutBatch
+from duetto.algorithms.base import Batch, OneStep
 from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.training.normalizer import RewardScaler
 from duetto.training.trainer import Trainer
@@ -71,47 +69,6 @@ def test_the_sums_begin_again_where_an_episode_ended():
     assert went_on.state_dict()["sums"].tolist() == [0.0]
 
 
-def test_it_is_the_std_of_all_discounted_sums():
-    """Of environments side by side, each with its own sum; rewards keep their sign and their mean is not removed."""
-    random, scaler = np.random.default_rng(0), RewardScaler(3, 0.9)
-    sums, seen, last = np.zeros(3), [np.zeros(0)], np.zeros(3)
-    for _ in range(200):
-        reward, done = random.normal(5, 2, 3).astype(np.float32), random.random(3) < 0.1
-        sums = 0.9 * sums + reward
-        seen.append(sums.copy())
-        last = scaler(reward, np.arange(3), done)
-        sums[done] = 0
-    everything = np.concatenate(seen)
-    mean = everything.sum() / 601  # the statistics start as if one sum of mean 0 and variance 1 had been seen
-    variance = (1 + (everything**2).sum()) / 601 - mean**2
-    np.testing.assert_allclose(last, reward / np.sqrt(variance), rtol=1e-5)
-
-
-def test_environments_that_made_no_step_keep_their_sums():
-    scaler = RewardScaler(3, 0.5)
-    scaler(np.ones(3, np.float32), np.arange(3), np.zeros(3, bool))
-    scaler(np.array([1, 7], np.float32), np.array([2, 0]), np.array([False, True]))
-    assert scaler.state_dict()["sums"].tolist() == [0.0, 1.0, 1.5]
-
-
-def test_where_none_made_a_step_nothing_changes():
-    """All environments are reset at once, in a step of their own."""
-    scaler = RewardScaler(2, 0.5)
-    scaler(np.ones(2, np.float32), np.arange(2), np.ones(2, bool))
-    before = encode_tree("state", scaler.state_dict())
-    nothing = scaler(np.zeros(0, np.float32), np.zeros(0, np.int64), np.zeros(0, bool))
-    assert nothing.shape == (0,)
-    assert encode_tree("state", scaler.state_dict()) == before
-
-
-def test_an_outlier_is_clipped():
-    scaler = RewardScaler(1, 0.0)
-    for _ in range(200):
-        one(scaler, 0)
-    assert one(scaler, 1e6) == pytest.approx(10.0)
-    assert one(RewardScaler(1, 0.0), 0.0) == 0.0
-
-
 def test_it_goes_on_from_its_state():
     ours, again = RewardScaler(1, 0.9), RewardScaler(1, 0.9)
     for reward in (1, -2, 3):
@@ -160,19 +117,6 @@ def test_sampled_rewards_are_bounded_by_the_largest_sum():
     assert of_batch(sampled(*rewards, bound=0), 7) == pytest.approx(7 / 3.118, rel=1e-3)
 
 
-def test_the_largest_sum_is_saved_and_taken_over():
-    ours, again, other = sampled((8, False), (-1, True)), sampled(), sampled()
-    again.load_state_dict(decode_tree("state", encode_tree("state", ours.state_dict())))
-    other.take_over(ours.state_dict())
-    assert of_batch(again, 3) == of_batch(other, 3) == of_batch(ours, 3)
-    assert again.largest == 8.0
-
-
-def test_a_rollout_keeps_the_rewards_that_it_was_collected_with():
-    scaler, rollout = RewardScaler(1, 0.5), RolloutBatch(*[np.ones(1)] * 7)
-    assert scaler.batch(rollout) is rollout
-
-
 # ---------------------------------------------------------------------------------------------------- in a run
 def rewards(parent: Path, **hyperparameters: Any) -> tuple[np.ndarray, list[float]]:
     """What the memory holds of the first rollout before it is learned from, and the training returns."""
@@ -193,15 +137,6 @@ def test_the_memory_holds_scaled_rewards_and_the_log_true_ones(tmp_path: Path):
     np.testing.assert_array_equal(np.sign(raw), np.sign(scaled))
     assert not np.allclose(raw, scaled, rtol=0.05)
     assert returns[0] == same[0]
-
-
-@pytest.mark.parametrize("length", [4, 10])
-def test_environments_that_all_reset_in_one_step(tmp_path: Path, length: int):
-    """Gymnasium's NEXT_STEP, and episodes of one length: vector steps in which no environment made any."""
-    vector = SyncVectorEnv([lambda: Line(length)] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
-    algorithm = small("ppo", normalize_rewards=True, normalize_observations=True)
-    run = train(tmp_path, algorithm, vector, num_envs=2, steps=120, evaluate_every=0)
-    assert all(np.isfinite(value).all() for value in run.agent()._learner.parameters()["agent"].values())
 
 
 @pytest.mark.parametrize("name", ["sac", "td3", "crossq"])

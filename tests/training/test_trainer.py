@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line, Opaque
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, differences, outcome, small, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
-from duetto.errors import NonFiniteError, UsageError
+from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
 from duetto.storage.logs import JsonLines
 from duetto.training import evaluator as evaluator_module
@@ -25,23 +25,6 @@ def test_the_timetable(tmp_path: Path):
     assert [row["step"] for row in run.evaluations()] == [0, 50, 100, 130]  # the last policy is always evaluated
     assert [line["step"] for line in run.metrics()] == [40, 80, 120, 130]
     assert checkpoints(run).steps() == [120, 130]  # the last two; the end always gets one
-
-
-def test_several_environments_count_all_their_steps(tmp_path: Path):
-    seen: list[int] = []
-    run = train(
-        tmp_path,
-        steps=100,
-        num_envs=3,
-        evaluate_every=50,
-        checkpoint_every=60,
-        log_every=40,
-        callbacks=[lambda trainer: seen.append(trainer.step)],
-    )
-    assert seen == list(range(3, 103, 3))  # 102 is the first multiple of 3 that is not below 100
-    assert [row["step"] for row in run.evaluations()] == [0, 51, 102]
-    assert [line["step"] for line in run.metrics()] == [42, 81, 102]
-    assert checkpoints(run).steps() == [60, 102]
 
 
 def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path: Path):
@@ -104,12 +87,6 @@ def test_a_callback_sees_every_step_and_may_end_the_run(tmp_path: Path):
     assert checkpoints(run).steps() == [40, 45]
 
 
-def test_asked_to_stop_after_the_last_step_it_is_simply_done(tmp_path: Path):
-    trainers: list[Trainer] = []
-    train(tmp_path, steps=45, callbacks=[StopAt(45), trainers.append])
-    assert not trainers[-1].stopped
-
-
 def test_an_error_in_a_callback_comes_through_and_keeps_what_was_saved(tmp_path: Path):
     def fail(trainer: Trainer) -> None:
         if trainer.step == 45:
@@ -158,26 +135,6 @@ def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run.agent("best").step == 40
 
 
-def test_where_all_are_equal_the_best_is_not_that_of_step_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    equal = Evaluation(np.zeros(1), np.array([10]))
-    monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: equal)
-    run = train(tmp_path, steps=100, evaluate_every=40)
-    assert checkpoints(run).load_best().step == 40
-    run.resume(steps=120)
-    assert checkpoints(run).load_best().step == 40
-    early = train(tmp_path, name="early", steps=100, evaluate_every=60, callbacks=[StopAt(50)])
-    assert checkpoints(early).load_best().step == 50
-    early.resume()
-    assert checkpoints(early).load_best().step == 60
-
-
-def test_subprocesses_change_nothing(tmp_path: Path):
-    options = {"num_envs": 2, "steps": 90, "environment_options": {"max_episode_steps": 20}}
-    sync = outcome(train(tmp_path, **options))
-    subprocess = outcome(train(tmp_path, vectorization="subprocess", **options))
-    assert differences(sync, subprocess) == []
-
-
 def test_the_optimisers_learning_rate_and_the_updates_are_logged(tmp_path: Path):
     algorithm = small(learning_rate_decay="linear", learning_rate_final=0.5, actor_learning_rate=0.01)
     lines = train(tmp_path, algorithm, steps=100).metrics()
@@ -214,13 +171,6 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
     assert checkpoints(run).load_latest().step == 100
 
 
-def test_one_that_can_be_saved_says_nothing(tmp_path: Path):
-    run = train(tmp_path, environment=Line, callbacks=[StopAt(75)])
-    notices: list[str] = []
-    run.resume(on_start=lambda trainer: notices.extend(trainer.notices))
-    assert notices == []
-
-
 # ---------------------------------------------------------------------------------------------------- not finite
 @pytest.mark.parametrize(("bad", "named"), [("obs", "the observation is NaN"), ("reward", "the reward is NaN or inf")])
 def test_an_environment_that_breaks_is_named_and_costs_nothing_that_was_saved(tmp_path: Path, bad: str, named: str):
@@ -233,17 +183,6 @@ def test_an_environment_that_breaks_is_named_and_costs_nothing_that_was_saved(tm
     run = Run(tmp_path / "broken", environment=lambda: Line())
     assert checkpoints(run).load_latest().step == 80
     assert run.agent().act(np.zeros(2)).shape == (2,)
-
-
-def test_an_environment_that_breaks_before_the_first_checkpoint(tmp_path: Path):
-    with pytest.raises(NonFiniteError, match="stopped at step 9, before its first checkpoint"):
-        train(tmp_path, environment=Line, environment_options={"bad": "obs", "when": 10}, evaluate_every=0)
-
-
-def test_a_wrong_observation_is_named(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"shape \(5,\), its space says \(2,\)"):
-        train(tmp_path, environment=Line, name="broken", environment_options={"bad": "shape", "when": 95})
-    assert checkpoints(Run(tmp_path / "broken")).load_latest().step == 80
 
 
 def test_a_policy_that_breaks_is_named(tmp_path: Path):
@@ -301,25 +240,6 @@ def test_an_evaluation_of_parameters_that_diverged_is_not_made_and_never_the_bes
         np.isfinite(part).all() for each in best.state["learner"]["parameters"].values() for part in each.values()
     )
     assert max(row["step"] for row in run.evaluations()) <= 100
-
-
-def test_parameters_that_are_not_finite_are_never_evaluated(tmp_path: Path):
-    """Also where no loss tells: the network that diverged is one that the losses since then did not look at."""
-
-    def poison(trainer: Trainer) -> None:
-        if trainer.step == 110:
-            parameters = trainer.learner.parameters()
-            parameters["actor"]["layers.0.weight"][0, 0] = np.inf
-            trainer.learner.load_parameters(parameters)
-            with pytest.raises(NonFiniteError, match=r"actor's layers\.0\.weight is not finite"):
-                trainer.evaluate()
-            trainer.stop()
-
-    with pytest.raises(NonFiniteError, match="checkpoint of step 80 is kept"):
-        train(tmp_path, name="poisoned", callbacks=[poison])
-    run = Run(tmp_path / "poisoned")
-    assert [row["step"] for row in run.evaluations()] == [0, 60]
-    assert checkpoints(run).load_best().step <= 60
 
 
 def test_a_last_line_that_a_killed_process_left_half_written_is_dropped(tmp_path: Path):

@@ -173,11 +173,6 @@ class MixedReplay(Memory):
         self._pretrained = state["pretrained"]
         rng.restore_rng(self._random, state["random"])
 
-    @override
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The demonstrations stay, with their priorities."""
-        return state | {"agent": self._agent.emptied(state["agent"])}
-
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """Return the agent's steps stored after the counts `since` (num_envs,)."""
         return self._agent.segment(since)

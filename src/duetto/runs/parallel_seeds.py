@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from duetto import environments, learners
-from duetto.errors import DuettoError, UsageError, to_resume
+from duetto.errors import DuettoError, UsageError
 from duetto.learners.multi_seed import SeedGroup
-from duetto.runs.argument_checks import check_videos
 from duetto.runs.run import Run, run_of
 from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec, new_folder
@@ -57,7 +56,6 @@ def start_many(
             "a new one at each call."
         )
     watching = [callbacks() for _ in configs]  # before anything is written
-    check_videos(watching[0], spec.environment, configs[0])
     group, paths, began = SeedGroup([config.run.seed for config in configs]), [], False
     try:
         with ExitStack() as opened:
@@ -78,30 +76,17 @@ def start_many(
         if not began:  # a mistake in the call: nothing is left behind
             for path in paths:
                 clear(path)
-    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, trainers)
+    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, len(configs))
     return [run_of(spec, path, config) for path, config in zip(paths, configs, strict=True)]
 
 
-def _raise(failed: dict[int, BaseException], trainers: list[Trainer]) -> None:
-    """Raise what seeds have raised: the error itself, if it is no DuettoError or all say the same; else one for all."""
+def _raise(failed: dict[int, BaseException], of: int) -> None:
+    """Raise what seeds have raised: a DuettoError that lists them, or the first error of another kind."""
     if not failed:
         return
-    errors, of = list(failed.values()), len(trainers)
-    others = _others([trainer for trainer in trainers if trainer.config.run.seed not in failed])
     for seed, error in failed.items():
         if not isinstance(error, DuettoError):
-            error.add_note(f"This is of seed {seed}, one of {of}{others}")
+            error.add_note(f"This is of seed {seed}, one of {of}.")
             raise error
-    if len(failed) == of and len({str(error) for error in errors}) == 1:
-        raise errors[0]
     listed = "\n".join(f"Seed {seed}: {error}" for seed, error in failed.items())
-    raise DuettoError(f"{len(failed)} of {of} seeds failed{others}\n{listed}") from errors[0]
-
-
-def _others(trainers: list[Trainer]) -> str:
-    """The end of a sentence on the seeds that did not fail."""
-    if stopped := [trainer.folder for trainer in trainers if trainer.stopped]:
-        return (
-            f"; {len(stopped)} of the others stopped before their end, and continue with: {to_resume(stopped[0])} ..."
-        )
-    return "; the others are done." if trainers else "."
+    raise DuettoError(f"{len(failed)} of {of} seeds failed.\n{listed}") from next(iter(failed.values()))

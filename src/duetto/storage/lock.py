@@ -49,8 +49,6 @@ class FolderLock:
     The operating system releases it when the process ends. Processes forked from the holder do not hold it, so that
     the run can be resumed while environment workers of a killed trainer are still alive.
 
-    The lock's file stays open, so it shows whether the folder is still in its place.
-
     Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
     """
 
@@ -82,15 +80,6 @@ class FolderLock:
             if self._descriptor is not None:
                 os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
         self._close()
-
-    def is_in_place(self) -> bool:
-        """Return whether the locked file still has its name; True if the lock is not held."""
-        if self._descriptor is None:
-            return True
-        try:
-            return os.path.samestat(os.lstat(self.folder / _NAME), os.fstat(self._descriptor))
-        except OSError:
-            return False
 
     def _close(self) -> None:
         if self._descriptor is not None:

@@ -62,7 +62,7 @@ def _pack_memory(run: Path, folder: Path, manifest: Manifest, wanted: bool) -> l
     if needed and not wanted:
         size = sum(record.file.size for record in needed)
         return [
-            f"The replay memory ({size:,} bytes) is not sent, so a resumed run starts with an empty one. --memory "
+            f"The replay memory ({size:,} bytes) is not sent, so the run cannot be resumed from there. --memory "
             "sends it."
         ]
     for record in needed:
