@@ -108,7 +108,8 @@ def test_c18_an_overwritten_transition_is_left_alone():
     fill(replay, [4, 4])
     sample = replay.sample()
     assert set(sample.index.tolist()) == set(range(8))
-    replay.add(rows([0, 0, 1], [4, 5, 4]))  # numbers 0 and 1 of environment 0, and 0 of environment 1, are gone
+    replay.add(rows([0, 1], 4))
+    replay.add(rows(0, 5))  # numbers 0 and 1 of environment 0, and 0 of environment 1, are gone
     replay.feedback(sample, np.full(64, 3.0))
     new, fed = 1.00001**0.6, 3.00001**0.6
     assert masses(replay) == pytest.approx([new, new, fed, fed, new, fed, fed, fed])

@@ -122,7 +122,6 @@ def test_through_the_checkpoints_of_a_run(tmp_path):
 
 
 def test_a_segment_holds_what_is_new():
-    """The observation that waits for its action is in no segment: it is saved with the next step."""
     world = World()
     replay = world.build(stored_carry=True)
     for _ in range(3):
@@ -130,15 +129,14 @@ def test_a_segment_holds_what_is_new():
     first = replay.segment(no_rows(replay))
     assert first is not None
     assert (first["start"].tolist(), first["count"].tolist()) == ([0], [3])
-    assert first["obs"][:, 1].tolist() == [1000, 1001, 1002]
+    assert first["obs"][:, 1].tolist() == [1000, 1001, 1002, 1003]
     since = replay.written
     assert replay.segment(since) is None
     for end in ("", "terminated", ""):
         replay.add(world.step(0, end, carry=True))
     second = replay.segment(since)
     assert second is not None
-    assert second["obs"][:, 1].tolist() == [1003, 1004, 2000]
-    assert second["final/obs"][:, 1].tolist() == [1005]
+    assert second["obs"][:, 1].tolist() == [1003, 1004, 1005, 2000, 2001]
     assert np.flatnonzero(first["kept"]).tolist() == [0]
     assert np.flatnonzero(second["kept"]).tolist() == [1, 2]  # steps 4 and 0 of their episodes
 

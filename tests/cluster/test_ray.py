@@ -223,7 +223,7 @@ def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algo
     how |= {"num_envs": 4, "evaluate_every": 0} | CUT  # else who is killed may be the one that evaluates
     cluster = duetto.Cluster(actors=2)
     undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
-    assert undisturbed.config.cluster == {"mode": "sync", "actors": 2, "block": 16}
+    assert undisturbed.config.cluster == {"actors": 2, "block": 16}
     strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
     struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
     assert_same(undisturbed, struck)
@@ -256,7 +256,7 @@ def test_a_sync_run_on_ray_equals_the_reference(nodes: Nodes, tmp_path: Path, ca
 def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes, tmp_path: Path):
     """An actor and then a shard are killed; the numbers are those of a memory in the process."""
     how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
-    paced: dict[str, Any] = {"actors": 2, "mode": "sync", "block": 5}
+    paced: dict[str, Any] = {"actors": 2, "block": 5}
     here = train(tmp_path, name="here", cluster=duetto.Cluster(**paced), **how)
     actor = Strike(60, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
     shard = Strike(130, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
@@ -324,44 +324,6 @@ def test_who_waits_for_one_is_given_all_that_have_come(nodes: Nodes):
     for worker in workers:
         transport.kill(worker)
     transport.close()
-
-
-@pytest.mark.parametrize("size", [10, 10**6])
-def test_what_is_left_where_it_was_made_goes_from_there_and_outlives_its_process(nodes: Nodes, size: int):
-    """A small value and a large one, which alone lies in the object store."""
-    from duetto.cluster.ray import RayTransport
-
-    class Maker:
-        def leave(self, size: int) -> tuple[str, bytes]:
-            return "made", bytes(size)
-
-        def do(self, *values: Any) -> list[int]:
-            return [len(value) for value in values]
-
-    transport = RayTransport(None, 2)
-    maker, other = transport.start(Maker), transport.start(Maker)
-    call = transport.call(maker, size, leaves=True)
-    [answer] = transport.wait([call], 20.0).values()
-    assert answer.value == "made"
-    transport.kill(maker)
-    asked = transport.call(other, answer.left, b"more")
-    assert transport.wait([asked], 20.0)[asked].value == [size, 4]
-    assert transport.wait([answer.left], 20.0)[answer.left].value == bytes(size)
-    transport.kill(other)
-    transport.close()
-
-
-def test_what_is_gone_with_its_machine_is_told_from_an_answer_that_is():
-    from duetto.cluster.ray import _answer
-
-    gone = ray.exceptions.ObjectReconstructionFailedError("0" * 56, None, "")
-    there = ray.exceptions.RayTaskError("do", "", gone, "ray", 7, "::1").as_instanceof_cause()
-    for error, missing in ((there, True), (gone, False)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ray, "get", lambda _, error=error: (_ for _ in ()).throw(error))
-            answer = _answer(None)
-        assert (answer.missing, answer.gone) == (missing, False)
-        assert answer.failure
 
 
 def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_path: Path):

@@ -92,7 +92,7 @@ def test_the_number_of_shards_decides_no_number(tmp_path: Path, algorithm: str):
     cluster = Simulation(rates=LOSSY, block=5, replay_shards=3)
     spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, callbacks=[StopAt(90)], **HOW)
     assert all(cluster.transports[0].mishaps[name] > 1 for name in ("answer_lost", "done_twice", "old_answer"))
-    assert spread.config.cluster == {"mode": "sync", "actors": 2, "block": 5}
+    assert spread.config.cluster == {"actors": 2, "block": 5}
     spread.resume(cluster=Simulation(), callbacks=[StopAt(130)])
     spread.resume(cluster=Simulation(rates=LOSSY, replay_shards=1), callbacks=[StopAt(170)])
     spread.resume(cluster=Simulation(replay_shards=2))
@@ -144,7 +144,7 @@ def test_shards_do_not_import_the_file_of_an_algorithm(tmp_path: Path, monkeypat
 
 
 DEATHS = [
-    ("take", 30, False),
+    ("add", 30, False),
     ("resolve", 30, True),
     ("prioritize", 20, False),
     ("state_dict", 3, False),
@@ -184,7 +184,7 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
 
 def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_counted(tmp_path: Path):
     said = Said()
-    strike = {"method": "take", "after": 60, "times": 1}
+    strike = {"method": "add", "after": 60, "times": 1}
     cluster = Simulation(mode="async", actors=2, block=5, replay_shards=2, strike=strike)
     agent = small("td3", prioritized=True)
     run = train(tmp_path, agent, cluster=cluster, callbacks=[said], **HOW)

@@ -186,7 +186,7 @@ def test_options_stand_one_below_the_other_where_a_page_is_narrow(site: Path):
     style = (DOCS / "_static" / "site.css").read_text("utf-8")
     assert "table.explained tr { display: grid" in style
     assert re.search(r'<table class="[^"]*\bexplained\b', (site / "algorithms" / "td3.html").read_text("utf-8"))
-    assert re.search(r'<td class="[^"]*\blong\b', (site / "decisions.html").read_text("utf-8"))
+    assert re.search(r'<td class="[^"]*\blong\b', (site / "built" / "resume.html").read_text("utf-8"))
 
 
 def test_fonts_of_the_equations_are_there(site: Path):

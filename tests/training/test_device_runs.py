@@ -134,7 +134,6 @@ def test_a_callback_can_stop_and_evaluate_between_calls(tmp_path: Path):
         ("ppo", {"recurrent": "gru", "minibatches": 2}, "ppo with recurrent networks cannot run in the compiled loop"),
         ("ppo", {"target_kl": 0.1}, "ppo with target_kl"),
         ("sac", {"prioritized": True}, "sac with prioritized replay .* --backend torch"),
-        ("sac", {"replacement": False}, "sampling without replacement"),
         ("r2d2", {}, "r2d2 with recurrent networks"),
     ],
 )

@@ -133,7 +133,7 @@ def test_killed_at_a_random_step(tmp_path: Path, backend: str):
 
 CASES = [
     ("torch", "ddpg", {"hindsight": "episode"}),
-    ("torch", "sac", {"hindsight": "final", "ignore_termination": True}),
+    ("torch", "sac", {"hindsight": "final"}),
     ("jax", "td3", {"hindsight": "future"}),
 ]
 

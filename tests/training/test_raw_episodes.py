@@ -165,7 +165,7 @@ def actor(name: str, **options: Any) -> Algorithm:
         (actor("ddpg", burn_in=2, unroll=5, overlap=2, learn_from_start=False, n_step=1), "torch", False),
         (actor("td3", normalize_observations="collected"), "torch", False),
         (actor("td3", normalize_observations="collected"), "torch", True),
-        (actor("td3", ignore_termination=True, stored_carry=False), "torch", False),
+        (actor("td3", stored_carry=False), "torch", False),
     ],
     ids=lambda value: value.name() if isinstance(value, Algorithm) else str(value),
 )
@@ -238,7 +238,7 @@ def ahead_of(episode: Episode, time: int, steps: int, spec: Any) -> tuple[float,
     """Discounted rewards of the next steps, what the future after them counts, and the time where it starts."""
     ahead = min(time + steps, len(episode))
     reward = sum(DISCOUNT**k * episode.rewards[time + k] for k in range(ahead - time))
-    dead = ahead == len(episode) and episode.terminated and not spec.ignore_termination
+    dead = ahead == len(episode) and episode.terminated
     return reward, 0.0 if dead else DISCOUNT ** (ahead - time), ahead
 
 

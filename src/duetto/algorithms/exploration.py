@@ -129,14 +129,13 @@ class ActionNoise(Exploration):
     kind: Literal["gaussian", "ou", "none"]
     std: float  # in units of the action range [-1, 1]
     max_std: float = 0.0  # above 0: each episode has a std of its own, uniform between `std` and this
-    final_scale: float = 1.0  # the factor after the change from 1
-    scale_steps: int = 0  # steps over which it changes; 0 for the whole run
+    final_scale: float = 1.0  # the factor at the end of the run, from 1
     theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
     reset: bool = True  # restart it from 0 in each episode
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
         """Return the factor of the noise, ()."""
-        return np.asarray(linear(step, self.scale_steps or total_steps, 1.0, self.final_scale))
+        return np.asarray(linear(step, total_steps, 1.0, self.final_scale))
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
         """Draw noise for each environment and action dimension, (N, A), times the factor `schedule`."""

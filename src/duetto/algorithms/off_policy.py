@@ -37,8 +37,6 @@ class OffPolicy(Algorithm):
     """Transitions per update."""
     replay_capacity: Count = 1_000_000
     """Transitions in the replay buffer; the oldest ones are overwritten."""
-    replacement: bool = True
-    """Sample a batch with replacement."""
     learning_starts: CountOrZero = 0
     """Steps before the first update."""
     train_every: Count = 1
@@ -83,13 +81,11 @@ class OffPolicy(Algorithm):
     """γ: the weight of a reward one step later."""
     n_step: Count = 1
     """Rewards summed before bootstrapping; shorter where an episode ends."""
-    ignore_termination: bool = False
-    """Bootstrap as if no episode terminated (DI-engine's ignore_done)."""
 
     option_table: ClassVar[OptionTable] = {
         "batch_size": Option("replay", search={"factor": 4, "step": "doubling"}),
         **in_group("replay", "replay_capacity", "learning_starts", "train_every", "gradient_steps", "prioritized"),
-        **in_group("replay", "replacement", "train_at_episode_end", rare=True),
+        **in_group("replay", "train_at_episode_end", rare=True),
         **in_group("replay", "priority_exponent", "importance_exponent", needs="prioritized"),
         **in_group("replay", "priority_epsilon", "importance_anneal_samples", needs="prioritized", rare=True),
         **in_group("recurrence", "recurrent"),
@@ -97,7 +93,6 @@ class OffPolicy(Algorithm):
         **in_group("recurrence", "recurrent_layers", "stored_carry", "learn_from_start", needs="recurrent", rare=True),
         **in_group("recurrence", "priority_mix", "previous_reward", needs="recurrent", rare=True),
         "n_step": Option("replay"),
-        **in_group("replay", "ignore_termination", rare=True),
     }
 
     def __post_init__(self) -> None:
@@ -106,11 +101,10 @@ class OffPolicy(Algorithm):
             raise UsageError(
                 f"overlap is {self.overlap}; it must be less than burn_in + unroll, {self.burn_in + self.unroll}."
             )
-        for name, value in (("train_at_episode_end", True), ("replacement", False)):
-            if self.recurrent != "none" and getattr(self, name) is value:
-                raise UsageError(
-                    f"{name} = {value} is for transitions; recurrent layers learn from sequences. Leave it out."
-                )
+        if self.recurrent != "none" and self.train_at_episode_end:
+            raise UsageError(
+                "train_at_episode_end is for transitions; recurrent layers learn from sequences. Leave it out."
+            )
 
     def memory(self) -> ReplaySpec | SequenceSpec:
         """Return the spec of the replay buffer, of transitions or of sequences."""
@@ -126,10 +120,9 @@ class OffPolicy(Algorithm):
             "prioritization": priorities if self.prioritized else None,
             "discount": self.discount,
             "n_step": self.n_step,
-            "ignore_termination": self.ignore_termination,
         }
         if self.recurrent == "none":
-            return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end, replacement=self.replacement)
+            return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end)
         return SequenceSpec(
             **shared,
             burn_in=self.burn_in,

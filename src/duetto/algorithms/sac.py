@@ -19,7 +19,7 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -63,13 +63,6 @@ class SAC(ActorCritic):
     stochastic_evaluation: bool = False
     """Sample actions also in evaluations, instead of using the mode."""
 
-    critic: Literal["scalar", "categorical"] = "scalar"  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
-    num_atoms: Annotated[int, Bounds(2)] = 101  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Fixed returns of a categorical critic."""
-    value_range: tuple[float, float] = (-5.0, 5.0)  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Lowest and highest return of a categorical critic."""
-
     option_table: ClassVar[OptionTable] = {
         **in_group("", "learn_temperature", "temperature"),
         "target_entropy_scale": Option(needs="learn_temperature"),
@@ -93,19 +86,11 @@ class SAC(ActorCritic):
             PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
 
-    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of categorical critics with the soft target of `critic_loss`."""
-        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
-        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        return self.categorical_loss(
-            batch, logits, next_logits, array_namespace(log_prob).exp(nets.log_alpha) * log_prob
-        )
-
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs).sample_and_log_prob(noise)
-        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
+        q = xp.min(nets.critic(batch.obs, action), axis=0)
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
@@ -118,7 +103,7 @@ class SAC(ActorCritic):
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update critics, actor and temperature, then the critics' targets."""
-        learner.minimize("critic", self.loss_of_critics(), batch, noise.next)
+        learner.minimize("critic", self.critic_loss, batch, noise.next)
         actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
         if self.learn_temperature:
             learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])

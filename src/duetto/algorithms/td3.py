@@ -14,17 +14,22 @@ only; truncated episodes bootstrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
+from typing_extensions import override
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
+from duetto.algorithms.actor_critic import CategoricalHead, categorical_loss
+from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
+from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
+from duetto.functional.categorical import mean_value
 from duetto.functional.targets import bootstrap, smoothed_action
+from duetto.networks.heads import CriticHead
 
 
 @dataclass(frozen=True)
@@ -41,16 +46,26 @@ class TD3(DDPG):
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"
     """Update the targets with the actor as in the paper, or at every update as in DI-engine."""
+    critic: Literal["scalar", "categorical"] = "scalar"
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101
+    """Fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)
+    """Lowest and highest return of a categorical critic."""
 
-    option_table: ClassVar[OptionTable] = in_group("", "twin_critic", "target_update", rare=True)
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "twin_critic", "target_update", rare=True),
+        **in_group("", "critic"),
+        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        clip = self.target_noise_clip
-        if not (isinstance(clip, tuple) and len(clip) == 2 and all(type(end) in (int, float) for end in clip)):
-            raise UsageError(f"target_noise_clip is {clip!r}; it must be two numbers, as (-0.5, 0.5).")
-        if not clip[0] <= 0 <= clip[1]:
-            raise UsageError(f"target_noise_clip is {clip[0]} {clip[1]}; it must be a range around 0, as -0.5 0.5.")
+        check_range("target_noise_clip", self.target_noise_clip)
+        check_range("value_range", self.value_range)
+        low, high = self.target_noise_clip
+        if not low <= 0 <= high:
+            raise UsageError(f"target_noise_clip is {low} {high}; it must be a range around 0, as -0.5 0.5.")
 
     def phase(self, update: int) -> int:
         """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""
@@ -74,15 +89,21 @@ class TD3(DDPG):
         }
 
     def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of categorical critics with the smoothed target action of `critic_loss`."""
+        """Cross-entropy of categorical critics with the smoothed target action of `critic_loss` (FastTD3)."""
         action = nets.target_actor(batch.next_obs)
         next_action = smoothed_action(action, noise, self.target_noise, *self.target_noise_clip)
         logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        return self.categorical_loss(batch, logits, next_logits, array_namespace(action).zeros_like(batch.reward))
+        no_entropy = array_namespace(action).zeros_like(batch.reward)
+        return categorical_loss(batch, logits, next_logits, no_entropy, self.value_range)
+
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
+        return output if self.critic == "scalar" else mean_value(output, *self.value_range)
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""
-        learner.minimize("critic", self.loss_of_critics(), batch, noise)
+        loss = self.distribution_loss if self.critic == "categorical" else self.critic_loss
+        learner.minimize("critic", loss, batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)
         if phase == 0 or self.target_update == "every_step":
@@ -91,6 +112,11 @@ class TD3(DDPG):
     def draw(self, random: np.random.Generator, batch: Batch) -> np.ndarray:
         """Draw standard normal noise for the target actions, (B, A)."""
         return random.standard_normal(batch.action.shape, dtype=np.float32)
+
+    @override
+    def critic_head(self, size: int) -> CriticHead:
+        head = super().critic_head(size)
+        return head if self.critic == "scalar" else CategoricalHead(**vars(head), atoms=self.num_atoms)
 
     def critics(self) -> int:
         """Return the number of critics."""

@@ -7,7 +7,7 @@
 - `her`: hindsight experience replay
 - `mixed_replay`, `demonstrations`: batches mixed with demonstrations
 - `rollout`, `recurrent_rollout`: on-policy batches
-- `sharded_replay`, `replay_shard`, `shard_states`, `remote_blocks`: a buffer in several processes
+- `sharded_replay`, `replay_shard`, `shard_states`: a buffer in several processes
 - `update_schedule`: how many batches are due
 - `base`, `experience`, `factory`: the data that goes in and out, and how buffers are made
 """
@@ -25,7 +25,6 @@ from duetto.buffers.factory import ReplayFactory, rows_of, too_large
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.mixed_replay import MixedReplay
 from duetto.buffers.recurrent_rollout import RecurrentRollout
-from duetto.buffers.remote_blocks import BlockGroup, BlockHeader, BlockRef, RemoteBlock
 from duetto.buffers.replay import Replay
 from duetto.buffers.replay_shard import Shard, ShardRequest, Shards
 from duetto.buffers.rollout import Rollout
@@ -36,14 +35,10 @@ from duetto.errors import UsageError
 from duetto.networks.spaces import Space
 
 __all__ = [
-    "BlockGroup",
-    "BlockHeader",
-    "BlockRef",
     "Episodes",
     "Experience",
     "HindsightGoals",
     "MixedReplay",
-    "RemoteBlock",
     "Replay",
     "ReplayFactory",
     "Rollout",
@@ -115,10 +110,6 @@ def _mixed(
         raise UsageError(
             "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
         )
-    if isinstance(spec, ReplaySpec) and not spec.replacement:
-        raise UsageError(
-            "Demonstrations are drawn with replacement, because a batch may hold more items. Set replacement."
-        )
     lengths = demonstrations.lengths or [len(episode.reward) for episode in demonstrations.episodes]
     rows = rows_for(spec, lengths)
     own = own_spec(spec, mixing, rows)
@@ -170,16 +161,8 @@ def _check(spec: ReplaySpec) -> None:
     for name in ("capacity", "batch_size", "n_step", "train_every", "gradient_steps"):
         if getattr(spec, name) < 1:
             raise UsageError(f"{name} is {getattr(spec, name)}. Choose 1 or more.")
-    if not spec.replacement and spec.batch_size > spec.capacity:
-        raise UsageError(
-            f"batch_size {spec.batch_size} cannot be drawn without replacement from replay_capacity {spec.capacity}. "
-            "Raise replay_capacity, or set replacement."
-        )
-    if spec.prioritization is None:
-        return
-    if not spec.replacement:
-        raise UsageError("Prioritized replay samples with replacement. Set replacement, or turn prioritized off.")
-    _check_epsilon(spec.prioritization)
+    if spec.prioritization is not None:
+        _check_epsilon(spec.prioritization)
 
 
 def _check_sequences(spec: SequenceSpec) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 from duetto.functional.pytree import tree_map
-
-if TYPE_CHECKING:
-    from duetto.buffers.remote_blocks import RemoteBlock
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -72,12 +69,6 @@ class Memory:
     def add(self, experience: Experience) -> None:
         """Store copies of the steps."""
         raise NotImplementedError
-
-    def take(self, step: Experience | RemoteBlock) -> None:
-        """Store a vector step, in this process or, for a sharded buffer, as a reference."""
-        if not isinstance(step, Experience):
-            raise TypeError(f"{type(self).__name__} is not sharded and cannot store steps of another process.")
-        self.add(step)
 
     def pretraining(self) -> Iterator[Sample]:
         """Yield the batches to learn from before the first step; none by default."""

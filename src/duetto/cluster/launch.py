@@ -86,7 +86,7 @@ def make_source(
     length = _block_length(cluster.block, config, stepper, learner, envs)
     kind = SyncSource if cluster.mode == "sync" else AsyncSource
     parts = (config.algorithm, stepper, cast(Learner, learner), normalizer)
-    source: BlockSource = kind(*parts, length, cluster.replay_shards > 0)
+    source: BlockSource = kind(*parts, length)
     if normalizer.mode == "rollouts" and normalizer.moments:
         engine.pool.notices.append(
             "On a cluster the observation statistics that actors use are older than those that a rollout is learned "

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import ray
@@ -94,25 +94,19 @@ class RayTransport(Transport):
         return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
 
     @override
-    def call(self, worker: Any, *message: Any, leaves: bool = False) -> Any:
-        """This process owns both values: they outlive the process that made them."""
-        return _Pair(*worker.leave.options(num_returns=2).remote(*message)) if leaves else worker.do.remote(*message)
+    @override
+    def call(self, worker: Any, *message: Any) -> Any:
+        return worker.do.remote(*message)
 
     @override
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
-        of = {call.reply if isinstance(call, _Pair) else call: call for call in calls}
-        done, waiting = ray.wait(list(of), num_returns=enough or len(of), timeout=timeout)
+        done, waiting = ray.wait(list(calls), num_returns=enough or len(calls), timeout=timeout)
         if done and waiting:  # Ray gives no more than were asked for, though others have come, too
             done += ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]
         try:
-            answers = [Answer(value) for value in ray.get(done)]
+            return dict(zip(done, map(Answer, ray.get(done)), strict=True))
         except exceptions.RayError:  # of one of them at least
-            answers = [_answer(reply) for reply in done]
-        calls = [of[reply] for reply in done]
-        return {
-            call: answer._replace(left=call.left) if isinstance(call, _Pair) else answer
-            for call, answer in zip(calls, answers, strict=True)
-        }
+            return {call: _answer(call) for call in done}
 
     @override
     def put(self, value: Any) -> Any:
@@ -139,20 +133,10 @@ class RayTransport(Transport):
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-class _Pair(NamedTuple):
-    """A call with `leaves`: references to the reply and to the value that is left where it was made."""
-
-    reply: Any
-    left: Any
-
-
 def _answer(call: Any) -> Answer:
     try:
         return Answer(ray.get(call))
     except exceptions.RayTaskError as error:
-        if isinstance(error, exceptions.ObjectLostError):  # raised where the call was to be made
-            failure = f"was to get what was lost ({_first_line(error)})"
-            return Answer(failure=failure, details=str(error), missing=True)
         return Answer(failure=f"failed ({_first_line(error)})", details=str(error), gone=True)
     except (exceptions.ActorUnavailableError, exceptions.ObjectLostError) as error:
         return Answer(failure=f"gave an answer that was lost ({_first_line(error)})", details=str(error))

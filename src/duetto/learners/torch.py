@@ -34,9 +34,7 @@ from duetto.learners.base import (
     Metrics,
     Precision,
     Update,
-    check_depends,
-    check_learns,
-    check_minimized,
+    check_named,
     checked_loss,
     summarize,
 )
@@ -108,14 +106,6 @@ class TorchLearner(Learner, Updater):
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     # ------------------------------------------------------------------------------------------------ learning
-    @override
-    def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        metrics: list[Metrics] = []
-        for [update] in self._prepare_each(batches, progress):
-            metrics.append(self._update(update))
-            self._adapt_rates(metrics[-1])
-        return metrics
-
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
         return [self._update(update) for update in updates]
@@ -190,7 +180,6 @@ class TorchLearner(Learner, Updater):
         self._mask = getattr(batch, "mask", None)  # of a batch of sequences
         with torch.enable_grad(), self._learning(), self._repeatable():
             self.algorithm.update(self, batch, self._noise, self._phase)
-        check_minimized(self._names, self._phase)
         return torch.stack(self._values, -1)
 
     def _repeatable(self) -> contextlib.AbstractContextManager[None]:
@@ -228,11 +217,10 @@ class TorchLearner(Learner, Updater):
 
     @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
-        check_learns(name, self._optimizers)
+        check_named("The update minimizes a loss of a network without an optimizer,", name, self._optimizers)
         weights = self._optimizers[name].weights
         with self._autocast:
             value, info = checked_loss(name, loss(self.networks(), *args))
-        check_depends(name, value.requires_grad)
         gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         norm = self._optimizers[name].step(list(gradients), self._rates[name])
         self._project(name)

@@ -15,7 +15,6 @@ import os
 import pickle
 import queue
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -233,8 +232,6 @@ class Worker:
         while True:
             self._trainer = None
             message = self._train(unpack(base64.b64decode(self._jobs.get())))
-            if programs := _compiled():
-                programs.hand_over()
             self._is_working = False
             self._send(*message)
 
@@ -251,8 +248,6 @@ class Worker:
                 if self._trainer is not None:
                     self._trainer.interrupt()
                 self._go.put(False)
-        if not self._is_working and (programs := _compiled()):
-            programs.end()  # nothing else does, as Python does not exit in the usual way
         os._exit(1)  # its run resumes from its last checkpoint, as after kill -9
 
     def _send(self, *message: Any) -> None:
@@ -286,11 +281,6 @@ class Worker:
         rows = Csv.read(job.folder / "evaluations.csv")
         evaluations = [(int(float(row["step"])), float(row["mean_return"])) for row in rows]
         self._send("started", evaluations, trainer.step)
-
-
-def _compiled() -> Any:
-    """Return the module `jax_cache` if this process has learned with JAX, and else None, without importing JAX."""
-    return sys.modules.get("duetto.learners.jax_cache")
 
 
 if __name__ == "__main__":

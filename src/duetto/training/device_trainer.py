@@ -171,9 +171,6 @@ class DeviceComponents(Components):
     def _make(self, place: Any, build_learner: Any, opened: Any) -> None:
         super()._make(place, build_learner, opened)
         spec, replay = self._config.algorithm.memory(), self.collector.loop.replay
-        if replay is not None:
-            learner: Any = self.learner
-            replay.check_size(learner.device)
         self.memory = DeviceMemory(spec, self.stepper.num_envs, replay)
 
     def _make_memory(self, seen: Any) -> Any:

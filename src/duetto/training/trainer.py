@@ -179,7 +179,7 @@ class Trainer:
             self.components.interrupt(self.stepper.aborted)
             what = f"environments lost with their actor started new episodes ({int(self.stepper.aborted.sum())})"
             resume_history.note_inexact(self.folder / "config.yaml", resume_history.Event(self.step, what))
-        self.memory.take(experience)
+        self.memory.add(experience)
         self.step += len(experience.env)
         self.log.add_episodes(episodes)
 
