@@ -1,10 +1,16 @@
-"""Runs of several seeds, trained side by side in this process."""
+"""Runs of several seeds, trained side by side in this process: trainers whose learners are computed together.
+
+Each trainer has its own environments, buffer, random numbers, logs and folder, so its results are those of a run of
+that seed alone, up to rounding. If one has more to do, such as an evaluation, the others wait for it; if one ends or
+fails, they continue without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from duetto import environments, learners
@@ -17,7 +23,7 @@ from duetto.runs.trainer_setup import new_trainer
 from duetto.storage.config import Config
 from duetto.storage.run_folder import clear
 from duetto.training.callbacks import AnyCallback
-from duetto.training.multi_seed import run_seeds
+from duetto.training.signals import interruptible
 from duetto.training.trainer import Trainer
 
 
@@ -71,13 +77,27 @@ def start_many(
             if on_start is not None:
                 on_start(trainers)
             began = True
-            raised = run_seeds(group, trainers, watching)
+
+            def interrupt() -> None:
+                for trainer in trainers:
+                    trainer.interrupt()
+
+            with interruptible(interrupt, lambda: any(trainer.unfinished for trainer in trainers)):
+                raised = group.run([partial(_run, *pair) for pair in zip(trainers, watching, strict=True)])
     finally:
         if not began:  # a mistake in the call: nothing is left behind
             for path in paths:
                 clear(path)
     _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, len(configs))
     return [run_of(spec, path, config) for path, config in zip(paths, configs, strict=True)]
+
+
+def _run(trainer: Trainer, callbacks: Sequence[AnyCallback]) -> None:
+    try:
+        trainer.run(callbacks)
+    except Exception as error:
+        trainer.stop(f"Seed {trainer.config.run.seed} has failed, and the others continue without it: {error}")
+        raise
 
 
 def _raise(failed: dict[int, BaseException], of: int) -> None:

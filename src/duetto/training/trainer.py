@@ -392,16 +392,8 @@ class Trainer:
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
             UsageError: It is called in `on_update`, in `on_checkpoint`, or in `on_start` of a new run.
         """
-        if "on_update" in self._callbacks.running:
-            raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
-        if "on_checkpoint" in self._callbacks.running:
-            raise UsageError("checkpoint() in on_checkpoint would lead to on_checkpoint again, and there is one now.")
-        if not self.stepper.begun:
-            raise UsageError(
-                "A checkpoint in on_start of a new run would hold nothing, since no environment has started: make it "
-                "in "
-                "on_step."
-            )
+        if not {"on_update", "on_checkpoint"}.isdisjoint(self._callbacks.running) or not self.stepper.begun:
+            raise UsageError("checkpoint() needs a complete step: call it in on_step, on_evaluation or on_end.")
         if self._concluded:
             return self.checkpoints.store.path_of(self.step)
         if not {"on_evaluation", "on_step"}.isdisjoint(self._callbacks.running):
