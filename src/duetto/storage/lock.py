@@ -4,7 +4,6 @@ import errno
 import os
 import socket
 import sys
-import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -29,16 +28,6 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _let_go() -> None:
-    """Release all locks in a process that was just forked."""
-    for lock in list(_held):
-        lock._close()
-
-
-_held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go)
-
 _NAME = ".lock"
 _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
@@ -46,8 +35,7 @@ _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 class FolderLock:
     """A lock on `<folder>/.lock`, held while the `with` block runs.
 
-    The operating system releases it when the process ends. Processes forked from the holder do not hold it, so that
-    the run can be resumed while environment workers of a killed trainer are still alive.
+    The operating system releases it when the process ends.
 
     Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
     """
@@ -72,7 +60,6 @@ class FolderLock:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         self._descriptor = descriptor
-        _held.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:

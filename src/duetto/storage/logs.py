@@ -64,7 +64,7 @@ class _Log(ABC):
         """Drop everything after the length. Returns a sentence if the log is shorter, or ""."""
         missing = length - os.fstat(self._file.fileno()).st_size
         if missing <= 0:
-            self._file.truncate(max(length, 0))
+            self._file.truncate(length)
         self._is_whole = False
         self._drop_half_line()
         return f"{self.path} has lost {missing:,} bytes since the checkpoint; it continues." if missing > 0 else ""

@@ -90,18 +90,20 @@ class Evaluator:
         before = self._vec_env
         if before is not None and not self._remakes:
             return before
+        made: environments.VecEnv | None = None
         try:
             made = self._make(min(self._options.evaluation_episodes, PARALLEL))
-            self._vec_env = made
             if self._options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
                 check_same_spaces(made, self._trained.observation_space, self._trained.action_space)
-            made.name += " (evaluation)"
         except UsageError as error:
+            if made is not None:
+                made.close()
             if before is None:
                 raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
             self._notices.append(f"Evaluations stay in earlier copies of the environment: {error}")
-            self._vec_env = before
             return before
+        made.name += " (evaluation)"
+        self._vec_env = made
         if before is not None:
             before.close()
         return made

@@ -14,7 +14,7 @@ from duetto.training.normalizer import Normalizer
 
 
 class Execution(Protocol):
-    """A place where a trainer's environments, and memory shards live."""
+    """A place where a trainer's environments and memory shards live."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`."""
