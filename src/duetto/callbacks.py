@@ -55,19 +55,12 @@ class StopWithoutImprovement(Callback):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        self._begin()
-
-    def _begin(self) -> None:
         self._best: float | None = None
         self._without = 0
-        self._taken_up = False
 
     def on_start(self, trainer: Trainer) -> None:
-        """Warn if nothing is evaluated; in a new run, forget the state of an earlier run."""
+        """Warn if nothing is evaluated."""
         _warn_without_evaluations(self, trainer)
-        if not self._taken_up:
-            self._begin()
-        self._taken_up = False
 
     def on_evaluation(self, trainer: Trainer) -> None:
         """Count evaluations without a new best, and stop the run at the limit."""
@@ -90,7 +83,7 @@ class StopWithoutImprovement(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state of `state_dict`. Raises CheckpointError if it is malformed."""
         state_schema.check(state, {"best": OptionalOf(float), "without": int}, "callbacks/StopWithoutImprovement")
-        self._best, self._without, self._taken_up = state["best"], state["without"], True
+        self._best, self._without = state["best"], state["without"]
 
 
 @dataclass
