@@ -14,7 +14,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
-    "sphinx_design",
     "katex",
     "drawn",
     "generated",

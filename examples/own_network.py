@@ -1,9 +1,9 @@
-"""A custom network: one class per framework, passed to the algorithm.
+"""A custom network: a critic with layer normalization, as one class per framework.
 
     python examples/own_network.py
 
-This example is a critic with layer normalization. If the parts have the same names in both classes, each framework can
-load a network that the other has trained. If you use one framework only, write one class.
+If both classes use the same parameter names, each framework can load networks that the other has trained. For one
+framework, one class is enough.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class TorchCritic(nn.Module):
         self.value = nn.Linear(width, 1)
 
     def forward(self, obs, action):
-        """Observations (B, ...) and actions (B, A) to values (B,)."""
+        """Return values (B,) of observations (B, ...) and actions (B, A)."""
         x = self.inside(torch.cat([obs, action], -1))
         return self.value(torch.relu(self.norm(x)))[:, 0]
 
 
 class JaxCritic(eqx.Module):
-    """The same in JAX, as an Equinox module; `key` is what its first parameters are drawn from."""
+    """Q(s, a) in JAX, as an Equinox module; `key` determines its initial parameters."""
 
     inside: eqx.nn.Linear
     norm: eqx.nn.LayerNorm
@@ -48,13 +48,13 @@ class JaxCritic(eqx.Module):
         self.value = eqx.nn.Linear(width, 1, key=value)
 
     def __call__(self, obs, action):
-        """Observations (B, ...) and actions (B, A) to values (B,)."""
+        """Return values (B,) of observations (B, ...) and actions (B, A)."""
         x = jax.vmap(self.inside)(jnp.concatenate([obs, action], -1))
         return jax.vmap(self.value)(jax.nn.relu(jax.vmap(self.norm)(x)))[:, 0]
 
 
 def main(backend: str = "auto", steps: int = 8_000, runs_dir: str = "runs") -> duetto.Run:
-    """Train TD3 with this critic (two of them: TD3 has twins) on Pendulum-v1, and load the agent again."""
+    """Train TD3 with two of these critics on Pendulum-v1, and load the agent again."""
     networks = {"critic_network": duetto.CustomNetwork(torch=TorchCritic, jax=JaxCritic, arguments={"width": 128})}
     algorithm = duetto.TD3(
         hidden=(64, 64), batch_size=128, discount=0.98, random_steps=1_000, learning_starts=1_000, **networks

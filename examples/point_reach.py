@@ -1,10 +1,11 @@
-"""A task with goals: push a point to a place in the plane, and be there. Reward 0 at the goal, -1 elsewhere.
+"""A task with goals: push a point to a goal in the plane and stop there. The reward is 0 at the goal, -1 elsewhere.
 
     python examples/point_reach.py --hindsight future        15,000 steps of TD3, a minute or two
     duetto check examples/point_reach.py:make
 
-A force moves the point, so it has to brake; the goal is never nearer than 0.5. Random actions are at the goal in one of
-a thousand steps. It observes what Gymnasium-Robotics' Fetch tasks do, and as there, no episode ends before its time.
+A force moves the point, so it has to brake. The goal is at least 0.5 away, and random actions reach it in one of a
+thousand steps. As in Gymnasium-Robotics' Fetch tasks, the observation contains the goals, and only the time limit ends
+an episode.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.wrappers import TimeLimit
 
 STEPS = 50
-NEAR = 0.05  # so far from the goal is at the goal
+NEAR = 0.05  # distance that counts as reaching the goal
 FORCE, DRAG = 0.02, 0.1
 
 
@@ -45,7 +46,7 @@ class PointReach(gymnasium.Env):
         return self._observe(), {}
 
     def step(self, action: np.ndarray) -> Any:
-        """A force, with some drag; walls stop the point."""
+        """Apply the force and drag; walls stop the point."""
         speed = (1 - DRAG) * self.speed + FORCE * np.clip(action, -1, 1)
         at = np.clip(self.at + speed, -1, 1).astype(np.float32)
         self.speed, self.at = (at - self.at).astype(np.float32), at
@@ -53,7 +54,7 @@ class PointReach(gymnasium.Env):
         return self._observe(), float(self.compute_reward(self.at, self.goal, info)), False, False, info
 
     def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: Any) -> Any:
-        """0 at the goal and -1 elsewhere, for one pair of goals (2,) or for a batch (B, 2)."""
+        """Return 0 at the goal and -1 elsewhere, for a pair of goals (2,) or a batch (B, 2)."""
         away = np.linalg.norm(achieved_goal - desired_goal, axis=-1)
         return -away if self.reward == "dense" else -(away >= NEAR).astype(np.float32)
 
@@ -66,12 +67,12 @@ class PointReach(gymnasium.Env):
 
 
 def make(**options: Any) -> gymnasium.Env:
-    """With its time limit, which truncates."""
+    """Return the task with its time limit, which truncates episodes."""
     return TimeLimit(PointReach(**options), STEPS)
 
 
 def main() -> None:
-    """Train, and count how often the goal is reached."""
+    """Train, and print how often the agent reaches the goal."""
     import duetto
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -25,8 +25,8 @@ _WORDS = re.compile(r"\\(?:begin|end|text|operatorname|mathrm|mathcal|mathbb)\{[
 
 
 def colored(equation: str) -> str:
-    """Return the equation with macros for the symbols in `COLORED`."""
-    return _WORDS.sub(lambda word: f"{COLORED[word[0]]} " if word[0] in COLORED else word[0], equation)
+    """Return the equation with macros for the symbols in `COLORED`, in braces so that they may be an index."""
+    return _WORDS.sub(lambda word: f"{{{COLORED[word[0]]}}}" if word[0] in COLORED else word[0], equation)
 
 
 def _inline(self: Any, node: nodes.math) -> None:

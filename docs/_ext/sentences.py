@@ -21,7 +21,9 @@ KINDS = {name for name, kind in inspect.getmembers(errors, inspect.isclass) if i
 
 
 class Sentences(SphinxDirective):
-    """A list of messages for each package."""
+    """A list of messages for each package. Its text is what a code host shows."""
+
+    has_content = True
 
     def run(self) -> list[nodes.Node]:
         """Return a heading and a list for each package."""

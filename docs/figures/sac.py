@@ -100,7 +100,7 @@ TEMPERATURES = (0.0, 0.2)
 
 def without() -> str:
     """Where the policy ends, without entropy and with it."""
-    d = Drawing(700, 260, "Without entropy the policy settles on the low hump; with it, on the high one")
+    d = Drawing(700, 260, "Without entropy the policy settles at the low peak; with it, at the high one")
     actions = np.linspace(-0.995, 0.995, 120)
     for i, (alpha, words) in enumerate(zip(TEMPERATURES, ("α = 0: no entropy", "α = 0.2"), strict=True)):
         plot = Plot(d, 50 + 345 * i, 40, 280, 160, (-1.0, 1.0), (0.0, 1.15))

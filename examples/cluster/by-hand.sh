@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Machines joined to a Ray cluster by hand, over SSH, for one run. NOT RUN YET: only its syntax was checked, and its
-# options against `ray start --help` of Ray 2.60.
+# Machines joined to a Ray cluster over SSH, for one run. NOT RUN YET: only its syntax and options were checked, with
+# Ray 2.60.
 #
 #     examples/cluster/by-hand.sh 10.0.0.1 10.0.0.2 10.0.0.3
 #
-# Begin on the first machine, under the address by which the others reach it. On each of them: the same Python, Ray,
-# Duetto and environment, found by a shell that is not interactive; SSH from the first one without a password; no
-# firewall between them (Ray chooses ports), and nobody else in that network, for Ray trusts it. The run's folder is on
-# the first machine alone. At the end every Ray process of yours on these machines is stopped.
+# Start it on the first machine; the first argument is the address by which the others reach this machine. All machines
+# need the same Python, Ray, Duetto and environment, found by a shell that is not interactive; SSH from the first one
+# without a password; no firewall between them (Ray chooses ports); and nobody else in that network, because Ray trusts
+# it. The run's folder is on the first machine only. At the end the script stops all your Ray processes on them.
 
 set -euo pipefail
 
@@ -29,7 +29,7 @@ stop() {
 }
 trap stop EXIT
 
-# An actor takes one CPU of the cluster; learning needs one, too, which the cluster is not told of.
+# Each actor takes one CPU of the cluster. Learning needs one more, which Ray does not count.
 ray start --head --node-ip-address="$head" --port="$port" --num-cpus="$(($(nproc) - 1))" --include-dashboard=false
 for worker in "${workers[@]}"; do
     ssh "$worker" ray start --address="$head:$port"

@@ -7,25 +7,25 @@
 #SBATCH --time=24:00:00
 #SBATCH --requeue
 
-# A Ray cluster on the nodes of a SLURM job, for one run. NOT RUN YET: only its syntax was checked, and its options
-# against `ray symmetric-run --help` of Ray 2.60, which begins and ends Ray on all nodes and runs a command on the first.
+# A Ray cluster on the nodes of a SLURM job, for one run. NOT RUN YET: only its syntax and options were checked, with
+# Ray 2.60. `ray symmetric-run` starts and ends Ray on all nodes and runs a command on the first.
 #
 #     sbatch examples/cluster/slurm.sh
 #
-# Submitted again, or requeued, it goes on with the run from its last checkpoint. What it is submitted from must be a
-# folder that all nodes share, with an environment in which `ray` and `duetto` are found: activate it here.
+# If it is submitted again or requeued, it resumes the run from its last checkpoint. Submit it from a folder that all
+# nodes share, with an activated virtual environment that contains `ray` and `duetto`:
 #
 # source .venv/bin/activate
 
 set -euo pipefail
 
 run=runs/arm
-actors=47 # one CPU each; one is left to learning
+actors=47 # one CPU each; one CPU remains for learning
 
-# An address of the first node, by which the others reach it. Where this gives 127.0.0.1 or several, write it here.
+# An address of the first node that the others reach. If this prints 127.0.0.1 or several addresses, write it here.
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address=$(srun --nodes=1 --ntasks=1 --nodelist="$first" hostname --ip-address)
-port=$((20000 + SLURM_JOB_ID % 10000)) # jobs of others may be on the same nodes
+port=$((20000 + SLURM_JOB_ID % 10000)) # other jobs may use the same nodes
 
 if [ -d "$run" ]; then
     command=(duetto resume "$run")

@@ -3,7 +3,7 @@
     duetto demos record BabyAI-GoToLocal-v0 --expert examples/experts/babyai_bot.py:BabyAIBot \
         --only-successes --output demos/local
 
-It looks into the environment. Its stack of plans can end in an assertion, in a box that it opened, or never.
+It reads the environment's state. Some of its plans fail or never end; the episode is then lost.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ MOST_SEARCHES = 1_000  # for one action; ten are many
 
 
 class BabyAIBot:
-    """BabyAI's bot; once it has lost its way, it does nothing until the episode ends."""
+    """BabyAI's bot. If its plan fails, it does nothing until the episode ends."""
 
     about = "BabyAI's bot"
 
     def __init__(self, stepper: VecEnv) -> None:
-        """Take the stepper that the bot acts in."""
+        """Store the environment that the bot acts in."""
         self._env = stepper.environments[0]
         self._bot: Any = None
 
@@ -48,7 +48,7 @@ class BabyAIBot:
     def _search_a_little(self, *args: Any, **kwargs: Any) -> Any:
         """Search a path as the bot does, but raise RecursionError after MOST_SEARCHES for one action.
 
-        In a plan that replaces itself for ever the bot would search for ever.
+        Otherwise the bot would never stop in a plan that replaces itself.
         """
         self._searches += 1
         if self._searches > MOST_SEARCHES:

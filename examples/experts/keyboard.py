@@ -2,8 +2,8 @@
 
     duetto demos record ALE/Pong-v5 --expert examples/experts/keyboard.py:Keyboard --episodes 3 --output demos/mine
 
-The window and its pictures are those of Gymnasium's `play`. Its loop is not: that repeats an action as long as a key is
-down, ten or thirty times in a second, which suits a game but not MiniGrid, where one press is to be one step.
+The window is that of Gymnasium's `play`. The loop differs, because `play` repeats an action while a key is down; in
+MiniGrid one press is one step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from duetto.networks.spaces import Discrete
 
 MINIGRID = {"left": 0, "right": 1, "up": 2, "p": 3, "d": 4, "space": 5, "return": 6}
 _MINIGRID = "left and right turn, up walks, p picks up, d puts down, space opens, return says done"
-# Of environments that do not wait: the keys by the environment's name, and the action without a key.
+# Environments that do not wait for a key: their keys, and the action without a key.
 CLASSIC = {
     "LunarLander": ({"left": 1, "up": 2, "right": 3}, 0),
     "CartPole": ({"left": 0, "right": 1}, 0),
@@ -33,15 +33,15 @@ CLASSIC = {
     "Acrobot": ({"left": 0, "right": 2}, 1),
 }
 MOST_DIGITS = 10  # actions that the keys 0 to 9 can name
-LOOKS = 30  # per second, at the keys, while an environment waits for one
+LOOKS = 30  # polls of the keyboard per second while an environment waits for a key
 
 
 class Keys(NamedTuple):
-    """The action of each key; the names of keys that are to be down together are joined by "+"."""
+    """The action of each key; "+" joins keys that are pressed together."""
 
     actions: dict[str, int]
     otherwise: int | None  # the action without a key; None: the environment waits for one
-    about: str = ""  # for people; else the keys are listed
+    about: str = ""  # shown instead of the list of keys
 
     def __str__(self) -> str:
         listed = ", ".join(f"{key} is {action}" for key, action in self.actions.items())
@@ -49,7 +49,7 @@ class Keys(NamedTuple):
 
 
 def keys_for(environment: str, stepper: VecEnv) -> Keys:
-    """Return the keys of an environment: Duetto's where there are some, else its own, else digits.
+    """Return the keys of an environment: those defined here, else the environment's, else digits.
 
     Raises:
         UsageError: Its actions are not Discrete, or there are more than ten and the environment defines no keys.
@@ -60,19 +60,19 @@ def keys_for(environment: str, stepper: VecEnv) -> Keys:
     if name in CLASSIC:
         return Keys(*CLASSIC[name])
     if not isinstance(stepper.action_space, Discrete):
-        raise UsageError(f"{environment} has the actions {stepper.action_space}. Only Discrete ones can be keys.")
+        raise UsageError(f"{environment} has the actions {stepper.action_space}. Only Discrete actions can be keys.")
     own = getattr(stepper.environments[0].unwrapped, "get_keys_to_action", dict)()
     if own:
-        start = int(getattr(stepper.engine.single_action_space, "start", 0))  # a stepper counts from 0
+        start = int(getattr(stepper.engine.single_action_space, "start", 0))  # Duetto's actions count from 0
         still = -start if 0 <= -start < stepper.action_space.n else 0  # the environment's own 0, if it has one
         return Keys({"+".join(_name(key) for key in keys): action - start for keys, action in own.items()}, still)
     if stepper.action_space.n > MOST_DIGITS:
-        raise UsageError(f"{environment} has {stepper.action_space.n} actions, more than there are digits.")
+        raise UsageError(f"{environment} has {stepper.action_space.n} actions, more than digits.")
     return Keys({str(action): action for action in range(stepper.action_space.n)}, None)
 
 
 class Keyboard:
-    """A policy that shows the environment in a window, and takes a key for an action."""
+    """A policy that shows the environment in a window, and reads actions from the keyboard."""
 
     about = "a person at the keyboard"
     render_mode = "rgb_array"
@@ -83,9 +83,9 @@ class Keyboard:
         """Print the keys.
 
         Args:
-            stepper: The stepper that the player acts in.
+            stepper: The environment that the player acts in.
             keys: The keys; by default those of the environment.
-            events: Returns pygame's events since it was last called, for tests.
+            events: Returns pygame's events since its last call; for tests.
         """
         self.keys = keys = keys or keys_for(stepper.name, stepper)
         print(keys, file=sys.stderr)
@@ -101,7 +101,7 @@ class Keyboard:
         self._game: Any = None
 
     def __call__(self, obs: Any, starts: np.ndarray) -> np.ndarray:
-        """Return the action (1,) int64. Raises RecordingEndedError once the player has had enough."""
+        """Return the action (1,) int64. Raises RecordingEndedError after Escape."""
         while True:
             self._show()
             for event in self._events():
@@ -125,7 +125,7 @@ class Keyboard:
         self._pygame.quit()
 
     def _show(self) -> None:
-        """Draw the environment; the window opens now, because it needs the picture's size."""
+        """Draw the environment. The first call opens the window, which needs the picture's size."""
         frame = self._stepper.render()
         if self._game is None:
             shown = SimpleNamespace(render_mode="rgb_array", render=self._stepper.render)
@@ -141,10 +141,10 @@ def _name(key: str | int) -> str:
 
 
 def _pygame() -> tuple[Any, Any]:
-    """Import and return pygame and Gymnasium's module `play`; UsageError where pygame is missing."""
+    """Return the modules pygame and Gymnasium's `play`; UsageError if pygame is missing."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is no matplotlib, which would only draw curves
+            warnings.simplefilter("ignore")  # about matplotlib, which `play` only needs for curves
             return importlib.import_module("pygame"), importlib.import_module("gymnasium.utils.play")
     except ImportError as error:
         raise UsageError(f"Playing needs pygame ({error}). Install it.") from error

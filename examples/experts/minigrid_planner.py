@@ -6,17 +6,17 @@
 It solves KeyCorridor, DoorKey, UnlockPickup, BlockedUnlockPickup, ObstructedMaze, MultiRoom, LockedRoom, FourRooms,
 SimpleCrossing, LavaCrossing, LavaGap, DistShift and Empty.
 
-The goal is a green square, or an object to pick up (`env.obj`). In every step, the first of these that can be reached:
+The goal is a green square, or an object to pick up (`env.obj`). In every step, the planner heads for the first of these
+that it can reach:
 
     1. the goal
     2. a locked door whose key is in the hand, or the key of a locked door that can be reached
     3. a cell that was never seen or, while doors are locked, a box, which may hide a key
 
-and if none can, the first ball, box or key on the way to one of them, which it carries aside. An object in the hand is
-put down out of the way when the hand is needed. (BabyAI's bot opens no boxes, which hide the keys of
-ObstructedMaze, and needs an instruction.)
+If it can reach none, it carries the first ball, box or key on the way aside. When it needs its hand, it puts the object
+down out of the way.
 
-It plans by Dijkstra's algorithm over positions and directions, anew in every step, because each step shows new cells.
+Each step shows new cells, so it plans again in every step, by Dijkstra's algorithm over positions and directions.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
 STEPS = ((1, 0), (0, 1), (-1, 0), (0, -1))  # of the directions right, down, left, up
 RING = ((-1, -1), (0, -1), (1, -1), (1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0))  # a cell's neighbors, in a circle
 MOVABLE = ("ball", "box", "key")
-ASIDE = 12  # steps that it costs, about, to carry a thing out of the way
-DETOUR = 6  # steps that a good place to put something down is worth
+ASIDE = 12  # estimated steps to carry an object out of the way
+DETOUR = 6  # extra steps accepted for a good place to put an object down
 
 Cell = tuple[int, int]
 State = tuple[int, int, int]  # position and direction
@@ -46,12 +46,12 @@ Place = Callable[[State, Cell], bool]  # whether to put something into a cell, f
 
 
 class Aim(NamedTuple):
-    """Cells worth facing, and what to do then."""
+    """Cells to face, and the action there."""
 
     wanted: Wanted
     action: Callable[[Cell], int]
-    hand: bool = False  # whether it must be empty then
-    then: Wanted | None = None  # what has to stay in reach too
+    hand: bool = False  # whether the hand must be empty
+    then: Wanted | None = None  # cells that must stay reachable
 
 
 class Planner:
@@ -60,10 +60,10 @@ class Planner:
     about = "Duetto's planner for MiniGrid"
 
     def __init__(self, stepper: VecEnv) -> None:
-        """Take the stepper that the planner acts in."""
+        """Store the environment that the planner acts in."""
         self._env = stepper.environments[0]
         if not hasattr(self._env.unwrapped, "gen_obs_grid"):
-            raise UsageError(f"{stepper.name} is not a MiniGrid environment, and the planner solves no other.")
+            raise UsageError(f"{stepper.name} is not a MiniGrid environment. The planner solves only these.")
         self._explorer: Explorer | None = None
 
     def __call__(self, obs: Any, starts: np.ndarray) -> np.ndarray:
@@ -80,15 +80,15 @@ class Explorer:
     """A player of one episode in `env`, a MiniGrid environment that was just reset."""
 
     def __init__(self, env: Any) -> None:
-        """Look at nothing yet."""
+        """Start without any knowledge of cells."""
         self._env: Any = env.unwrapped
         self._seen: set[Cell] = set()
-        self._things: dict[Cell, Any] = {}  # what is in the seen cells that are not empty
+        self._things: dict[Cell, Any] = {}  # contents of the seen cells that are not empty
         self._target = getattr(self._env, "obj", None)
         self._kind = self._target.type if self._target else "goal"
 
     def act(self) -> int:
-        """Return the next action; DONE where it knows nothing more to do."""
+        """Return the next action; DONE if no aim remains."""
         self._look()
         held = self._env.carrying
         for aim in self._aims(held):
@@ -107,7 +107,7 @@ class Explorer:
 
     # ------------------------------------------------------------------------------------------------ what is known
     def _look(self) -> None:
-        """Remember the cells that are seen now."""
+        """Store the cells that are visible now."""
         env = self._env
         size = env.agent_view_size
         i, j = np.nonzero(env.gen_obs_grid()[1])  # column and row of the view; the agent is in the middle of the last
@@ -155,7 +155,7 @@ class Explorer:
         return _is(thing, "box") and thing is not self._target
 
     def _put_down(self, allowed: Place) -> int:
-        """Put what is in the hand where that is allowed and, if it is not far to go, where it bars no way at all."""
+        """Put the object down at an allowed place; if one is near, at a place that blocks no way."""
         fair: tuple[int, list[State]] | None = None
         for cost, state, before in self._routes(self._env.carrying):
             front = _front(state)
@@ -171,14 +171,14 @@ class Explorer:
         return self._follow(fair[1], lambda _: DROP) if fair else DONE
 
     def _in_reach(self, aim: Aim) -> Place:
-        """Return the rule for places to put a thing down from where the aim can still be reached."""
+        """Return the rule for places from which the aim can still be reached."""
         wanted = [aim.wanted] if aim.then is None else [aim.wanted, aim.then]
         return lambda state, cell: all(self._route(one, None, start=state, laid=cell) for one in wanted)
 
     def _no_farther(self) -> Place:
         """Return the rule for places to put an object down without blocking more of the way.
 
-        The thing itself must not be in the way either, or it would be picked up again, for ever.
+        The object itself must not be in the way, or the planner would pick it up again.
         """
         for aim in self._aims(None, past_things=True):
             route = self._route(aim.wanted, None, past_things=True)

@@ -9,6 +9,7 @@ import pytest
 from learning_cases import ACTION, VECTOR, batch, build
 
 from duetto.algorithms import SAC, TD3, TQC, CrossQ
+from duetto.algorithms.actor_critic import categorical_loss
 from duetto.algorithms.base import PRIORITY, Batch
 from duetto.errors import UsageError
 
@@ -21,12 +22,11 @@ def test_the_loss_by_hand(array: Any):
     Its distribution (.2, .5, .3), with r .3, γ .5 and entropy cost -.2, becomes (.02, .51, .47) of mean .45. Under
     (.1, .6, .3) the cross-entropy is .8724; under (1/3, 1/3, 1/3) it is log 3.
     """
-    algorithm = SAC(critic="categorical", num_atoms=3, value_range=(-1.0, 1.0))
     one = array([1.0])
     given = Batch(one, one[None], array([0.3]), array([0.5]), one, array([2.0]))
     logits = array(np.log([[[0.1, 0.6, 0.3]], [[0.2, 0.2, 0.2]]]))
     next_logits = array(np.log([[[0.1, 0.6, 0.3]], [[0.2, 0.5, 0.3]]]))
-    loss, info = algorithm.categorical_loss(given, logits, next_logits, array([-0.2]))
+    loss, info = categorical_loss(given, logits, next_logits, array([-0.2]), (-1.0, 1.0))
     assert float(loss) == pytest.approx(2.0 * (0.8724 + np.log(3)) / 2, abs=1e-3)  # the weight is 2
     np.testing.assert_allclose(np.asarray(info["q"]), [[0.2], [0.0]], atol=1e-5)
     assert float(info["target"][0]) == pytest.approx(0.45, abs=1e-5)

@@ -120,7 +120,7 @@ def test_continuous_actions_are_refused():
         R2D2().check_spaces(CHOICE, Box((1,), "float32", (-1.0,), (1.0,)), "Pendulum-v1")
 
 
-@pytest.mark.parametrize("options", [{"train_at_episode_end": True}, {"replacement": False}])
+@pytest.mark.parametrize("options", [{"train_at_episode_end": True}])
 def test_what_is_for_single_steps_is_refused_for_sequences(options):
     (name,) = options
     with pytest.raises(UsageError, match=f"{name} = .* is for transitions; recurrent layers learn from sequences"):

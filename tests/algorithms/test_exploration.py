@@ -35,6 +35,20 @@ def test_c23_gaussian_noise_is_independent_for_each_environment_and_dimension(ki
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
 
 
+def test_each_episode_has_its_own_std():
+    """Uniform between the two, and the same in all dimensions until the episode of its environment ends."""
+    explorer = TD3(exploration_noise=0.1, exploration_noise_max=0.5).explorer()
+    random, state = np.random.default_rng(0), np.zeros((1000, 2), np.float32)
+    noise, first = explorer.draw(random, state, 0, 1000, ACTION)
+    assert (first[:, 0] == first[:, 1]).all()
+    assert (first[:, 0].min(), first[:, 0].max()) == pytest.approx((0.1, 0.5), abs=0.01)
+    assert np.std(noise / first) == pytest.approx(1, abs=0.05)
+    ended = np.arange(1000) < 500
+    _, second = explorer.draw(random, explorer.after_episode(first, ended), 1, 1000, ACTION)
+    assert (second[500:] == first[500:]).all()
+    assert (second[:500] != first[:500]).all()
+
+
 def test_o8_ornstein_uhlenbeck():
     algorithm = DDPG(exploration="ou", exploration_noise=0.2)
     noise, state = explore(algorithm, 5, random=Forced(1.0, -1.0, 0.5, 0.0, 2.0))
@@ -44,18 +58,17 @@ def test_o8_ornstein_uhlenbeck():
 
 def test_the_scale_is_of_the_noise_and_not_of_the_process():
     """x = .2, then .2 - .03 + .2 = .37: what is added to the action is half of it, what continues is the whole."""
-    half = DDPG(exploration="ou", exploration_noise=0.2, exploration_final_scale=0.5, exploration_scale_steps=1)
-    noise, state = explore(half, 2, start=1, random=Forced(1.0, 1.0))
+    half = DDPG(exploration="ou", exploration_noise=0.2, exploration_final_scale=0.5)
+    noise, state = explore(half, 2, start=1, total=1, random=Forced(1.0, 1.0))
     np.testing.assert_allclose(noise.ravel(), [0.1, 0.185], rtol=1e-6)
     np.testing.assert_allclose(state, [[0.37]], rtol=1e-6)
 
 
 # SPEC O8, T = 1000.
 @pytest.mark.parametrize(("step", "scale"), [(0, 1.0), (250, 0.75025), (1000, 0.001), (1500, 0.001)])
-@pytest.mark.parametrize(("given", "total"), [(1000, 9999), (0, 1000)])
-def test_o8_scale(step, scale, given, total):
-    options = {"exploration_noise": 1.0, "exploration_final_scale": 1e-3, "exploration_scale_steps": given}
-    noise, _ = explore(DDPG(**options), 1, start=step, total=total, random=Forced(1.0))
+def test_o8_scale(step, scale):
+    algorithm = DDPG(exploration_noise=1.0, exploration_final_scale=1e-3)
+    noise, _ = explore(algorithm, 1, start=step, total=1000, random=Forced(1.0))
     assert noise.item() == pytest.approx(scale)
 
 

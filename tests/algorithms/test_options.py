@@ -240,18 +240,16 @@ def test_own_networks_are_found_by_field():
 
 def test_the_memorys_part_is_handed_over_whole():
     """Field by field; what only a prioritised memory needs is left out where it is uniform."""
-    spec = TD3(replay_capacity=7, n_step=3, ignore_termination=True, replacement=False).memory()
+    spec = TD3(replay_capacity=7, n_step=3).memory()
     assert spec == ReplaySpec(
         capacity=7,
         batch_size=256,
         discount=0.99,
         n_step=3,
-        ignore_termination=True,
         learning_starts=0,
         train_every=1,
         gradient_steps=1,
         train_at_episode_end=False,
-        replacement=False,
         prioritization=None,
     )
     priorities = TD3(prioritized=True, priority_exponent=0.7, priority_epsilon=0.1).memory().prioritization

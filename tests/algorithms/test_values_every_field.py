@@ -45,13 +45,11 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "discount": ([0.5], {}),
     "batch_size": ([4], {}),
     "replay_capacity": ([30], {"prioritized": False}),
-    "replacement": ([False], {"prioritized": False, "recurrent": "none"}),
     "n_step": ([3], {}),
     "learning_starts": ([30], {}),
     "train_every": ([4], {}),
     "gradient_steps": ([2], {}),
     "train_at_episode_end": ([True], {"recurrent": "none"}),
-    "ignore_termination": ([True], {}),
     "prioritized": ([True], {"prioritized": False}),
     "priority_exponent": ([1.0], PER | {"priority_exponent": 0.6}),
     "priority_epsilon": ([0.5], PER),
@@ -105,7 +103,6 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "margin": ([0.1], {}),
     "margin_in_priority": ([True], PER),
 }
-REFUSED = {"replacement"}  # with demonstrations
 
 
 class Choices(Drift):
@@ -182,7 +179,7 @@ def cases():
     """Slowly, but those that matter to BC alone: another value of each is tried by test_conformance, on PyTorch."""
     for backend, kind in [(b, k) for b in ("torch", "jax") for k in BASE]:
         for field in kind.options():
-            if field in GOALS or (field in REFUSED and "demonstrations" in kind.options()):
+            if field in GOALS:
                 continue
             fast = kind is BC and field not in DQN.options() and backend == "torch"
             yield pytest.param(kind, backend, field, marks=() if fast else pytest.mark.slow)

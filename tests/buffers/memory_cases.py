@@ -6,6 +6,7 @@ import numpy as np
 
 from duetto import buffers
 from duetto.algorithms.base import Prioritization, ReplaySpec
+from duetto.buffers import Sample
 from duetto.networks.spaces import Box, Space
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
@@ -19,12 +20,10 @@ def spec(**changes) -> ReplaySpec:
         "batch_size": 4,
         "discount": 0.9,
         "n_step": 1,
-        "ignore_termination": False,
         "learning_starts": 0,
         "train_every": 1,
         "gradient_steps": 1,
         "train_at_episode_end": False,
-        "replacement": True,
         "prioritization": None,
     }
     return ReplaySpec(**(defaults | changes))
@@ -36,8 +35,14 @@ def build(num_envs: int = 1, seed: int = 0, observation: Space = VECTOR, action:
 
 def build_all(num_envs: int = 1, capacity: int = 100, **changes):
     """A memory whose every batch is everything stored, each transition once."""
-    changes = {"batch_size": capacity, "replacement": False} | changes
-    return build(num_envs, capacity=capacity, **changes)
+    memory = build(num_envs, capacity=capacity, **changes)
+
+    def everything():
+        batch, index, stamp, _ = memory.resolve(np.arange(len(memory)))
+        return Sample(batch, index, stamp)
+
+    memory.sample = everything
+    return memory
 
 
 def rows(env, number, reward=None, terminated=False, truncated=False) -> buffers.Experience:

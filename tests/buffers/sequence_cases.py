@@ -36,7 +36,6 @@ def spec(**changes: Any) -> SequenceSpec:
         "overlap": 2,
         "discount": 0.9,
         "n_step": 2,
-        "ignore_termination": False,
         "learning_starts": 0,
         "train_every": 1,
         "gradient_steps": 1,
@@ -238,7 +237,7 @@ def look_ahead(episode: Episode, t: int, end: int, options: SequenceSpec) -> tup
         total += power * episode.reward[t + count]
         power *= options.discount
         count += 1
-    ends = episode.terminated and t + count == len(episode.action) and not options.ignore_termination
+    ends = episode.terminated and t + count == len(episode.action)
     return total, 0.0 if ends else power, count
 
 

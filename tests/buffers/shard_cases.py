@@ -28,14 +28,11 @@ class Near:
         self.shards = [Shard(factory, share) for share in self.shares]
         return [shard.status() for shard in self.shards]
 
-    def post(self, index: int, asked: list[Any], *values: Any) -> None:
+    def post(self, index: int, asked: list[Any]) -> None:
         assert index not in self._replies, "asked before it has answered"
         self.messages.append((index, [method for method, _ in asked]))
         self.asked += [(index, method) for method, _ in asked]
-        self._replies[index] = [
-            self.shards[index].execute(method, *arguments, *(values if method == "hold" else ()))
-            for method, arguments in asked
-        ]
+        self._replies[index] = [self.shards[index].execute(method, *arguments) for method, arguments in asked]
 
     def wait(self) -> dict[int, Any]:
         replies, self._replies = self._replies, {}

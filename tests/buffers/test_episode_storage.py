@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from memory_cases import ACTION, VECTOR
 
 from duetto.buffers import Experience, storage
-from duetto.buffers.experience import turns
-from duetto.buffers.storage import BrokenEpisodeError, EpisodeStorage
+from duetto.buffers.storage import EpisodeStorage
 from duetto.errors import CheckpointError
 from duetto.networks.spaces import Box, Dict
 
@@ -52,11 +51,8 @@ class Model:
         steps.append(row)
         return Experience(np.array([env]), *[stack([row[name]]) for name in Experience._fields[1:7]])
 
-    def add(self, steps: list[Experience], strict: bool = False) -> None:
-        block = Experience(*[join([step[i] for step in steps]) for i in range(7)])
-        continues = self.storage.check(block, strict)
-        for turn in turns(block, continues):
-            self.storage.add(*turn)
+    def add(self, steps: list[Experience]) -> None:
+        self.storage.add(Experience(*[join([step[i] for step in steps]) for i in range(7)]))
 
     def interrupt(self, envs: np.ndarray) -> None:
         self.storage.interrupt(envs)
@@ -91,7 +87,7 @@ class Model:
         assert stored.number(index).tolist() == [n for _, n in kept]
         wanted = [self.steps[env][n] for env, n in kept]
         same(stored.observation(index), stack([row["obs"] for row in wanted]))
-        same(stored.next_observation(index), stack([row["next_obs"] for row in wanted]))
+        same(stored.observation(index, 1), stack([row["next_obs"] for row in wanted]))
         for name in ("action", "reward", *FLAGS):
             same(stored.columns[name][index], stack([row[name] for row in wanted]))
 
@@ -147,22 +143,28 @@ def test_every_step_comes_back(operations: Any, rows: int, kind: Any, breaks: bo
         elif isinstance(operation, tuple):
             model.interrupt(np.array(operation))
         else:
-            model.add([model.step(env, end, breaks and chance == 0) for env, end, chance in operation])
+            turns: list[dict[int, Any]] = []  # a vector step has one step of each environment
+            for env, end, chance in operation:
+                turn = next((turn for turn in turns if env not in turn), None)
+                if turn is None:
+                    turns.append(turn := {})
+                turn[env] = model.step(env, end, breaks and chance == 0)
+            for turn in turns:
+                model.add(list(turn.values()))
         model.check()
     model.reload(order)
     model.check()
 
 
 @pytest.mark.parametrize("stacked", [1, 3])
-def test_the_places_are_as_drawn(stacked: int):
+def test_the_frames_are_as_drawn(stacked: int):
     """In the docstring of `storage`: an episode of three steps, then another one."""
     model = Model(1, 9, "image", stacked)
     for number in range(4):
         model.add([model.step(0, "terminated" if number == 2 else "")])
-    places = model.storage._places[:, :4].T.tolist()
-    words = " ".join(("" if stacked > 1 else " ").join(map(str, own)) for own in places)
+    words = " ".join(map(str, model.storage._frame(np.arange(4))))
     assert storage.__doc__ is not None
-    assert f"places {words}" in [" ".join(line.split("pool")[0].split()) for line in storage.__doc__.splitlines()]
+    assert f"frame {words}" in [" ".join(line.split("frames")[0].split()) for line in storage.__doc__.splitlines()]
 
 
 @pytest.mark.parametrize(("kind", "stacked"), KINDS)
@@ -172,36 +174,33 @@ def test_each_observation_is_stored_once(kind: str, stacked: int):
     for number in range(230):
         model.add([model.step(env, "terminated" if number % 10 == 9 else "") for env in range(2)])
     model.check()
-    stored = model.storage
-    named = stored._places.max(initial=0) + 1
-    assert named <= stored._used <= 2 * (50 + 7 * model.stacked)
-    assert len(stored._free) + len(np.unique(stored._places)) == stored._used
+    assert model.storage._frames.tolist() == [230 + 23 * model.stacked] * 2
+    segment = model.storage.segment(np.full(2, 220))
+    assert segment["frame_count"].tolist() == [10 + model.stacked] * 2
 
 
-def test_short_episodes_make_the_pool_grow():
+def test_short_episodes_make_the_ring_of_frames_grow():
     model = Model(2, 300, "dict", 4)
     for _ in range(700):
         model.add([model.step(env, "terminated") for env in range(2)])
     model.check()
-    assert len(model.storage._pool["obs/image"]) > 2 * 300 * 5 > model.storage._used - 50
+    assert 300 * 5 <= model.storage._size < 300 * 8
 
 
-def test_a_broken_episode_is_an_error_only_if_asked():
+def test_an_observation_that_does_not_continue_its_episode_is_stored_anew():
     model = Model(2, 9, "vector", 1)
     model.add([model.step(0, ""), model.step(1, "")])
-    broken = [model.step(0, ""), model.step(1, "", broken=True)]
-    with pytest.raises(BrokenEpisodeError, match="obs of environment 1 is not what the step before led to"):
-        model.add(broken, strict=True)
-    assert model.storage.written.tolist() == [1, 1]
-    model.add(broken)
+    model.add([model.step(0, ""), model.step(1, "", broken=True)])
     model.check()
+    assert model.storage.continuing(np.array([1, 10])).tolist() == [True, False]
 
 
 def test_steps_missing_in_a_checkpoint_are_an_error():
     model = Model(1, 9, "vector", 1)
     model.add([model.step(0, "")])
     model.save()
-    model.add([model.step(0, ""), model.step(0, "")])
+    model.add([model.step(0, "")])
+    model.add([model.step(0, "")])
     again = model.new()
     again.load_state_dict(model.storage.state_dict())
     again.load_segment(model.saved[0])

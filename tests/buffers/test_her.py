@@ -162,12 +162,12 @@ def test_across_the_edge_of_the_ring(strategy: str, capacity: int):
 
 
 def test_environments_have_goals_of_their_own():
-    """Three environments with episodes of other lengths, several steps of one in a single call."""
+    """Three environments with episodes of other lengths, at their own pace."""
     replay = build(share=1.0, num_envs=3, capacity=60)
     lengths = (4, 7, 9)
     numbers = [0, 0, 0]
     for call in range(80):
-        envs = [0, 1, 1, 2] if call % 3 else [2, 0]
+        envs = [0, 1, 2] if call % 3 else [2, 0]
         told = []
         for env in envs:
             told.append(numbers[env])
@@ -222,12 +222,6 @@ def test_an_end_that_was_another_goals_is_none():
     np.testing.assert_array_equal(drawn.discount == 0, drawn.source == drawn.number)
 
 
-def test_ignored_termination_is_ignored_here_too():
-    replay = build(ignore_termination=True)
-    play(replay, [3] * 5)
-    np.testing.assert_array_equal(Drawn(replay).discount, np.float32(0.9))
-
-
 def test_what_is_stored_stays_as_it_was():
     replay = build(share=1.0)
     play(replay, [6] * 3)
@@ -278,12 +272,3 @@ def test_a_memory_that_was_saved_goes_on_in_the_same_bits(strategy: str, capacit
                 np.testing.assert_array_equal(array, getattr(second, name)[part])
         np.testing.assert_array_equal(first.reward, second.reward)
         np.testing.assert_array_equal(first.discount, second.discount)
-
-
-def test_without_its_contents_it_begins_anew():
-    replay = build(share=1.0)
-    play(replay, [6] * 3)
-    replay.load_state_dict(replay.emptied(replay.state_dict()))
-    play(replay, [4] * 2)
-    drawn = Drawn(replay)
-    np.testing.assert_array_equal(drawn.source // 4, drawn.number // 4)

@@ -122,12 +122,11 @@ def test_rewards_and_ends_of_demonstrations():
         np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=str(name))
 
 
-@pytest.mark.parametrize("ignore_termination", [False, True])
-def test_q7_single_steps_are_those_of_a_memory_with_n_1(ignore_termination):
+def test_q7_single_steps_are_those_of_a_memory_with_n_1():
     """Of the agent's and of demonstrations, with both kinds of ends; the same generators draw the same items."""
 
     def build(**changes):
-        made = steps((3, 2), own=0, share=0.5, batch_size=64, ignore_termination=ignore_termination, **changes)
+        made = steps((3, 2), own=0, share=0.5, batch_size=64, **changes)
         for number in range(9):
             made.add(rows(0, number, terminated=number == 3, truncated=number == 6))
         return made
@@ -350,11 +349,6 @@ def test_e6_pretraining_by_priority_before_there_is_anything_else(by_priority):
 
 
 # ---------------------------------------------------------------------------------------------------- refusals
-def test_without_replacement_is_refused():
-    with pytest.raises(UsageError, match="Demonstrations are drawn with replacement"):
-        steps(replacement=False)
-
-
 def test_a_share_by_priority_needs_priorities():
     with pytest.raises(UsageError, match="share_by_priority requires prioritized replay"):
         steps(by_priority=True)

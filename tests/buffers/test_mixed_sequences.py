@@ -126,11 +126,10 @@ def test_what_a_sequence_of_a_demonstration_holds():
         assert not batch.mask[row, real:].any()
 
 
-@pytest.mark.parametrize("ignore_termination", [False, True])
-def test_q7_single_steps_are_those_of_a_memory_with_n_1(ignore_termination):
+def test_q7_single_steps_are_those_of_a_memory_with_n_1():
     def sample(**changes):
         world = World()
-        made = sequences((7, 4), world, (9, 3), ignore_termination=ignore_termination, **ALL, **changes)
+        made = sequences((7, 4), world, (9, 3), **ALL, **changes)
         made.add(world.step(0, "truncated"))
         return made.sample().batch
 
@@ -171,9 +170,7 @@ def test_stacked_images_are_kept_once():
     made = sequences([picture(i, 9, 3)[0] for i in range(2)], world, (9,), **ALL, n_step=1)
     rows = made._experts.segment(np.zeros(1, np.int64))
     assert rows is not None
-    assert rows["obs"].shape == (2 * 9, 1, 5, 5)
-    assert rows["earlier/obs"].shape == (2, 2, 1, 5, 5)
-    assert rows["final/obs"].shape == (2, 1, 5, 5)
+    assert rows["obs"].shape == (2 * (9 + 3), 1, 5, 5)
     batch = made.sample().batch
     expected = np.concatenate([picture(i, 9, 3)[1] for i in range(2)])
     for window in batch.obs.obs[batch.expert == 1]:

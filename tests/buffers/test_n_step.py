@@ -32,8 +32,6 @@ def o2_targets(n, capacity=5, terminated_at=None, truncated_at=None, first=0, **
         (1, {"terminated_at": 2}, [10, 20, 3, 40, 50]),
         (1, {"truncated_at": 2}, [10, 20, 30, 40, 50]),
         # As if the episode had only been cut there: t=0 is 5.23 + .729·30.
-        (3, {"terminated_at": 2, "ignore_termination": True}, [27.1, 29, 30, 49, 50]),
-        (1, {"terminated_at": 2, "ignore_termination": True}, [10, 20, 30, 40, 50]),
     ],
 )
 def test_o2(n, ends, expected, first):
@@ -45,7 +43,7 @@ def test_truncation_as_termination_would_be_wrong():
     assert all(abs(a - b) > 1 for a, b in zip(o2_targets(3, truncated_at=2)[:3], wrong, strict=True))
 
 
-def window_of(history, position, n, discount, ignore_termination):
+def window_of(history, position, n, discount):
     """The definition, one transition at a time: (reward, discount, next_obs)."""
     total, power = 0.0, 1.0
     for transition in history[position : position + n]:
@@ -53,7 +51,7 @@ def window_of(history, position, n, discount, ignore_termination):
         power *= discount
         if transition.terminated[0] or transition.truncated[0]:
             break
-    future = 0.0 if transition.terminated[0] and not ignore_termination else power
+    future = 0.0 if transition.terminated[0] else power
     return total, future, tuple(transition.next_obs[0].tolist())
 
 
@@ -61,10 +59,10 @@ STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["", "", "", "term
 
 
 @settings(deadline=None, max_examples=150)
-@given(steps=STEPS, per_env=st.integers(1, 6), n=st.integers(1, 5), ignore=st.booleans())
-def test_windows_equal_the_definition(steps, per_env, n, ignore):
+@given(steps=STEPS, per_env=st.integers(1, 6), n=st.integers(1, 5))
+def test_windows_equal_the_definition(steps, per_env, n):
     """Three environments at their own pace, random ends, rings that wrap."""
-    replay = build_all(3, capacity=3 * per_env, n_step=n, ignore_termination=ignore)
+    replay = build_all(3, capacity=3 * per_env, n_step=n)
     history = [[], [], []]
     for env, end in steps:
         flags = {end: True} if end else {}
@@ -72,7 +70,7 @@ def test_windows_equal_the_definition(steps, per_env, n, ignore):
         history[env].append(transition)
         replay.add(transition)
     expected = {
-        (env, number): window_of(history[env], number, n, 0.9, ignore)
+        (env, number): window_of(history[env], number, n, 0.9)
         for env in range(3)
         for number in range(max(0, len(history[env]) - per_env), len(history[env]))
     }

@@ -7,7 +7,7 @@ from shard_cases import sharded
 
 from duetto.algorithms.base import Prioritization
 from duetto.buffers.sampling import MassItems, ReplaySampler
-from duetto.errors import NonFiniteError, UsageError
+from duetto.errors import NonFiniteError
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
 
@@ -108,7 +108,8 @@ def test_c18_an_overwritten_transition_is_left_alone():
     fill(replay, [4, 4])
     sample = replay.sample()
     assert set(sample.index.tolist()) == set(range(8))
-    replay.add(rows([0, 0, 1], [4, 5, 4]))  # numbers 0 and 1 of environment 0, and 0 of environment 1, are gone
+    replay.add(rows([0, 1], 4))
+    replay.add(rows(0, 5))  # numbers 0 and 1 of environment 0, and 0 of environment 1, are gone
     replay.feedback(sample, np.full(64, 3.0))
     new, fed = 1.00001**0.6, 3.00001**0.6
     assert masses(replay) == pytest.approx([new, new, fed, fed, new, fed, fed, fed])
@@ -178,11 +179,6 @@ def test_priorities_that_are_none_are_refused(priority, error, words):
         replay.feedback(sample, priority)
     assert masses(replay)[:2] == pytest.approx([1.00001**0.6] * 2)
     assert replay.needs_priorities
-
-
-def test_an_epsilon_of_zero_is_refused():
-    with pytest.raises(UsageError, match="epsilon"):
-        build(prioritization=replace(PROPORTIONAL, epsilon=0.0))
 
 
 @pytest.mark.parametrize("after", [0.0, 0.3, 1.0])

@@ -22,21 +22,12 @@ def test_c12_ring():
     assert sorted(names(replay.sample().batch)) == [(0, 3), (0, 4), (0, 5)]
 
 
-def test_a_chunk_longer_than_its_ring_leaves_the_newest():
+def test_the_newest_are_left():
     replay = build_all(capacity=3)
-    replay.add(rows(0, np.arange(8)))
+    fill(replay, [8])
     sample = replay.sample()
     assert sorted(names(sample.batch)) == [(0, 5), (0, 6), (0, 7)]
     assert (sample.index == sample.stamp % 3).all()
-
-
-def test_rows_of_one_environment_keep_their_order():
-    replay = build_all(3, capacity=12)
-    replay.add(rows([2, 0, 2, 2, 0], [0, 0, 1, 2, 1]))
-    assert replay.written.tolist() == [2, 0, 3]
-    sample = replay.sample()
-    assert sorted(names(sample.batch)) == [(0, 0), (0, 1), (2, 0), (2, 1), (2, 2)]
-    assert [number for _, number in names(sample.batch)] == sample.stamp.tolist()
 
 
 def test_every_field_comes_back():
@@ -74,16 +65,6 @@ def test_with_replacement_a_batch_is_full_from_the_first_transition():
     replay = build(batch_size=5)
     replay.add(rows(0, 0))
     assert names(replay.sample().batch) == [(0, 0)] * 5
-
-
-def test_without_replacement():
-    replay = build(capacity=20, batch_size=6, replacement=False)
-    fill(replay, [4])
-    assert sorted(names(replay.sample().batch)) == [(0, 0), (0, 1), (0, 2), (0, 3)]
-    fill(replay, [16])
-    batches = [names(replay.sample().batch) for _ in range(200)]
-    assert all(len(set(replay.sample().index)) == 6 for _ in range(200))
-    assert len({name for batch in batches for name in batch}) == 16
 
 
 @pytest.mark.parametrize("prioritization", [None, PROPORTIONAL])
@@ -179,6 +160,7 @@ def test_images_stay_uint8_and_discrete_actions_are_scalars():
         ({"terminated": np.ones(2, np.float32)}, TypeError, "terminated has dtype float32"),
         ({"env": np.array([0, 2])}, ValueError, "environments 0 to 1"),
         ({"env": np.array([-1, 0])}, ValueError, "environments 0 to 1"),
+        ({"env": np.array([1, 1])}, ValueError, "at most one step of each"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(changes, error, words):
@@ -209,21 +191,6 @@ def test_a_capacity_that_does_not_fit_says_how_much_it_needs():
     """10^13 transitions of 2 + 1 + 1 + 2 floats and 2 flags, 26 bytes: 242,143.9 GiB."""
     with pytest.raises(UsageError, match=r"needs 242143\.9 GiB.*Lower replay_capacity"):
         build(capacity=10**13)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"capacity": 0}, "capacity is 0"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"gradient_steps": 0}, "gradient_steps is 0"),
-        ({"capacity": 3, "replacement": False}, "batch_size 4 cannot be drawn"),
-        ({"replacement": False, "prioritization": PROPORTIONAL}, "with replacement"),
-    ],
-)
-def test_numbers_that_make_no_memory_are_refused(changes, words):
-    with pytest.raises(UsageError, match=words):
-        build(**changes)
 
 
 def test_the_capacity_is_shared_out_rounded_up():

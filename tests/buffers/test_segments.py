@@ -60,8 +60,9 @@ def test_state_and_segments_give_the_same_memory(operations, per_env, n_step, pr
             since = replay.written
             continue
         env, count = operation
-        replay.add(rows(env, np.arange(written[env], written[env] + count)))
-        written[env] += count
+        for _ in range(count):
+            replay.add(rows(env, written[env]))
+            written[env] += 1
         for sample in replay.due():
             replay.feedback(sample, np.abs(sample.batch.reward))
     restored = build(2, seed=99, **options)
@@ -79,14 +80,16 @@ def test_a_segment_holds_what_is_new():
     fill(replay, [3, 1])
     first = replay.segment(np.zeros(2, np.int64))
     assert (first["start"].tolist(), first["count"].tolist()) == ([0, 0], [3, 1])
-    assert first["obs"].tolist() == [[0, 0], [0, 1], [0, 2], [1, 0]]
+    assert first["frame_count"].tolist() == [6, 2]  # of each step, since none is what the step before led to
+    assert first["obs"].tolist() == [[0, 0], [0, 0.5], [0, 1], [0, 1.5], [0, 2], [0, 2.5], [1, 0], [1, 0.5]]
     assert first["reward"].tolist() == [0, 1, 2, 0]
     since = replay.written
     assert replay.segment(since) is None
-    replay.add(rows([0, 0, 0], [3, 4, 5]))
+    for number in (3, 4, 5):
+        replay.add(rows(0, number))
     second = replay.segment(since)
     assert (second["start"].tolist(), second["count"].tolist()) == ([3, 1], [3, 0])
-    assert second["obs"].tolist() == [[0, 3], [0, 4], [0, 5]]
+    assert second["obs"][::2].tolist() == [[0, 3], [0, 4], [0, 5]]
     everything = replay.segment(np.zeros(2, np.int64))
     assert (everything["start"].tolist(), everything["count"].tolist()) == ([2, 0], [4, 1])
 
@@ -104,7 +107,8 @@ def test_a_row_newer_than_the_state_is_left_out():
     replay, restored = (build(batch_size=64, capacity=3) for _ in range(2))
     fill(replay, [2])
     state, early = replay.state_dict(), {name: part.copy() for name, part in replay.segment(np.array([0])).items()}
-    replay.add(rows(0, [2, 3]))
+    replay.add(rows(0, 2))
+    replay.add(rows(0, 3))
     restored.load_state_dict(state)
     restored.load_segment(early)
     restored.load_segment(replay.segment(np.array([0])))
@@ -131,7 +135,6 @@ def test_dict_observations_and_dtypes():
         buffers.Experience(plain.env, obs, plain.action, plain.reward, next_obs, plain.truncated, ~plain.truncated)
     )
     segment = replay.segment(np.zeros(1, np.int64))
-    assert {"obs/image", "obs/speed", "final/obs/image", "final/obs/speed"} < segment.keys()
     assert segment["obs/image"].dtype == np.uint8
     restored.load_state_dict(replay.state_dict())
     restored.load_segment(segment)

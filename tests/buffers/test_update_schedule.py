@@ -25,8 +25,6 @@ def schedule(steps, ends=(), num_envs=1, **changes):
         ({"train_every": 2}, [0, 1, 0, 1, 0, 1]),
         ({"train_every": 3, "gradient_steps": 2}, [0, 0, 2, 0, 0, 2]),
         ({"train_every": 2, "gradient_steps": 2, "learning_starts": 3}, [0, 0, 0, 0, 2, 0]),
-        ({"replacement": False}, [0, 0, 0, 1, 1, 1]),  # batch_size 4
-        ({"replacement": False, "learning_starts": 4}, [0, 0, 0, 0, 1, 1]),
         ({"num_envs": 4}, [4, 4, 4, 4, 4, 4]),
         ({"num_envs": 4, "learning_starts": 6}, [0, 2, 4, 4, 4, 4]),
         ({"num_envs": 4, "train_every": 3}, [1, 1, 2, 1, 1, 2]),  # 4, 8, 12, ... steps: 1, 2, 4, 5, 6, 8 phases
@@ -46,7 +44,6 @@ def test_after_every_step(changes, expected):
         ({"learning_starts": 3}, [0, 0, 0, 0, 5, 0, 0]),
         ({"learning_starts": 2}, [0, 0, 3, 0, 2, 0, 0]),
         ({"num_envs": 2}, [0, 0, 6, 0, 4, 0, 0]),  # one environment's end pays for both
-        ({"replacement": False}, [0, 0, 0, 0, 5, 0, 0]),  # batch_size 4
     ],
 )
 def test_at_episode_ends(changes, expected):

@@ -146,7 +146,7 @@ OTHERS = {
     "minibatches": 3,  # of 10 steps each
 }
 # They change what the others need, or need what these change.
-APART = {"replacement", "recurrent", "demonstrations", "share_by_priority", "hindsight"}
+APART = {"recurrent", "demonstrations", "share_by_priority", "hindsight"}
 
 
 def another(algorithm: Any, field: str) -> Any:
@@ -209,12 +209,6 @@ def test_every_hyper_parameter_can_be_set(
     used = Run(tmp_path / "runs" / f"{name}-{environment}-s0").config.algorithm
     assert {field: getattr(used, field) for field in wanted} == wanted
     assert all(value != getattr(algorithm, field) for field, value in wanted.items())
-
-
-@pytest.mark.parametrize("name", ["ddpg", "td3"])
-def test_replacement_can_be_turned_off(train: Command, tmp_path: Path, name: str):
-    assert train("--no-replacement", "--name", "without", algorithm=name).code == 0
-    assert not Run(tmp_path / "runs" / "without").config.algorithm.replacement
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -7,7 +7,7 @@ jumps from event to event. So thousands of courses of events take a minute, and 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,6 @@ from duetto.cluster.transport import Answer
 
 DIED = Answer(failure="died", details="simulated", gone=True)
 LOST = Answer(failure="gave an answer that was lost", details="simulated")
-MISSING = Answer(failure="was to get what was lost", details="simulated", missing=True)
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,6 @@ class Rates:
     hangs: float = 0.005
     machine_dies: float = 0.005  # with all that is on it
     never_runs: float = 0.3  # per process that is started: its machine is gone, or what was put for it
-
-
-@dataclass(frozen=True)
-class Left:
-    """Stands for a value that lies on a machine."""
-
-    number: int
 
 
 @dataclass
@@ -61,9 +53,8 @@ class Simulated:
         self._rates, self._machines = rates or Rates(), machines
         self._now = 0.0
         self._processes: list[_Process] = []
-        self._calls: dict[int | Left, tuple[float, Answer]] = {}  # when each comes to what
-        self._lies: dict[Left, int] = {}  # on which machine
-        self._asked, self._leaves = 0, False
+        self._calls: dict[int, tuple[float, Answer]] = {}  # when each comes to what
+        self._asked = 0
         self.mishaps: dict[str, int] = {}
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> _Process:
@@ -73,10 +64,9 @@ class Simulated:
         self._processes.append(process)
         return process
 
-    def call(self, worker: _Process, *message: Any, leaves: bool = False) -> int:
+    def call(self, worker: _Process, *message: Any) -> int:
         """See Transport."""
         self._asked, number = self._asked + 1, self._asked
-        self._leaves = leaves
         self._calls[number] = (self._now + self._delay(), self._fate(worker, message))
         return number
 
@@ -84,17 +74,11 @@ class Simulated:
         if self._happens("machine_dies"):
             for other in self._processes:
                 other.alive = other.alive and other.machine != process.machine
-            self._lose(left for left, machine in self._lies.items() if machine == process.machine)
         if not process.alive or process.object is None or self._dies(process, "dies_before"):
             return DIED
         if self._happens("hangs"):
             return Answer(failure="hangs")
         earlier = process.answered
-        found = [self._calls[part][1] for part in message if isinstance(part, Left)]
-        if any(answer.failure for answer in found):
-            return MISSING
-        values = iter(found)
-        message = tuple(next(values).value if isinstance(part, Left) else part for part in message)
         process.answered = self._done(process, message)
         if self._happens("done_twice"):
             process.answered = self._done(process, message)
@@ -105,16 +89,7 @@ class Simulated:
         return earlier if earlier and self._happens("old_answer") else process.answered
 
     def _done(self, process: _Process, message: tuple[Any, ...]) -> Answer:
-        if not self._leaves:
-            return Answer(_copy(process.object.do(*_copy(message))))
-        value, rest = _copy(process.object.leave(*_copy(message)))
-        left = Left(len(self._lies))
-        self._lies[left], self._calls[left] = process.machine, (self._now, Answer(rest))
-        return Answer(value, left=left)
-
-    def _lose(self, lefts: Iterable[Left]) -> None:
-        for left in lefts:
-            self._calls[left] = (self._now, LOST)
+        return Answer(_copy(process.object.do(*_copy(message))))
 
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
         """See Transport."""

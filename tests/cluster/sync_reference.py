@@ -70,7 +70,7 @@ def reference(
             joined = [np.concatenate([part[field] for part in parts]) for field in range(7)]
             extras = {name: np.concatenate([part.extras[name] for part in parts]) for name in parts[0].extras}
             record.steps.append(buffers.Experience(*joined, extras))
-            buffer.take(record.steps[-1])
+            buffer.add(record.steps[-1])
             step, sample = step + sum(len(part.env) for part in parts), None
             for sample in buffer.due():
                 batch = sample.batch

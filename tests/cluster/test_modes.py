@@ -99,7 +99,7 @@ class Course:
         self.stepper = VecEnv(RemoteEngine(ActorPool(transport, role, shares(NUM_ENVS, actors), 5.0, self.notices)))
         self.normalizer = Normalizer(self.stepper.observation_space, *self.algorithm.observation_scaling())
         learner: Any = self.learner
-        self.source = mode(self.algorithm, self.stepper, learner, self.normalizer, length, False)
+        self.source = mode(self.algorithm, self.stepper, learner, self.normalizer, length)
 
     def saved(self) -> bytes:
         parts = (self.source.state_dict(), self.normalizer.state_dict(), self.stepper.state_dict())

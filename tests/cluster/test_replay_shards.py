@@ -16,7 +16,7 @@ from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome
 import duetto
 from duetto.cluster import config as options
 from duetto.cluster.shard_server import ShardServer
-from duetto.errors import PartLostError, UsageError
+from duetto.errors import UsageError
 from duetto.runs.run import Run, start
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
@@ -144,7 +144,7 @@ def test_shards_do_not_import_the_file_of_an_algorithm(tmp_path: Path, monkeypat
 
 
 DEATHS = [
-    ("take", 30, False),
+    ("add", 30, False),
     ("resolve", 30, True),
     ("prioritize", 20, False),
     ("state_dict", 3, False),
@@ -184,7 +184,7 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
 
 def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_counted(tmp_path: Path):
     said = Said()
-    strike = {"method": "take", "after": 60, "times": 1}
+    strike = {"method": "add", "after": 60, "times": 1}
     cluster = Simulation(mode="async", actors=2, block=5, replay_shards=2, strike=strike)
     agent = small("td3", prioritized=True)
     run = train(tmp_path, agent, cluster=cluster, callbacks=[said], **HOW)
@@ -222,15 +222,6 @@ def test_in_async_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
     found = outcome(train(tmp_path, small("td3", prioritized=True), cluster=cluster, **HOW))
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     assert len(cluster.transports) > 1
-
-
-def test_one_that_dies_before_the_run_has_begun_leaves_nothing(tmp_path: Path):
-    """It starts with another run's memory."""
-    other = train(tmp_path, name="other", **HOW | {"steps": 60})
-    cluster = Simulation(replay_shards=2, strike={"method": "load_segment"})
-    with pytest.raises(PartLostError, match=r"^Shard 0 of the replay memory \(environments 0 to 1\) died\.$"):
-        train(tmp_path, name="next", from_run=other, from_memory=True, cluster=cluster, **HOW)
-    assert not (tmp_path / "next").exists()
 
 
 def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: Path):

@@ -104,7 +104,7 @@ def test_digits_where_there_are_no_other_keys():
 
 
 def test_continuous_actions_are_no_keys():
-    with pytest.raises(UsageError, match="Only Discrete ones can be keys"):
+    with pytest.raises(UsageError, match="Only Discrete actions can be keys"):
         Keyboard(make("Pendulum-v1", render_mode="rgb_array"))
 
 

@@ -52,7 +52,7 @@ def raw(path: Path, observation: Any = None, action: Any = None, **changes: Any)
 
 
 def converted(source: Path, metadata: Metadata | None = None, clip: bool = False, log: bool = False) -> Any:
-    """The first episode, converted as in the child process."""
+    """The first episode."""
     minari_datasets.convert(source, source.parent / "out", metadata or about(), clip, log)
     return demonstrations.load(source.parent / "out").episodes[0]
 
@@ -223,6 +223,12 @@ def test_damage_is_a_sentence(tmp_path: Path, dataset: str):
 def test_several_actions_at_once_are_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="no algorithm learns from demonstrations with several actions at once"):
         import_minari(str(tmp_path), tmp_path / "demos", about(action=COCKPIT), trust=True)
+
+
+def test_nothing_is_imported_without_trust(tmp_path: Path):
+    with pytest.raises(UsageError, match="If you trust its author: --trust"):
+        import_minari(str(raw(tmp_path / "one")), tmp_path / "imported", about())
+    assert not (tmp_path / "imported").exists()
 
 
 def test_nothing_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -39,7 +39,7 @@ class Buffer:
         return len(self._memory)
 
     def add(self, step: dict[str, Any]) -> None:
-        self._memory.take(buffers.Experience(**step))
+        self._memory.add(buffers.Experience(**step))
 
     def interrupt(self, envs: np.ndarray) -> None:
         self._memory.interrupt(envs)
@@ -102,8 +102,8 @@ def tap(trainer: Any, stored: list[Arrays], learned: list[Arrays]) -> None:
             yield sample
 
     if not hasattr(memory, "tapped"):  # the first masks replace the buffer
-        memory.tapped, take, due, pretraining = True, memory.take, memory.due, memory.pretraining
-        memory.take = lambda step: (hasattr(step, "obs") and stored.append(arrays(step)), take(step))
+        memory.tapped, add, due, pretraining = True, memory.add, memory.due, memory.pretraining
+        memory.add = lambda step: (stored.append(arrays(step)), add(step))
         memory.due, memory.pretraining = lambda: heard(due()), lambda: heard(pretraining())
 
 

@@ -74,7 +74,6 @@ TRANSITIONS: dict[str, tuple[Options, Options, Options]] = {  # options of the s
     "three steps": ({}, {"n_step": 3}, {}),
     "gaps": ({"gaps": True}, {"n_step": 3}, {}),
     "nothing lost": ({}, {"n_step": 3, "capacity": 300}, {}),
-    "no end": ({}, {"n_step": 3, "ignore_termination": True}, {}),
     "choices": ({"discrete": True}, {"n_step": 2}, {}),
     "broken": ({}, {"n_step": 3}, {"cut": 22}),
     "images": ({"kind": "image"}, {"n_step": 2, "capacity": 30}, {}),
@@ -84,7 +83,6 @@ SEQUENCES: dict[str, tuple[Options, Options]] = {  # options of the stream, the 
     "not from the start": ({}, {"learn_from_start": False}),
     "no burn-in": ({}, {"burn_in": 0, "overlap": 0, "n_step": 1}),
     "zero states": ({}, {"overlap": 4, "stored_carry": False}),
-    "no end": ({"gaps": True}, {"ignore_termination": True}),
     "images": ({"kind": "image"}, {"burn_in": 1, "overlap": 1, "n_step": 2}),
 }
 # Ways of storing that must not change the items: options of the algorithm, of the buffer.
@@ -224,7 +222,6 @@ FIRST = {"pretraining_updates": 3, "demonstration_priority_epsilon": 1.0}
 PRIORITIES = {"prioritized": True, "importance_anneal_samples": 20, "priority_epsilon": 0.1}
 DRAWN: dict[str, tuple[Any, Options, Options, Options]] = {  # options of the algorithm, the stream, the buffer
     "uniform": (duetto.TD3, {"n_step": 2, "learning_starts": 9, "train_every": 4, "gradient_steps": 2}, {}, {}),
-    "each once": (duetto.TD3, {"replacement": False}, {}, {}),
     "at ends": (duetto.TD3, {"train_at_episode_end": True, "learning_starts": 9}, {}, {}),
     "prioritized": (duetto.TD3, PRIORITIES | {"n_step": 3}, {}, {}),
     "prioritized gaps": (duetto.TD3, PRIORITIES, {"gaps": True}, {}),

@@ -25,7 +25,7 @@ from duetto.tools.hub import model_card
 from duetto.training.evaluation import Evaluation
 
 BEST = {
-    f"checkpoints/best/000000000001/{name}"
+    f"checkpoints/best/000000000000/{name}"
     for name in ("state.json", "state.safetensors", "info.json", "manifest.json")
 }
 
@@ -124,19 +124,18 @@ def test_twice_is_one_repository_brought_up_to_date(server: Server, run: Run):
     duetto.push(run, "me/pendulum", checkpoint=30, episodes=1, video=False)
     repository = server.repositories["me/pendulum"]
     repository.commit("main", repository.files() | {"LICENSE": b"mine", "replay.mp4": b"old"}, "by hand")
-    pushed = duetto.push(run, "me/pendulum", episodes=1, video=False, message="better")
+    pushed = duetto.push(run, "me/pendulum", episodes=1, video=False)
     assert set(repository.files()) == {".gitattributes", "LICENSE"} | ALL
     assert set(pushed.deleted) == checkpoint(30) | {"replay.mp4"}
-    assert repository.messages[-1] == "better"
     assert len(repository.commits) == 4
 
 
 def test_options_of_the_repository(server: Server, run: Run):
-    few = duetto.push(run, "me/hidden", episodes=1, video=False, metrics=False, private=True)
+    few = duetto.push(run, "me/hidden", episodes=1, video=False, private=True)
     repository = server.repositories["me/hidden"]
     assert repository.private
     assert few.where == f"{server.address}/me/hidden"
-    assert set(repository.files()) == {".gitattributes"} | ALL - {"metrics.jsonl"}
+    assert set(repository.files()) == {".gitattributes"} | ALL
 
 
 def test_with_its_memory_a_run_goes_on_exactly(server: Server, run: Run, trained: Path, tmp_path: Path):
@@ -189,7 +188,7 @@ def personal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         steps=40,
         **options,
     )
-    began = {"run": "/home/alice/runs/first", "checkpoint": "last", "optimizers": False, "memory": False, "step": 5}
+    began = {"run": "/home/alice/runs/first", "checkpoint": "last", "step": 5}
     changed = dataclasses.replace(
         made.config, command="duetto train td3 Filed-v0 --runs-dir /home/alice/runs", began_from=began
     )
@@ -235,11 +234,10 @@ def test_it_says_whether_the_agent_acted_by_chance(algorithm: Any, still: bool):
 
 
 def test_the_card_says_what_was_done_to_a_run_after_it_had_begun():
-    history = History(inexact=(Event(60, "new episodes"),), attributes=("g",))
+    history = History(inexact=(Event(60, "new episodes"),))
     config = Config(duetto.TD3(), "Pendulum-v1", RunOptions(backend="torch", device="cpu"), history=history)
     result = model_card.CardResult(Evaluation(np.ones(2), np.ones(2, int)), "last", 10, 0)
     text = model_card.card(config, "me/x", result, "")
-    assert "Set by callbacks in its environments: g" in text
     assert "Not repeatable exactly: step 60: new episodes" in text
     assert "Not sent here" not in text
 
@@ -251,11 +249,6 @@ def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_p
         everything = b"\n".join(server.repositories["me/filed"].files().values())
         assert b"hunter2" not in everything
         assert (b"environments/0/told" in everything) is memory
-    said: list[str] = []
-    duetto.push(personal, "me/without", episodes=1, video=False)
-    pulled = duetto.pull("me/without", tmp_path / "pulled")
-    pulled.resume(steps=50, without_memory=True, on_start=lambda trainer: said.extend(trainer.notices))
-    assert any("start new episodes" in sentence or "new episodes" in sentence for sentence in said), said
 
 
 def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -343,7 +336,7 @@ def test_a_run_that_goes_on_meanwhile_is_noticed(server: Server, run: Run, monke
 
 
 def test_the_command_says_what_was_sent(server: Server, run: Run, command: Any):
-    call = ["push", run.path, "me/run", "--episodes", "1", "--no-video", "--message", "first"]
+    call = ["push", run.path, "me/run", "--episodes", "1", "--no-video"]
     code, out, err = command(*call, "--json")
     assert code == 0, err
     said = json.loads(out)
@@ -353,7 +346,6 @@ def test_the_command_says_what_was_sent(server: Server, run: Run, command: Any):
     out = command(*call).out
     assert "     removed  replay.mp4" in out
     assert f"{server.address}/me/run: sent to me/run." in out
-    assert server.repositories["me/run"].messages[1] == "first"
 
 
 # ---------------------------------------------------------------------------------------------------- trials

@@ -79,7 +79,7 @@ PUBLISHED = {
     },
     ("td3", "di-engine"): {
         "hidden": (256, 256), "batch_size": 256, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3,
-        "random_steps": 25_000, "exploration_noise": 0.1, "target_update": "every_step", "ignore_termination": False,
+        "random_steps": 25_000, "exploration_noise": 0.1, "target_update": "every_step",
     },
     # Lillicrap et al. (2016), section 7
     ("ddpg", "paper"): {
@@ -92,7 +92,7 @@ PUBLISHED = {
     ("ddpg", "skrl"): {
         "batch_size": 64, "discount": 0.99, "tau": 0.005, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3,
         "random_steps": 0, "learning_starts": 0, "gradient_steps": 1, "exploration": "ou", "ou_theta": 0.15,
-        "exploration_noise": 0.1, "exploration_final_scale": 1e-3, "exploration_scale_steps": 0, "max_grad_norm": 0,
+        "exploration_noise": 0.1, "exploration_final_scale": 1e-3, "max_grad_norm": 0,
         "normalize_observations": "sampled",
     },
     # skrl's torch_gymnasium_pendulumnovel_ddpg_lstm.py; noise in units of the action's range, [-2, 2] there
@@ -101,7 +101,7 @@ PUBLISHED = {
         "discount": 0.98, "actor_learning_rate": 1e-3, "critic_learning_rate": 1e-3, "replay_capacity": 20_000,
         "random_steps": 0, "learning_starts": 1_000, "initializer": "normal", "initializer_gain": 0.1,
         "exploration": "ou", "exploration_noise": 0.1 / 2, "ou_theta": 0.15, "ou_reset": False,
-        "exploration_final_scale": 1e-3, "exploration_scale_steps": 0,
+        "exploration_final_scale": 1e-3,
     },
     # SPEC 4.1 to 4.4
     ("ppo", "walkthrough"): {

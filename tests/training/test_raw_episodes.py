@@ -165,7 +165,7 @@ def actor(name: str, **options: Any) -> Algorithm:
         (actor("ddpg", burn_in=2, unroll=5, overlap=2, learn_from_start=False, n_step=1), "torch", False),
         (actor("td3", normalize_observations="collected"), "torch", False),
         (actor("td3", normalize_observations="collected"), "torch", True),
-        (actor("td3", ignore_termination=True, stored_carry=False), "torch", False),
+        (actor("td3", stored_carry=False), "torch", False),
     ],
     ids=lambda value: value.name() if isinstance(value, Algorithm) else str(value),
 )
@@ -238,7 +238,7 @@ def ahead_of(episode: Episode, time: int, steps: int, spec: Any) -> tuple[float,
     """Discounted rewards of the next steps, what the future after them counts, and the time where it starts."""
     ahead = min(time + steps, len(episode))
     reward = sum(DISCOUNT**k * episode.rewards[time + k] for k in range(ahead - time))
-    dead = ahead == len(episode) and episode.terminated and not spec.ignore_termination
+    dead = ahead == len(episode) and episode.terminated
     return reward, 0.0 if dead else DISCOUNT ** (ahead - time), ahead
 
 
@@ -355,27 +355,6 @@ def test_rollouts(tmp_path: Path, options: dict[str, Any], vector: bool):
     assert count == sum(len(places) for _, places in played.turns[: 13 * len(played.samples)])
     assert len(played.divergences) > 4
     np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # of the policy that learns from the one that acted
-
-
-def test_steps_that_only_reset_some_environments_shift_no_row(tmp_path: Path):
-    """Five environments with episodes of different lengths. Values and log-probabilities are the network's own on the
-    batch, with observations as they were scaled for acting and the first hidden states. Statistics count real steps.
-    """
-    options = {"rollout_steps": 13, "epochs": 1, "minibatches": 1, "policy_gain": 3.0, "recurrent": "lstm"}
-    scaling = {"normalize_observations": True, "observation_statistics": "steps"}
-    algorithm = ALGORITHMS["ppo"](**STILL | options | scaling)
-    played = Played(tmp_path, algorithm, steps=400, vector=True, num_envs=5)
-    assert len(played.samples) > 4
-    gaps = []
-    for sample in played.samples:
-        batch: Any = sample.batch
-        real = batch.weight > 0
-        gaps.append(not real[:, 0].all())
-        np.testing.assert_allclose(played.learner.value(batch.obs)[real], batch.value[real], **CLOSE)
-    assert any(gaps)  # a first step that lacks some environments
-    np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # half the mean square of log π(a) - log π_old(a)
-    steps = sum(len(episode) for episode in played.record.episodes())
-    assert played.trainer.normalizer.state_dict()[""]["count"] == 1 + steps
 
 
 class Values:

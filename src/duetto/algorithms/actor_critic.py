@@ -1,13 +1,4 @@
-"""The base class of off-policy actor-critics: networks, target networks, optimizers, spaces, hindsight.
-
-Critics learn values, or categorical distributions of returns:
-
-    p = distribution of the target critic with the lower mean at (s', a')
-    y_j = r + γ (z_j - e),  e: α log π(a'|s'), 0 without entropy          z_j: fixed returns ("atoms")
-    critics: one step down   mean_i cross-entropy(p at y, projected onto the atoms; softmax of critic i)
-
-Bellemare et al., 2017, arXiv:1707.06887; the choice of a critic is FastTD3's (Seo et al., 2025, arXiv:2505.22642).
-"""
+"""The base class of off-policy actor-critics: networks, target networks, optimizers, spaces, hindsight."""
 
 from __future__ import annotations
 
@@ -36,16 +27,19 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.off_policy import OffPolicy
+from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional import categorical
 from duetto.functional.array_ops import stop_gradient
 from duetto.functional.schedules import Decay
-from duetto.networks.heads import CategoricalHead, CriticHead, DeterministicHead, SquashedGaussianHead
+from duetto.networks.heads import CriticHead, DeterministicHead, SquashedGaussianHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.preprocessing import is_image
-from duetto.networks.spaces import Box, Space
+from duetto.networks.spaces import Box, Space, without_part
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
+
+PRIVILEGED = "privileged_state"  # what simulators tell in addition to what a robot senses (MuJoCo Playground's name)
 
 
 @dataclass(frozen=True)
@@ -105,11 +99,6 @@ class ActorCritic(OffPolicy):
     tau: Fraction = 0.005
     """Step of the target networks towards the online ones at an update; 1 copies."""
 
-    # Options of algorithms that have a `distribution_loss`.
-    critic: ClassVar[str] = "scalar"
-    num_atoms: ClassVar[int] = 0
-    value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
     actions: ClassVar[str] = "Box"
@@ -126,9 +115,8 @@ class ActorCritic(OffPolicy):
         **in_group("optimizer", "decoupled_weight_decay", rare=True),
         **in_group("replay", "hindsight"),
         **in_group("replay", "hindsight_share", needs="hindsight"),
-        **in_group("", "normalize_observations", "normalize_rewards", "critic"),
+        **in_group("", "normalize_observations", "normalize_rewards"),
         **in_group("", "return_bound", needs="normalize_rewards", rare=True),
-        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
     }
 
     def __post_init__(self) -> None:
@@ -136,64 +124,12 @@ class ActorCritic(OffPolicy):
         last = len(self._critic_hidden())
         if self.critic_action_layer > last:
             raise UsageError(f"critic_action_layer is {self.critic_action_layer}; the critic's last layer is {last}.")
-        ends = self.value_range
-        if not (isinstance(ends, tuple) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
-            raise UsageError(f"value_range is {ends!r}; it must be two numbers, as (-5.0, 5.0).")
-        if not ends[0] < ends[1]:
-            raise UsageError(f"value_range is {ends[0]} {ends[1]}; the first number must be less than the second.")
         if self.hindsight != "none" and self.n_step != 1:
             raise UsageError(
                 f"n_step is {self.n_step}; with hindsight it must be 1, as rewards of earlier steps have another goal."
             )
         if self.hindsight != "none" and self.recurrent != "none":
             raise UsageError("hindsight is for transitions; recurrent layers learn from sequences. Choose one of them.")
-
-    # ------------------------------------------------------------------------------------------------ distributions
-    def loss_of_critics(self) -> Any:
-        """Return the method that is the critics' loss: `critic_loss`, or `distribution_loss` of categorical ones."""
-        return self.distribution_loss if self.critic == "categorical" else self.critic_loss
-
-    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
-        """Return the loss of critics of values."""
-        raise NotImplementedError
-
-    def distribution_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
-        """Return the loss of categorical critics."""
-        raise NotImplementedError
-
-    def q_values(self, output: Array) -> Array:
-        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
-        return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
-
-    def categorical_loss(
-        self, batch: Batch, logits: Array, next_logits: Array, entropy_cost: Array
-    ) -> tuple[Array, dict[str, Array]]:
-        """Mean cross-entropy of critics (Bellemare et al., 2017, algorithm 1), with the lower target critic.
-
-        Args:
-            batch: B transitions.
-            logits: (M, B, n) of critics at (s, a).
-            next_logits: (M, B, n) of target critics at (s', a'); they get no gradient.
-            entropy_cost: (B,), α log π(a'|s'); 0 without entropy.
-
-        Returns:
-            The loss; and values of critics and targets, and the target's share outside of `value_range`.
-        """
-        xp, (low, high) = array_namespace(logits), self.value_range
-        p = stop_gradient(categorical.lowest_critic(stop_gradient(next_logits), low, high))  # (B, n)
-        atoms = categorical.atom_values(p, low, high)
-        returns = categorical.shifted_atoms(batch.reward, batch.discount, stop_gradient(entropy_cost), atoms)
-        target = categorical.project(p, returns, low, high)  # (B, n)
-        loss = categorical.cross_entropy(xp.broadcast_to(target[None], logits.shape), logits)  # (M, B)
-        q = self.q_values(logits)
-        value = xp.sum(target * xp.broadcast_to(atoms, target.shape), axis=-1)
-        outside = xp.astype((returns < low) | (returns > high), p.dtype)
-        return batch.weighted_mean(xp.mean(loss, axis=0)), {
-            "q": q,
-            "target": value,
-            "clipped": batch.mean(xp.sum(p * outside, axis=-1)),
-            PRIORITY: xp.mean(xp.abs(q - value[None]), axis=0),
-        }
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def reward_scaling(self) -> RewardScaling | None:
@@ -230,13 +166,14 @@ class ActorCritic(OffPolicy):
             her.check_goals(observation, environment)
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
-        """Return the specs of "actor" and "critic"."""
+        """Return the specs of "actor" and "critic"; a part "privileged_state" of observations is the critic's alone."""
         init = Initializer(self.initializer, self.initializer_gain, self.initializer_final_bound, zero_biases=True)
-        torso = Torso(self.network_observation(observation), recurrent=self.recurrence(action))
+        seen, recurrence = self.network_observation(observation), self.recurrence(action)
+        torso, whole = Torso(without_part(seen, PRIVILEGED), recurrent=recurrence), Torso(seen, recurrent=recurrence)
         actor, critic = self.policy(action.size), self.critic_head(action.size)
         return {
             "actor": NetworkSpec(torso, actor, initializer=init, custom=self.actor_network),
-            "critic": NetworkSpec(torso, critic, members=self.critics(), initializer=init, custom=self.critic_network),
+            "critic": NetworkSpec(whole, critic, members=self.critics(), initializer=init, custom=self.critic_network),
         }
 
     def policy(self, size: int) -> DeterministicHead | SquashedGaussianHead:
@@ -244,11 +181,8 @@ class ActorCritic(OffPolicy):
         return DeterministicHead(size, self.hidden, self.activation, self.network)
 
     def critic_head(self, size: int) -> CriticHead:
-        """Return the head of each critic, for actions of `size` numbers: of values, or of logits."""
-        shared = (self._critic_hidden(), self.activation, self.network)
-        if self.critic == "categorical":
-            return CategoricalHead(size, *shared, joins=self.critic_action_layer, atoms=self.num_atoms)
-        return CriticHead(size, *shared, self.critic_action_layer)
+        """Return the head of each critic, for actions of `size` numbers."""
+        return CriticHead(size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer)
 
     def critics(self) -> int:
         """Return the number of critics."""
@@ -278,7 +212,7 @@ class ActorCritic(OffPolicy):
 
     def network_observation(self, observation: Space) -> Space:
         """Return the observation space of networks, with hindsight without the achieved goal."""
-        return observation if self.hindsight == "none" else her.without_achieved_goal(observation)
+        return observation if self.hindsight == "none" else without_part(observation, her.ACHIEVED)
 
     def track_targets(self, learner: Updater) -> None:
         """Move all target networks towards their sources by `tau`."""
@@ -288,3 +222,83 @@ class ActorCritic(OffPolicy):
     def targets(self) -> dict[str, str]:
         """Return a target for each network: target's name to source's."""
         return {"target_actor": "actor", "target_critic": "critic"}
+
+
+@dataclass(frozen=True)
+class CategoricalHead(CriticHead):
+    """A critic of the return's distribution: features and actions (B, A) to logits (B, n) of `atoms` fixed returns."""
+
+    atoms: int = 101  # n
+
+    @property
+    @override
+    def shape(self) -> tuple[int, ...]:
+        return (self.atoms,)
+
+
+@dataclass(frozen=True)
+class CategoricalCritics(ActorCritic):
+    """Actor-critics whose critics may learn distributions: `distribution_loss` takes the place of `critic_loss`."""
+
+    critic: Literal["scalar", "categorical"] = "scalar"
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101
+    """Fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)
+    """Lowest and highest return of a categorical critic."""
+
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "critic"),
+        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("value_range", self.value_range)
+
+    def loss_of_critics(self) -> Any:
+        """Return the method that is the critics' loss."""
+        return getattr(self, "distribution_loss" if self.critic == "categorical" else "critic_loss")
+
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
+        return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
+
+    @override
+    def critic_head(self, size: int) -> CriticHead:
+        head = super().critic_head(size)
+        return head if self.critic == "scalar" else CategoricalHead(**vars(head), atoms=self.num_atoms)
+
+
+def categorical_loss(
+    batch: Batch, logits: Array, next_logits: Array, entropy_cost: Array, value_range: tuple[float, float]
+) -> tuple[Array, dict[str, Array]]:
+    """Return the mean cross-entropy of critics (Bellemare et al., 2017, arXiv:1707.06887, algorithm 1).
+
+    p = distribution of the target critic with the lower mean at (s', a'),   y_j = r + γ (z_j - e),   z_j: fixed returns
+
+    Args:
+        batch: B transitions.
+        logits: (M, B, n) of critics at (s, a).
+        next_logits: (M, B, n) of target critics at (s', a'); they get no gradient.
+        entropy_cost: e (B,), α log π(a'|s'); 0 without entropy.
+        value_range: The lowest and the highest of the fixed returns.
+
+    Returns:
+        The loss; and values of critics and targets, and the target's share outside of the range.
+    """
+    xp, (low, high) = array_namespace(logits), value_range
+    p = stop_gradient(categorical.lowest_critic(stop_gradient(next_logits), low, high))  # (B, n)
+    atoms = categorical.atom_values(p, low, high)
+    returns = categorical.shifted_atoms(batch.reward, batch.discount, stop_gradient(entropy_cost), atoms)
+    target = categorical.project(p, returns, low, high)  # (B, n)
+    loss = categorical.cross_entropy(xp.broadcast_to(target[None], logits.shape), logits)  # (M, B)
+    q = categorical.mean_value(logits, low, high)
+    value = xp.sum(target * xp.broadcast_to(atoms, target.shape), axis=-1)
+    outside = xp.astype((returns < low) | (returns > high), p.dtype)
+    return batch.weighted_mean(xp.mean(loss, axis=0)), {
+        "q": q,
+        "target": value,
+        "clipped": batch.mean(xp.sum(p * outside, axis=-1)),
+        PRIORITY: xp.mean(xp.abs(q - value[None]), axis=0),
+    }

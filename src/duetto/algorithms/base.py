@@ -167,7 +167,6 @@ class StoredSpec:
     batch_size: int  # of transitions, or of sequences
     discount: float  # γ
     n_step: int
-    ignore_termination: bool  # bootstrap as if no episode terminated
     learning_starts: int  # steps before the first batch
     train_every: int  # steps between two phases of learning
     gradient_steps: int  # batches in each phase
@@ -176,7 +175,9 @@ class StoredSpec:
     demonstrations: DemonstrationSpec | None = None
     on_policy: ClassVar[bool] = False
 
-    def _after(self, phase: int) -> tuple[int, str]:
+    def first_update(self, num_envs: int) -> tuple[int, str]:
+        """Return the earliest step of an update, and the option that decides it; short sequences may delay it."""
+        phase = 1 if getattr(self, "train_at_episode_end", False) else self.train_every
         every = f" and train_every is {phase:,}" if phase > 1 else ""
         return self.learning_starts + phase, f"learning_starts is {self.learning_starts:,}{every}"
 
@@ -186,20 +187,7 @@ class ReplaySpec(StoredSpec):
     """Spec of a replay buffer of transitions."""
 
     train_at_episode_end: bool  # delay the batches until an episode ends
-    replacement: bool  # sample with replacement
     hindsight: HindsightSpec | None = None
-
-    @property
-    def waits_for(self) -> int:
-        """Steps before the first batch: without replacement at least a batch."""
-        return self.learning_starts if self.replacement else max(self.learning_starts, self.batch_size - 1)
-
-    def first_update(self, num_envs: int) -> tuple[int, str]:
-        """Return the earliest step of an update, and the option that decides it."""
-        phase = 1 if self.train_at_episode_end else self.train_every
-        if self.waits_for > self.learning_starts:
-            return self.waits_for + phase, f"a batch of {self.batch_size:,} is drawn without replacement"
-        return self._after(phase)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,10 +205,6 @@ class SequenceSpec(StoredSpec):
     stored_carry: bool  # start from the hidden state of the acting network instead of from zeros
     learn_from_start: bool  # no burn-in in an episode's first sequence
     priority_mix: float  # η: a sequence's priority is η max |δ| + (1 - η) mean |δ|
-
-    def first_update(self, num_envs: int) -> tuple[int, str]:
-        """Return the vector step of the first update, and why; incomplete sequences may delay it further."""
-        return self._after(self.train_every)
 
 
 @dataclass(frozen=True)

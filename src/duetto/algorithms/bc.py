@@ -49,7 +49,6 @@ class BC(R2D2):
     # No options of BC, which learns no values.
     discount: ClassVar[float] = 1.0
     n_step: ClassVar[int] = 1
-    ignore_termination: ClassVar[bool] = False
     tau: ClassVar[float] = 1.0
     target_period: ClassVar[int] = 1
     double: ClassVar[bool] = False
@@ -57,7 +56,7 @@ class BC(R2D2):
     rescale_values: ClassVar[bool] = False
     rescale_epsilon: ClassVar[float] = 0.0
 
-    alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
+    alternatives: ClassVar[dict[str, Any]] = {"train_at_episode_end": None}
     option_table: ClassVar[OptionTable] = {
         **in_group("demonstrations", "demonstrations", "pretraining_updates", search="auto"),
         **in_group("demonstrations", "demonstration_share"),

@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar
 
 from array_api_compat import array_namespace
 
+from duetto.algorithms.actor_critic import categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
 from duetto.algorithms.options import Option, OptionTable
 from duetto.algorithms.sac import SAC, ActionNoisePair
@@ -76,14 +77,11 @@ class CrossQ(SAC):
 
     def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """Cross-entropy of categorical critics with the pass and the target of `critic_loss`."""
+        xp, size = array_namespace(batch.reward), len(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
-        both = nets.critic(
-            concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True
-        )  # (2, 2B, n)
-        logits, next_logits = both[:, : len(batch.reward)], both[:, len(batch.reward) :]
-        return self.categorical_loss(
-            batch, logits, next_logits, array_namespace(log_prob).exp(nets.log_alpha) * log_prob
-        )
+        both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)
+        entropy_cost = xp.exp(nets.log_alpha) * log_prob
+        return categorical_loss(batch, both[:, :size], both[:, size:], entropy_cost, self.value_range)
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, by the critics' running statistics."""

@@ -15,12 +15,12 @@ bootstrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActorCritic
-from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, CountOrZero, NonNegative, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
@@ -35,26 +35,19 @@ class DDPG(ActorCritic):
     """Noise on the action: independent, Ornstein-Uhlenbeck, or none."""
     exploration_noise: NonNegative = 0.1
     """Std of the noise, in units of the action range [-1, 1]."""
+    exploration_noise_max: NonNegative = 0.0
+    """Above 0: each episode has its own std, uniform between `exploration_noise` and this (Gaussian noise only)."""
     exploration_final_scale: NonNegative = 1.0
-    """Factor of the noise after it changed linearly from 1."""
-    exploration_scale_steps: CountOrZero = 0
-    """Steps over which the factor changes; 0 for the whole run."""
+    """Factor of the noise at the end of the run; it changes linearly from 1."""
     ou_theta: NonNegative = 0.15
     """How fast Ornstein-Uhlenbeck noise returns to 0: x ← x - ou_theta x + σ N."""
     ou_reset: bool = True
     """Restart Ornstein-Uhlenbeck noise from 0 in each episode."""
 
-    critic: Literal["scalar", "categorical"] = "scalar"  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
-    num_atoms: Annotated[int, Bounds(2)] = 101  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Fixed returns of a categorical critic."""
-    value_range: tuple[float, float] = (-5.0, 5.0)  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Lowest and highest return of a categorical critic."""
-
     option_table: ClassVar[OptionTable] = {
         "exploration_noise": Option("exploration"),
         **in_group("exploration", "exploration", "exploration_final_scale"),
-        **in_group("exploration", "exploration_scale_steps", rare=True),
+        **in_group("exploration", "exploration_noise_max", needs="exploration=gaussian", rare=True),
         **in_group("exploration", "ou_theta", "ou_reset", needs="exploration=ou"),
     }
 
@@ -69,19 +62,17 @@ class DDPG(ActorCritic):
         error = q - target
         return batch.weighted_mean(error**2), {"q": q, "target": target, PRIORITY: xp.abs(error)}
 
-    def distribution_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of a categorical critic with the target action of `critic_loss` (D4PG, arXiv:1804.08617)."""
-        next_action = nets.target_actor(batch.next_obs)
-        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        return self.categorical_loss(batch, logits, next_logits, array_namespace(logits).zeros_like(batch.reward))
-
     def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
         return -batch.mean(self.q_values(nets.critic.q1(batch.obs, nets.actor(batch.obs)))), {}
 
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs, which are values here."""
+        return output
+
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
         """Update the critic, then the actor, then both targets."""
-        learner.minimize("critic", self.loss_of_critics(), batch, noise)
+        learner.minimize("critic", self.critic_loss, batch, noise)
         learner.minimize("actor", self.actor_loss, batch)
         self.track_targets(learner)
 
@@ -99,8 +90,8 @@ class DDPG(ActorCritic):
         return ActionNoise(
             self.exploration,
             self.exploration_noise,
+            self.exploration_noise_max,
             final_scale=self.exploration_final_scale,
-            scale_steps=self.exploration_scale_steps,
             theta=self.ou_theta,
             reset=self.ou_reset,
         )

@@ -73,7 +73,7 @@ class DQfD(DQN):
     decoupled_weight_decay: bool = True
     """Decay the weights themselves (AdamW) instead of adding to the gradient."""
 
-    alternatives: ClassVar[dict[str, Any]] = {"replacement": None, "train_at_episode_end": None}
+    alternatives: ClassVar[dict[str, Any]] = {"train_at_episode_end": None}
     option_table: ClassVar[OptionTable] = {
         **in_group("demonstrations", "demonstrations", "pretraining_updates", search="auto"),
         "demonstration_share": Option("demonstrations", search={"factor": 4}),

@@ -128,29 +128,40 @@ class ActionNoise(Exploration):
 
     kind: Literal["gaussian", "ou", "none"]
     std: float  # in units of the action range [-1, 1]
-    final_scale: float = 1.0  # the factor after the change from 1
-    scale_steps: int = 0  # steps over which it changes; 0 for the whole run
+    max_std: float = 0.0  # above 0: each episode has a std of its own, uniform between `std` and this
+    final_scale: float = 1.0  # the factor at the end of the run, from 1
     theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
     reset: bool = True  # restart it from 0 in each episode
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
         """Return the factor of the noise, ()."""
-        return np.asarray(linear(step, self.scale_steps or total_steps, 1.0, self.final_scale))
+        return np.asarray(linear(step, total_steps, 1.0, self.final_scale))
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
         """Draw noise for each environment and action dimension, (N, A), times the factor `schedule`."""
         if self.kind == "none":
             return array_namespace(state).zeros_like(state), state
-        normal = random.standard_normal(state.shape, dtype=np.float32)
         scale = float(schedule) if isinstance(schedule, np.ndarray) else schedule  # a Python float keeps float32
+        if self.max_std:
+            return self._mixed_noise(random, state, scale)
+        normal = random.standard_normal(state.shape, dtype=np.float32)
         if self.kind == "gaussian":
             return scale * self.std * normal, state
         state = ornstein_uhlenbeck(state, normal, self.theta, self.std)
         return scale * state, state
 
+    def _mixed_noise(self, random: Any, std: Any, scale: Any) -> tuple[Any, Any]:
+        """Draw Gaussian noise (N, A) with the std (N, A) of each environment's episode, 0 where it is not drawn yet."""
+        xp = array_namespace(std)
+        drawn = self.std + (self.max_std - self.std) * random.random(len(std))[:, None]
+        std = xp.where(std == 0, xp.astype(xp.asarray(drawn), std.dtype), std)
+        return scale * std * random.standard_normal(std.shape, dtype=np.float32), std
+
     def after_episode(self, state: np.ndarray, done: np.ndarray) -> np.ndarray:
-        """Return the state (N, A), with `reset` 0 where an episode ended."""
-        return array_namespace(state).where(done[:, None], np.float32(0), state) if self.reset else state
+        """Return the state (N, A), where an episode ended 0: with `reset`, or if each episode has its own std."""
+        if not (self.reset or self.max_std):
+            return state
+        return array_namespace(state).where(done[:, None], np.float32(0), state)
 
 
 @dataclass(frozen=True)

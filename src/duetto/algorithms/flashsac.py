@@ -26,6 +26,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
+from duetto.algorithms.actor_critic import CategoricalHead, categorical_loss
 from duetto.algorithms.base import (
     Array,
     Batch,
@@ -43,7 +44,7 @@ from duetto.algorithms.sac import SAC, ActionNoisePair
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.distributions import SquashedGaussian
 from duetto.functional.schedules import Decay
-from duetto.networks.heads import CategoricalHead, SquashedGaussianHead
+from duetto.networks.heads import SquashedGaussianHead
 from duetto.networks.layers import Stack
 from duetto.networks.normalized_blocks import FlashStack, XqcStack
 from duetto.networks.spaces import Space
@@ -68,8 +69,8 @@ class FlashSAC(SAC):
     """The target entropy is minus this times the size of an action; by default that of a Gaussian of std 0.15."""
     tau: Fraction = 0.01
     """Step of the target networks towards the online ones at an update; 1 copies."""
-    critic: ClassVar[str] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
+    critic: ClassVar[str] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     normalize_rewards: bool = True
     """Divide the rewards of a batch by the running std of discounted returns."""
     hidden: Annotated[tuple[int, ...], Bounds(1)] = (128, 128)
@@ -118,13 +119,17 @@ class FlashSAC(SAC):
         return alpha * stop_gradient(-batch.mean(log_prob) - target), {"temperature": alpha}
 
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of one pass over (s, a) and (s', a') in critics and target critics."""
+        """Mean cross-entropy of critics with the lower target critic (Bellemare et al., 2017, algorithm 1).
+
+        Critics and target critics see (s, a) and (s', a') in one pass.
+        """
         xp, size = array_namespace(batch.reward), len(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         both = concat(batch.obs, batch.next_obs), concat(batch.action, stop_gradient(next_action))
         next_logits = nets.target_critic(*both, train=True)[:, size:]  # (2, B, n)
         logits = nets.critic(*both, train=True)[:, :size]
-        return self.categorical_loss(batch, logits, next_logits, xp.exp(nets.log_alpha) * log_prob)
+        entropy_cost = xp.exp(nets.log_alpha) * log_prob
+        return categorical_loss(batch, logits, next_logits, entropy_cost, self.value_range)
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """In phase 0 update actor and temperature, then the critics, then their targets."""

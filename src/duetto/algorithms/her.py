@@ -20,13 +20,6 @@ from duetto.networks.spaces import Box, Dict, Space
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 
 
-def without_achieved_goal(observation: Space) -> Space:
-    """Return an observation space without its achieved goal."""
-    if not isinstance(observation, Dict):
-        return observation
-    return Dict(tuple((name, part) for name, part in observation.parts if name != ACHIEVED))
-
-
 def check_goals(observation: Space, environment: str) -> None:
     """Raise UsageError if observations have no goals or nothing else."""
     parts = dict(observation.parts) if isinstance(observation, Dict) else {}

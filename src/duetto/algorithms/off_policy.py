@@ -18,6 +18,7 @@ from duetto.algorithms.base import (
     CountOrZero,
     Fraction,
     NonNegative,
+    Positive,
     Prioritization,
     ReplaySpec,
     SequenceSpec,
@@ -37,8 +38,6 @@ class OffPolicy(Algorithm):
     """Transitions per update."""
     replay_capacity: Count = 1_000_000
     """Transitions in the replay buffer; the oldest ones are overwritten."""
-    replacement: bool = True
-    """Sample a batch with replacement."""
     learning_starts: CountOrZero = 0
     """Steps before the first update."""
     train_every: Count = 1
@@ -51,7 +50,7 @@ class OffPolicy(Algorithm):
     """Sample in proportion to the TD error instead of uniformly."""
     priority_exponent: NonNegative = 0.6
     """α: 0 samples uniformly, 1 in proportion to the priority."""
-    priority_epsilon: NonNegative = 1e-5
+    priority_epsilon: Positive = 1e-5
     """Added to every priority."""
     importance_exponent: Fraction = 0.4
     """Initial β: importance weights correct the sampling bias; 0 for none."""
@@ -83,13 +82,11 @@ class OffPolicy(Algorithm):
     """γ: the weight of a reward one step later."""
     n_step: Count = 1
     """Rewards summed before bootstrapping; shorter where an episode ends."""
-    ignore_termination: bool = False
-    """Bootstrap as if no episode terminated (DI-engine's ignore_done)."""
 
     option_table: ClassVar[OptionTable] = {
         "batch_size": Option("replay", search={"factor": 4, "step": "doubling"}),
         **in_group("replay", "replay_capacity", "learning_starts", "train_every", "gradient_steps", "prioritized"),
-        **in_group("replay", "replacement", "train_at_episode_end", rare=True),
+        **in_group("replay", "train_at_episode_end", rare=True),
         **in_group("replay", "priority_exponent", "importance_exponent", needs="prioritized"),
         **in_group("replay", "priority_epsilon", "importance_anneal_samples", needs="prioritized", rare=True),
         **in_group("recurrence", "recurrent"),
@@ -97,20 +94,19 @@ class OffPolicy(Algorithm):
         **in_group("recurrence", "recurrent_layers", "stored_carry", "learn_from_start", needs="recurrent", rare=True),
         **in_group("recurrence", "priority_mix", "previous_reward", needs="recurrent", rare=True),
         "n_step": Option("replay"),
-        **in_group("replay", "ignore_termination", rare=True),
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.overlap >= self.burn_in + self.unroll:
+        if not self.burn_in <= self.overlap < self.burn_in + self.unroll:
             raise UsageError(
-                f"overlap is {self.overlap}; it must be less than burn_in + unroll, {self.burn_in + self.unroll}."
+                f"overlap is {self.overlap}; it must be at least burn_in, {self.burn_in}, because otherwise some steps "
+                f"would never be learned from, and less than burn_in + unroll, {self.burn_in + self.unroll}."
             )
-        for name, value in (("train_at_episode_end", True), ("replacement", False)):
-            if self.recurrent != "none" and getattr(self, name) is value:
-                raise UsageError(
-                    f"{name} = {value} is for transitions; recurrent layers learn from sequences. Leave it out."
-                )
+        if self.recurrent != "none" and self.train_at_episode_end:
+            raise UsageError(
+                "train_at_episode_end is for transitions; recurrent layers learn from sequences. Leave it out."
+            )
 
     def memory(self) -> ReplaySpec | SequenceSpec:
         """Return the spec of the replay buffer, of transitions or of sequences."""
@@ -126,10 +122,9 @@ class OffPolicy(Algorithm):
             "prioritization": priorities if self.prioritized else None,
             "discount": self.discount,
             "n_step": self.n_step,
-            "ignore_termination": self.ignore_termination,
         }
         if self.recurrent == "none":
-            return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end, replacement=self.replacement)
+            return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end)
         return SequenceSpec(
             **shared,
             burn_in=self.burn_in,

@@ -89,6 +89,14 @@ def check_field(name: str, value: Any, hint: Any) -> None:
         raise UsageError(f"{name} is {value!r}; it must be {requirement}.{schedule}")
 
 
+def check_range(name: str, ends: Any) -> None:
+    """Raise UsageError unless the value of an option is two numbers, the first one less than the second."""
+    if not (isinstance(ends, tuple) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
+        raise UsageError(f"{name} is {ends!r}; it must be two numbers, as (-0.5, 0.5).")
+    if not ends[0] < ends[1]:
+        raise UsageError(f"{name} is {ends[0]} {ends[1]}; the first number must be less than the second.")
+
+
 def _violated(value: Any, hint: Any) -> str:
     """Return the requirement of the annotation that the value does not meet; else ""."""
     parts = get_args(hint)

@@ -19,12 +19,12 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ActorCritic
+from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, NonNegative, OptimizerSpec, Positive, Tree, Updater
 from duetto.algorithms.exploration import PolicySampling
 from duetto.algorithms.options import Option, OptionTable, in_group
@@ -43,7 +43,7 @@ class ActionNoisePair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SAC(ActorCritic):
+class SAC(CategoricalCritics):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
     actor_learning_rate: Positive = 3e-4
@@ -62,13 +62,6 @@ class SAC(ActorCritic):
     """The target entropy is minus this times the size of an action."""
     stochastic_evaluation: bool = False
     """Sample actions also in evaluations, instead of using the mode."""
-
-    critic: Literal["scalar", "categorical"] = "scalar"  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
-    num_atoms: Annotated[int, Bounds(2)] = 101  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Fixed returns of a categorical critic."""
-    value_range: tuple[float, float] = (-5.0, 5.0)  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Lowest and highest return of a categorical critic."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "learn_temperature", "temperature"),
@@ -97,9 +90,8 @@ class SAC(ActorCritic):
         """Cross-entropy of categorical critics with the soft target of `critic_loss`."""
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
         logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        return self.categorical_loss(
-            batch, logits, next_logits, array_namespace(log_prob).exp(nets.log_alpha) * log_prob
-        )
+        entropy_cost = array_namespace(log_prob).exp(nets.log_alpha) * log_prob
+        return categorical_loss(batch, logits, next_logits, entropy_cost, self.value_range)
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""

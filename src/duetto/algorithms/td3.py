@@ -19,8 +19,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from array_api_compat import array_namespace
 
+from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
+from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
@@ -28,7 +30,7 @@ from duetto.functional.targets import bootstrap, smoothed_action
 
 
 @dataclass(frozen=True)
-class TD3(DDPG):
+class TD3(CategoricalCritics, DDPG):
     """Twin Delayed DDPG (Fujimoto et al., 2018, arXiv:1802.09477)."""
 
     policy_delay: Count = 2
@@ -42,15 +44,16 @@ class TD3(DDPG):
     target_update: Literal["with_actor", "every_step"] = "with_actor"
     """Update the targets with the actor as in the paper, or at every update as in DI-engine."""
 
-    option_table: ClassVar[OptionTable] = in_group("", "twin_critic", "target_update", rare=True)
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "twin_critic", "target_update", rare=True),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        clip = self.target_noise_clip
-        if not (isinstance(clip, tuple) and len(clip) == 2 and all(type(end) in (int, float) for end in clip)):
-            raise UsageError(f"target_noise_clip is {clip!r}; it must be two numbers, as (-0.5, 0.5).")
-        if not clip[0] <= 0 <= clip[1]:
-            raise UsageError(f"target_noise_clip is {clip[0]} {clip[1]}; it must be a range around 0, as -0.5 0.5.")
+        check_range("target_noise_clip", self.target_noise_clip)
+        low, high = self.target_noise_clip
+        if not low <= 0 <= high:
+            raise UsageError(f"target_noise_clip is {low} {high}; it must be a range around 0, as -0.5 0.5.")
 
     def phase(self, update: int) -> int:
         """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""
@@ -74,11 +77,12 @@ class TD3(DDPG):
         }
 
     def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of categorical critics with the smoothed target action of `critic_loss`."""
+        """Cross-entropy of categorical critics with the smoothed target action of `critic_loss` (FastTD3)."""
         action = nets.target_actor(batch.next_obs)
         next_action = smoothed_action(action, noise, self.target_noise, *self.target_noise_clip)
         logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        return self.categorical_loss(batch, logits, next_logits, array_namespace(action).zeros_like(batch.reward))
+        no_entropy = array_namespace(action).zeros_like(batch.reward)
+        return categorical_loss(batch, logits, next_logits, no_entropy, self.value_range)
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""

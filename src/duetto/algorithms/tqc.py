@@ -75,8 +75,7 @@ class TQC(SAC):
     dropped_quantiles: CountOrZero = 2
     """d: the largest quantiles, per critic, that targets leave out: more for lower estimates."""
 
-    # No options: critics learn quantiles.
-    critic: ClassVar[str] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]
+    critic: ClassVar[str] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     num_atoms: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
     value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # pyright: ignore[reportIncompatibleVariableOverride]
 

@@ -7,9 +7,8 @@
 - `her`: hindsight experience replay
 - `mixed_replay`, `demonstrations`: batches mixed with demonstrations
 - `rollout`, `recurrent_rollout`: on-policy batches
-- `sharded_replay`, `replay_shard`, `shard_states`, `remote_blocks`: a buffer in several processes
+- `sharded_replay`, `replay_shard`, `shard_states`: a buffer in several processes
 - `update_schedule`: how many batches are due
-- `stored_episodes`: whole episodes of a buffer
 - `base`, `experience`, `factory`: the data that goes in and out, and how buffers are made
 """
 
@@ -19,34 +18,27 @@ from collections.abc import Callable
 
 import numpy as np
 
-from duetto.algorithms.base import MemorySpec, Prioritization, ReplaySpec, RolloutSpec, SequenceSpec, Tree
+from duetto.algorithms.base import MemorySpec, ReplaySpec, RolloutSpec, SequenceSpec, Tree
 from duetto.buffers.base import Experience, Sample
 from duetto.buffers.demonstrations import Episodes, fill, own_spec, rows_for
 from duetto.buffers.factory import ReplayFactory, rows_of, too_large
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.mixed_replay import MixedReplay
 from duetto.buffers.recurrent_rollout import RecurrentRollout
-from duetto.buffers.remote_blocks import BlockGroup, BlockHeader, BlockRef, RemoteBlock
 from duetto.buffers.replay import Replay
 from duetto.buffers.replay_shard import Shard, ShardRequest, Shards
 from duetto.buffers.rollout import Rollout
 from duetto.buffers.sequences import SequenceReplay
 from duetto.buffers.sharded_replay import ShardedReplay
 from duetto.buffers.storage_fields import step_fields
-from duetto.buffers.stored_episodes import LeftOut
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space
 
 __all__ = [
-    "BlockGroup",
-    "BlockHeader",
-    "BlockRef",
     "Episodes",
     "Experience",
     "HindsightGoals",
-    "LeftOut",
     "MixedReplay",
-    "RemoteBlock",
     "Replay",
     "ReplayFactory",
     "Rollout",
@@ -94,7 +86,6 @@ def build(
         return _rollout(spec, observation_space, action_space, num_envs, value)
     if demonstrations is not None:
         return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations, shards)
-    _check_sequences(spec) if isinstance(spec, SequenceSpec) else _check(spec)
     factory = ReplayFactory(spec, observation_space, action_space, rows_of(spec, num_envs), stacked)
     if shards is not None:
         assert goals is None, "hindsight in shards"
@@ -117,10 +108,6 @@ def _mixed(
     if mixing.by_priority and spec.prioritization is None:
         raise UsageError(
             "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
-        )
-    if isinstance(spec, ReplaySpec) and not spec.replacement:
-        raise UsageError(
-            "Demonstrations are drawn with replacement, because a batch may hold more items. Set replacement."
         )
     lengths = demonstrations.lengths or [len(episode.reward) for episode in demonstrations.episodes]
     rows = rows_for(spec, lengths)
@@ -166,44 +153,4 @@ def check(spec: MemorySpec, num_envs: int) -> None:
     if steps // spec.minibatches < 2:
         raise UsageError(
             f"{spec.minibatches} minibatches of {steps} steps have one step each. Choose fewer minibatches."
-        )
-
-
-def _check(spec: ReplaySpec) -> None:
-    for name in ("capacity", "batch_size", "n_step", "train_every", "gradient_steps"):
-        if getattr(spec, name) < 1:
-            raise UsageError(f"{name} is {getattr(spec, name)}. Choose 1 or more.")
-    if not spec.replacement and spec.batch_size > spec.capacity:
-        raise UsageError(
-            f"batch_size {spec.batch_size} cannot be drawn without replacement from replay_capacity {spec.capacity}. "
-            "Raise replay_capacity, or set replacement."
-        )
-    if spec.prioritization is None:
-        return
-    if not spec.replacement:
-        raise UsageError("Prioritized replay samples with replacement. Set replacement, or turn prioritized off.")
-    _check_epsilon(spec.prioritization)
-
-
-def _check_sequences(spec: SequenceSpec) -> None:
-    for name in ("capacity", "batch_size", "unroll", "n_step", "train_every", "gradient_steps"):
-        if getattr(spec, name) < 1:
-            raise UsageError(f"{name} is {getattr(spec, name)}. Choose 1 or more.")
-    if spec.burn_in < 0:
-        raise UsageError(f"burn_in is {spec.burn_in}. Choose 0 or more.")
-    if not spec.burn_in <= spec.overlap < spec.burn_in + spec.unroll:
-        raise UsageError(
-            f"overlap is {spec.overlap}. Choose at least burn_in, {spec.burn_in}, because otherwise some steps "
-            f"would never be learned from, and less than burn_in + unroll, {spec.burn_in + spec.unroll}."
-        )
-    if not 0 <= spec.priority_mix <= 1:
-        raise UsageError(f"priority_mix is {spec.priority_mix}. Choose a number from 0 to 1.")
-    if spec.prioritization is not None:
-        _check_epsilon(spec.prioritization)
-
-
-def _check_epsilon(prioritization: Prioritization) -> None:
-    if not prioritization.epsilon > 0:
-        raise UsageError(
-            "priority_epsilon is 0: items without an error would never be drawn again. Choose more than 0."
         )

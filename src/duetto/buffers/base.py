@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
 from duetto.functional.pytree import tree_map
-
-if TYPE_CHECKING:
-    from duetto.buffers.remote_blocks import RemoteBlock
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -73,25 +70,12 @@ class Memory:
         """Store copies of the steps."""
         raise NotImplementedError
 
-    def take(self, step: Experience | RemoteBlock) -> None:
-        """Store a vector step, in this process or, for a sharded buffer, as a reference."""
-        if not isinstance(step, Experience):
-            raise TypeError(f"{type(self).__name__} is not sharded and cannot store steps of another process.")
-        self.add(step)
-
     def pretraining(self) -> Iterator[Sample]:
         """Yield the batches to learn from before the first step; none by default."""
         return iter(())
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Give the sampled items new priorities, if the buffer has priorities."""
-
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return a saved state changed so that the buffer is empty, to resume without its segments.
-
-        `learning_starts` counts anew. The generator and the annealed exponent stay, as does a buffer without segments.
-        """
-        return state
 
     def note_divergence(self, divergence: float) -> None:
         """Take the mean KL divergence of the last batch; called if `needs_divergence` is set."""

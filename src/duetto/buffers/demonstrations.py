@@ -12,6 +12,7 @@ import numpy as np
 
 from duetto.algorithms.base import DemonstrationSpec, ReplaySpec, SequenceSpec, Tree
 from duetto.buffers.base import Experience
+from duetto.buffers.experience import rows
 from duetto.buffers.replay import Replay
 from duetto.functional.pytree import tree_map
 
@@ -62,7 +63,8 @@ def fill(memory: Replay, episodes: Sequence[Any]) -> str:
     """Store all episodes in `memory` and return the SHA-256 of their contents."""
     digest = hashlib.sha256()
     for experience in experiences(episodes, digest):
-        memory.add(experience)
+        for row in range(len(experience.env)):
+            memory.add(rows(experience, slice(row, row + 1)))
     return digest.hexdigest()
 
 

@@ -11,7 +11,6 @@ Each step stores its observation and its next one: a vector takes twice the memo
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import jax
@@ -25,7 +24,6 @@ from duetto.functional.returns import n_step_return
 from duetto.networks.spaces import Space
 
 Arrays = dict[str, Any]  # by the names of `transition_fields`, without Dict observations
-SPARE = 0.9  # share of the free memory that a buffer may take
 
 
 class DeviceReplay:
@@ -42,17 +40,14 @@ class DeviceReplay:
         self.rows: int = rows_of(spec, num_envs)
         self.fields: dict[str, Field] = transition_fields(observation, action)
 
-    def check_size(self, device: Any) -> None:
-        """Raise UsageError if the buffer does not fit into the free memory of a JAX device."""
-        needed = self.rows * self.num_envs * sum(field.nbytes for field in self.fields.values())
-        if needed > SPARE * free_memory(device):
-            what = f"replay_capacity {self._spec.capacity}"
-            raise too_large(what, "Lower replay_capacity.", self.fields, self.rows * self.num_envs)
-
     def allocate(self) -> Arrays:
-        """Return an empty buffer, zeros."""
+        """Return an empty buffer, zeros. UsageError if it does not fit into the memory."""
         shapes = {name: (self.rows, self.num_envs, *field.shape) for name, field in self.fields.items()}
-        return {name: jnp.zeros(shape, device_dtype(self.fields[name].dtype)) for name, shape in shapes.items()}
+        try:
+            return {name: jnp.zeros(shape, device_dtype(self.fields[name].dtype)) for name, shape in shapes.items()}
+        except (jax.errors.JaxRuntimeError, MemoryError) as error:
+            what = f"replay_capacity {self._spec.capacity}"
+            raise too_large(what, "Lower replay_capacity.", self.fields, self.rows * self.num_envs) from error
 
     def add(self, arrays: Arrays, number: Any, values: Arrays) -> Arrays:
         """Store the step `number` of every environment, values (N, ...) by name."""
@@ -63,7 +58,7 @@ class DeviceReplay:
         }
 
     def draw(self, written: Any, size: int, random: Any) -> Any:
-        """Draw the indices (B,) of items uniformly, with replacement; `written` steps of each environment were stored.
+        """Draw the indices (B,) of items uniformly; `written` steps of each environment were stored.
 
         `random` has NumPy's `integers`.
         """
@@ -96,8 +91,6 @@ class DeviceReplay:
         reward, terminated, truncated = (
             arrays[name][window, env[:, None]] for name in ("reward", "terminated", "truncated")
         )
-        if spec.ignore_termination:
-            terminated, truncated = jnp.zeros_like(terminated), terminated | truncated
         summed, discount, length = n_step_return(reward, terminated, truncated, available, spec.discount)
         return summed, discount, window[jnp.arange(len(slot)), length - 1]
 
@@ -105,23 +98,3 @@ class DeviceReplay:
 def device_dtype(dtype: np.dtype) -> np.dtype:
     """Return the dtype in which a device keeps values: int32 instead of int64."""
     return np.dtype(np.int32) if dtype == np.int64 else dtype
-
-
-def free_memory(device: Any) -> float:
-    """Return the bytes that a JAX device has free; infinity where it does not say."""
-    stats = device.memory_stats() or {}
-    if "bytes_limit" in stats:
-        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-    if device.platform == "cpu" and "SC_AVPHYS_PAGES" in os.sysconf_names:
-        return _available()
-    return float("inf")
-
-
-def _available() -> float:
-    """Return the bytes of this machine's memory that processes can get."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
-            named = dict(line.split(":") for line in lines)
-        return int(named["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from duetto.buffers.base import Experience, selected
+from duetto.buffers.base import Experience
 from duetto.functional.pytree import tree_map, tree_map_many
 
 
@@ -21,17 +21,6 @@ def cut(steps: Experience, counts: list[int]) -> list[Experience]:
     """Cut steps into several of `counts` rows each; undoes `joined`."""
     ends = np.cumsum(counts)
     return [rows(steps, slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
-
-
-def turns(steps: Experience, continues: np.ndarray) -> Iterable[tuple[Experience, np.ndarray]]:
-    """Yield the same steps in order, at most one of each environment at a time, with their part of `continues`."""
-    env = steps.env
-    rank = _rank(env) if len(env) > 1 else np.zeros(len(env), np.int64)
-    if not rank.any():
-        return [(steps, continues)] if len(env) else []
-    order = rank.argsort(kind="stable")
-    chosen = np.split(order, np.flatnonzero(np.diff(rank[order])) + 1)
-    return ((selected(steps, rows), continues[rows]) for rows in chosen)
 
 
 def side_by_side(blocks: list[Experience], counts: list[list[int]]) -> Experience:
@@ -81,23 +70,3 @@ def _with_common_extras(steps: Sequence[Experience]) -> list[Experience]:
     """Return the steps with the extras that all of them have: random actions have none."""
     names = [name for name in steps[0].extras if all(name in one.extras for one in steps)]
     return [one._replace(extras={name: one.extras[name] for name in names}) for one in steps]
-
-
-def _rank(env: np.ndarray) -> np.ndarray:
-    """Count the rows of the same environment before each row: [2, 0, 2, 2] -> [0, 0, 1, 2]."""
-    order = env.argsort(kind="stable")
-    grouped = env[order]
-    rank = np.empty(len(env), np.int64)
-    rank[order] = np.arange(len(env)) - grouped.searchsorted(grouped)
-    return rank
-
-
-def before(env: np.ndarray) -> np.ndarray:
-    """Return the row before each row in the same environment, -1 for none: [2, 0, 2, 2] -> [-1, -1, 0, 2]."""
-    found = np.full(len(env), -1)
-    if len(env) == 1:
-        return found
-    order = env.argsort(kind="stable")
-    same = env[order][1:] == env[order][:-1]
-    found[order[1:][same]] = order[:-1][same]
-    return found

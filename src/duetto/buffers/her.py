@@ -89,12 +89,10 @@ class EpisodeSpans:
 class Relabeling:
     """Put other goals into a batch, with their rewards and discounts."""
 
-    def __init__(
-        self, spec: HindsightSpec, storage: EpisodeStorage, goals: HindsightGoals, discount: float, no_end: bool
-    ) -> None:
-        """`discount` is γ; with `no_end` terminations are ignored."""
+    def __init__(self, spec: HindsightSpec, storage: EpisodeStorage, goals: HindsightGoals, discount: float) -> None:
+        """`discount` is γ."""
         self._spec, self._storage, self._goals = spec, storage, goals
-        self._discount, self._no_end = np.float32(discount), no_end
+        self._discount = np.float32(discount)
         self.spans: EpisodeSpans = EpisodeSpans(storage)
 
     def __call__(self, batch: Batch, index: np.ndarray, random: np.random.Generator) -> Batch:
@@ -125,7 +123,7 @@ class Relabeling:
 
     def _discounts(self, batch: Batch, desired: np.ndarray) -> np.ndarray:
         """Return γ, or 0 if the task is over for these goals. As stored if the environment has no such function."""
-        terminated = None if self._no_end else self._goals.terminated(batch.next_obs[ACHIEVED], desired)
+        terminated = self._goals.terminated(batch.next_obs[ACHIEVED], desired)
         if terminated is None:
             return batch.discount
         return np.where(terminated, np.float32(0), self._discount)

@@ -15,11 +15,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.buffers.base import Experience, Memory, Sample
-from duetto.buffers.remote_blocks import RemoteBlock
 from duetto.buffers.replay import Replay
 from duetto.buffers.sharded_replay import ShardedReplay
 from duetto.errors import CheckpointError
@@ -73,10 +71,6 @@ class MixedReplay(Memory):
     def add(self, experience: Experience) -> None:
         """Store the agent's steps."""
         self._agent.add(experience)
-
-    @override
-    def take(self, step: Experience | RemoteBlock) -> None:
-        self._agent.take(step)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
@@ -172,11 +166,6 @@ class MixedReplay(Memory):
         self._experts.load_sampler_state(state["experts"])
         self._pretrained = state["pretrained"]
         rng.restore_rng(self._random, state["random"])
-
-    @override
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The demonstrations stay, with their priorities."""
-        return state | {"agent": self._agent.emptied(state["agent"])}
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """Return the agent's steps stored after the counts `since` (num_envs,)."""

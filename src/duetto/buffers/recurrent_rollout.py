@@ -10,7 +10,7 @@ from typing_extensions import override
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
 from duetto.buffers.rollout import End, Rollout
-from duetto.buffers.storage_fields import named, unnamed
+from duetto.buffers.storage_fields import unnamed
 from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map_many
 from duetto.functional.state_schema import ArrayOf, DictOf
@@ -22,7 +22,8 @@ CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the st
 class RecurrentRollout(Rollout):
     """T steps of N environments; a batch has N rows of T steps, so that learning computes the hidden states again.
 
-    It keeps only the states before the first step, and those after steps whose next observation needs a value.
+    It keeps only the states before the first step, and those after steps whose next observation needs a value, which
+    are as they were when the steps were taken.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -58,9 +59,7 @@ class RecurrentRollout(Rollout):
         carry = {f"{CARRY}{name}": part for name, part in _named_like(experience, NEXT_CARRY).items()}
         return seen | carry | {"action": experience.action, "reward": experience.extras["seen_reward"]}
 
-    def _end_values(self, ends: list[End], anew: bool) -> np.ndarray:
-        if anew:
-            return self._value(self._up_to(ends))[:, 0]
+    def _end_values(self, ends: list[End]) -> np.ndarray:
         next_input = tree_map_many(np.stack, [one for _, _, one in ends])
         obs, count = unnamed("obs", next_input), len(ends)
         window = SequenceInput(
@@ -73,33 +72,6 @@ class RecurrentRollout(Rollout):
             query_steps=None,
         )
         return self._value(window)
-
-    def _up_to(self, ends: list[End]) -> SequenceInput:
-        """N rows of T + 1 steps, one for each end: its environment's steps until there, and what they led to.
-
-        Parameters that have changed leave another carry there than the one that was kept.
-        """
-        whole, (steps, _) = self._observations(), self._real.shape
-        envs, times = [env for _, env, _ in ends], [time for time, _, _ in ends]
-        parts = {**dict(named("obs", whole.obs)), "action": whole.previous_action, "reward": whole.previous_reward}
-        longer = {}
-        for name, part in parts.items():
-            longer[name] = np.zeros((len(ends), steps + 1, *part.shape[2:]), part.dtype)
-            longer[name][:, :steps] = part[envs]
-            for row, (time, _, next_input) in enumerate(ends):
-                longer[name][row, time + 1] = next_input[name]
-        starts = np.zeros((len(ends), steps + 1), bool)
-        starts[:, :steps] = whole.starts[envs]
-        starts[np.arange(len(ends)), np.add(times, 1)] = False
-        return SequenceInput(
-            obs=unnamed("obs", longer),
-            previous_action=longer["action"],
-            previous_reward=longer["reward"],
-            starts=starts,
-            carry={name: part[envs] for name, part in self._carry.items()},
-            is_first=whole.is_first[envs],
-            query_steps=np.add(times, 1)[:, None],
-        )
 
     def _recomputed_values(self) -> np.ndarray:
         return np.ascontiguousarray(self._value(self._observations()).T)

@@ -11,15 +11,12 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
 from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
-from duetto.buffers.experience import turns
 from duetto.buffers.her import HindsightGoals, Relabeling
 from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, StepItems, checked_priorities
 from duetto.buffers.storage import EpisodeStorage, Segment
-from duetto.buffers.stored_episodes import LeftOut, StoredEpisode, whole_episodes
 from duetto.buffers.update_schedule import Schedule
 from duetto.errors import CheckpointError
 from duetto.functional import rng, state_schema
-from duetto.functional.pytree import tree_map
 from duetto.functional.returns import n_step_return
 from duetto.functional.state_schema import ANY, DictOf
 
@@ -38,9 +35,7 @@ class ReplayMemory(Memory):
         self._random = random
         self.rows: int = rows
         self.schedule: Schedule = Schedule.of(spec)
-        self.sampler: ReplaySampler = ReplaySampler(
-            spec.prioritization, isinstance(spec, SequenceSpec) or spec.replacement
-        )
+        self.sampler: ReplaySampler = ReplaySampler(spec.prioritization)
         self._sizes = {"environments": num_envs, "rows": rows, "frames": stacked}  # the same in a state to be loaded
         if isinstance(spec, SequenceSpec):
             self._sizes |= {"steps of a sequence": spec.burn_in + spec.unroll, "overlap": spec.overlap}
@@ -81,7 +76,7 @@ class ReplayMemory(Memory):
             yield self.sample()
 
     def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`; of all items if there are fewer to draw once.
+        """Return a batch of `size` items, by default `batch_size`.
 
         Raises:
             ValueError: Nothing is stored yet.
@@ -131,16 +126,6 @@ class ReplayMemory(Memory):
         self.sampler.load_state_dict(state["sampler"])
         rng.restore_rng(self._random, state["random"])
 
-    @override
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        items = state["items"]
-        keep = (lambda part: part[:0]) if "index" in items else np.zeros_like
-        return state | {
-            "envs": tree_map(np.zeros_like, state["envs"]),
-            "items": {name: keep(part) for name, part in items.items()},
-            "schedule": dict(Schedule.BEGINNING),
-        }
-
     def _check_state(self, state: dict[str, Any]) -> None:
         """Raise CheckpointError for a state of a buffer with other sizes."""
         form = {"shape": DictOf(int), "envs": dict, "items": dict, "sampler": dict, "schedule": ANY, "random": ANY}
@@ -163,8 +148,6 @@ class Replay(ReplayMemory):
     meanwhile is ignored.
     """
 
-    strict = False  # whether an observation may differ from what the step before led to
-
     def __init__(
         self,
         spec: Any,
@@ -180,7 +163,7 @@ class Replay(ReplayMemory):
         self._relabeling: Relabeling | None = None
         if isinstance(spec, ReplaySpec) and spec.hindsight is not None:
             assert goals is not None
-            self._relabeling = Relabeling(spec.hindsight, storage, goals, spec.discount, spec.ignore_termination)
+            self._relabeling = Relabeling(spec.hindsight, storage, goals, spec.discount)
 
     @property
     def written(self) -> np.ndarray:
@@ -192,12 +175,10 @@ class Replay(ReplayMemory):
         """Store copies of the steps; a batch may be due afterwards.
 
         Raises:
-            ValueError, TypeError, UsageError: See `EpisodeStorage.check`. Then nothing is stored.
+            ValueError, TypeError, UsageError: See `EpisodeStorage.add`. Then nothing is stored.
         """
-        continues = self._storage.check(experience, self.strict)
         self._check_extras(experience)
-        for turn, follows in turns(experience, continues):
-            self._added(turn, self._storage.add(turn, follows))
+        self._added(experience, self._storage.add(experience))
         self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
@@ -274,10 +255,6 @@ class Replay(ReplayMemory):
         """Put steps back, in any order of segments, after `load_state_dict`."""
         self._storage.load_segment(segment)
 
-    def episodes(self, left: LeftOut) -> Iterator[StoredEpisode]:
-        """Yield the whole episodes that are stored, each environment's in order; count the other steps in `left`."""
-        return whole_episodes(self._storage, left)
-
     # ------------------------------------------------------------------------------------------------ transitions
     def _check_extras(self, experience: Experience) -> None:
         """Check what the algorithm gave with its actions."""
@@ -312,20 +289,19 @@ class Replay(ReplayMemory):
             action=self._storage.columns["action"].take(index, axis=0),
             reward=reward,
             discount=discount,
-            next_obs=self._storage.next_observation(last),
+            next_obs=self._storage.observation(last, 1),
             weight=np.ones(len(index), np.float32),
             one_step=self._first_step(index) if self._spec.one_step and self._spec.n_step > 1 else None,
         )
 
     def _first_step(self, index: np.ndarray) -> OneStep:
         reward, discount, _ = self._one_step(index)
-        return OneStep(reward, discount, self._storage.next_observation(index))
+        return OneStep(reward, discount, self._storage.observation(index, 1))
 
     def _one_step(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """`_n_steps` for n = 1, where a window is its transition."""
         discount = np.full(len(index), self._spec.discount, np.float32)
-        if not self._spec.ignore_termination:
-            discount[self._storage.columns["terminated"].take(index)] = 0.0
+        discount[self._storage.columns["terminated"].take(index)] = 0.0
         return self._storage.columns["reward"].take(index), discount, index
 
     def _n_steps(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -334,8 +310,6 @@ class Replay(ReplayMemory):
         reward, terminated, truncated = (
             self._storage.columns[name].take(window) for name in ("reward", "terminated", "truncated")
         )
-        if self._spec.ignore_termination:  # then a termination cuts the window, as a truncation does, and no more
-            terminated, truncated = np.zeros_like(terminated), terminated | truncated
         summed, discount, length = n_step_return(reward, terminated, truncated, available, self._spec.discount)
         last = window[np.arange(len(index)), length - 1]
         return summed.astype(np.float32), discount.astype(np.float32), last

@@ -104,7 +104,7 @@ class Rollout(Memory):
         self._diverged = False
         batch = self._recomputed_batch() if self.recompute_values else self._batch(self._arrays["value"])
         real = batch.weight > 0
-        info = {"explained_variance": explained_variance(batch.value[real], batch.returns[real])}
+        info = {"explained_variance": float(explained_variance(batch.value[real], batch.returns[real]))}
         for epoch in range(self._spec.epochs):
             if epoch and self._spec.recompute_advantages:
                 batch = self._recomputed_batch()
@@ -220,8 +220,8 @@ class Rollout(Memory):
         """Return all that the value of what each step led to depends on, (K, ...)."""
         return experience.next_obs
 
-    def _end_values(self, ends: list[End], anew: bool) -> np.ndarray:
-        """Return V (N,) of what N steps led to; `anew` where the parameters have changed since they were made."""
+    def _end_values(self, ends: list[End]) -> np.ndarray:
+        """Return V (N,) of what N steps led to, with the current parameters."""
         return self._value(tree_map_many(np.stack, [next_input for _, _, next_input in ends]))
 
     def _recomputed_values(self) -> np.ndarray:
@@ -242,14 +242,14 @@ class Rollout(Memory):
 
     def _recomputed_batch(self) -> RolloutBatch:
         """Make the batch with values by the current parameters."""
-        return self._batch(self._recomputed_values(), anew=True)
+        return self._batch(self._recomputed_values())
 
-    def _batch(self, value: np.ndarray, anew: bool = False) -> RolloutBatch:
+    def _batch(self, value: np.ndarray) -> RolloutBatch:
         arrays = self._arrays
         advantage = generalized_advantages(
             arrays["reward"],
             value,
-            self._next_values(value, anew),
+            self._next_values(value),
             arrays["terminated"],
             arrays["truncated"],
             self._spec.discount,
@@ -265,7 +265,7 @@ class Rollout(Memory):
             weight=self._rows(self._real.astype(np.float32)),
         )
 
-    def _next_values(self, value: np.ndarray, anew: bool) -> np.ndarray:
+    def _next_values(self, value: np.ndarray) -> np.ndarray:
         """Return values (T, N) of what each step led to: the next step's, except where a rollout or an episode ends."""
         steps, num_envs = value.shape
         following = np.empty_like(value)
@@ -274,7 +274,7 @@ class Rollout(Memory):
         for start in range(0, len(ends), num_envs):  # always N rows: another number would be compiled anew
             some = ends[start : start + num_envs]
             padded = some + some[:1] * (num_envs - len(some))
-            for (time, env, _), end in zip(some, self._end_values(padded, anew), strict=False):
+            for (time, env, _), end in zip(some, self._end_values(padded), strict=False):
                 following[time, env] = end
         return following
 

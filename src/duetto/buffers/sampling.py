@@ -34,11 +34,9 @@ class PriorityLine(NamedTuple):
     least: float  # p^α; infinite without items
 
 
-def numbers(items: int, size: int, random: np.random.Generator, replacement: bool = True) -> np.ndarray:
-    """Draw B points of a uniform line; without replacement, at most as many as there are items."""
-    if replacement:
-        return random.integers(items, size=size)
-    return random.choice(items, size=min(size, items), replace=False)
+def numbers(items: int, size: int, random: np.random.Generator) -> np.ndarray:
+    """Draw B points of a uniform line, with replacement."""
+    return random.integers(items, size=size)
 
 
 def strata(length: float, size: int, random: np.random.Generator) -> np.ndarray:
@@ -60,9 +58,8 @@ class ReplaySampler:
         batches: Batches weighted so far.
     """
 
-    def __init__(self, prioritization: Prioritization | None, replacement: bool = True) -> None:
+    def __init__(self, prioritization: Prioritization | None) -> None:
         self._prioritization: Any = prioritization
-        self._replacement = replacement
         self.prioritized: bool = prioritization is not None
         self.largest: float = 1.0
         self.batches: int = 0
@@ -76,10 +73,10 @@ class ReplaySampler:
         return annealed_exponent(start, self.batches, self._prioritization.importance_anneal_samples)
 
     def draw(self, line: PriorityLine, size: int, random: np.random.Generator) -> np.ndarray:
-        """Draw B points of the line; without replacement, B is at most the number of items."""
+        """Draw B points of the line."""
         if self.prioritized:
             return strata(line.length, size, random)
-        return numbers(line.items, size, random, self._replacement)
+        return numbers(line.items, size, random)
 
     def weights(self, masses: np.ndarray, least: float) -> np.ndarray:
         """Count the next batch and return its weights (B,) float32, from p^α of its items and the least p^α of all."""

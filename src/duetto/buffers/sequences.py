@@ -49,8 +49,6 @@ class SequenceReplay(Replay):
     - New sequences get the largest priority.
     """
 
-    strict = True
-
     def __init__(self, spec: SequenceSpec, storage: EpisodeStorage, random: np.random.Generator) -> None:
         """Use `buffers.build`. `random` belongs to the memory."""
         super().__init__(spec, storage, random)
@@ -231,7 +229,7 @@ def _window(storage: EpisodeStorage, spans: SequenceSpans, length: int, carry: d
     starts[:, 0] = is_first
     at = np.tile(np.arange(length), (len(env), 1))
     following = np.arange(length + 1) >= real[:, None]
-    obs = storage.observations(storage.index(env, number - following), following)
+    obs = storage.observation(storage.index(env, number - following), following)
     return SequenceInput(obs, action, reward, starts, carry, is_first, at)
 
 
@@ -242,8 +240,6 @@ def returns(storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans, n
     number = first + np.minimum(step[:, None] + np.arange(n), real - 1)  # (B, L, n)
     index = storage.index(env, number).reshape(-1, n)
     reward, terminated = (storage.columns[name].take(index) for name in ("reward", "terminated"))
-    if spec.ignore_termination:
-        terminated[:] = False
     left = spans.length[:, None] - step
     # Only a span's last step can be one where the episode is cut: `available` says so already.
     truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)

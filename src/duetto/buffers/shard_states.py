@@ -14,15 +14,11 @@ import numpy as np
 
 from duetto.buffers.experience import concatenated
 from duetto.buffers.recurrent_states import PREFIX
-from duetto.buffers.storage import EARLIER, FINAL, Segment
+from duetto.buffers.storage import Segment
 from duetto.errors import CheckpointError
 from duetto.functional.pytree import tree_map
 
 State = dict[str, Any]
-FLAGGED: dict[str, tuple[str, ...]] = {
-    "first": (FINAL, EARLIER),
-    "kept": (PREFIX,),
-}  # arrays with one row for each row with a flag
 
 
 def join_states(states: Sequence[State], shares: Sequence[range], rows: int) -> State:
@@ -57,19 +53,24 @@ def join_segments(segments: Sequence[Segment]) -> Segment:
 def take_segment(segment: Segment, share: range) -> Segment:
     """Return the part of a segment for the environments `share`. CheckpointError if it has another form."""
     with _valid("segment"):
-        envs, ends = slice(share.start, share.stop), np.cumsum([0, *segment["count"]])
-        own = slice(ends[share.start], ends[share.stop])
+        steps, frames = (_rows(segment[name], share) for name in ("count", "frame_count"))
+        kept = _rows(segment["kept"].astype(np.int64), range(steps.start, steps.stop)) if "kept" in segment else None
+        own = {"start": share, "count": share, "frame_start": share, "frame_count": share}
 
-        def cut(name: str, array: np.ndarray) -> np.ndarray:
-            if name in ("start", "count"):
-                return array[envs]
-            flag = next((flag for flag, prefixes in FLAGGED.items() if name.startswith(prefixes)), None)
-            if flag is None:
-                return array[own]
-            before, after = (np.count_nonzero(segment[flag][:end]) for end in (own.start, own.stop))
-            return array[before:after]
+        def rows(name: str) -> slice:
+            if name in own:
+                return slice(share.start, share.stop)
+            if name.startswith(PREFIX):
+                assert kept is not None
+                return kept
+            return frames if name.split("/")[0] == "obs" else steps
 
-        return {name: cut(name, array) for name, array in segment.items()}
+        return {name: array[rows(name)] for name, array in segment.items()}
+
+
+def _rows(counts: np.ndarray, share: range) -> slice:
+    """Return the rows of `share`, of which each has `counts` rows."""
+    return slice(int(counts[: share.start].sum()), int(counts[: share.stop].sum()))
 
 
 @contextmanager

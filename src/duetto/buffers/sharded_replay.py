@@ -10,9 +10,6 @@ New steps and feedback wait for the next message, or until there are many:
 
     here       | steps 0 | steps 1 | a batch is due: all that waits .... | points ... | learn, errors | steps 2 |
     a shard    |         |         | store 0, store 1, count             | look up    |               |         |
-
-Steps may be in other processes (`remote_blocks`): a shard gets references once for many vector steps, and then the
-order to store each.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from duetto.buffers import shard_states
 from duetto.buffers.base import Experience, ResolvedItems, selected
 from duetto.buffers.experience import scattered
 from duetto.buffers.factory import ReplayFactory
-from duetto.buffers.remote_blocks import BlockGroup, BlockRef, RemoteBlock
 from duetto.buffers.replay import ReplayMemory
 from duetto.buffers.replay_shard import ShardRequest, Shards, ShardStatus
 from duetto.buffers.sampling import PriorityLine
@@ -46,8 +42,6 @@ class ShardedReplay(ReplayMemory):
         self._firsts = np.array([share.start for share in self._shares])
         self._waiting: dict[int, list[ShardRequest]] = {}  # requests not sent yet
         self._asked: set[int] = set()  # shards that have not answered yet
-        self._held: list[int | None] = [None] * len(self._shares)  # the number of each shard's newest group
-        self._values: list[list[Any]] = [[] for _ in self._shares]  # references for a waiting `hold`
         self._status = self._shards.begin(factory)
 
     @property
@@ -63,29 +57,6 @@ class ShardedReplay(ReplayMemory):
             own = selected(experience, rows)
             self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
         self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
-
-    @override
-    def take(self, step: Experience | RemoteBlock) -> None:
-        """The vector steps of a group come in order."""
-        if isinstance(step, Experience):
-            self.add(step)
-            return
-        group = step.group
-        for index, share in enumerate(self._shares):
-            own = [one for one in group.blocks if one.share.start < share.stop and share.start < one.share.stop]
-            if not own:
-                continue
-            if self._held[index] != group.number:
-                self._hold(index, group, own)
-            self._ask(index, "take", group.number)
-        self.schedule.advance(len(step.env), step.ended)
-
-    def _hold(self, index: int, group: BlockGroup, own: list[BlockRef]) -> None:
-        """Let a shard fetch its blocks of a group."""
-        if self._values[index]:  # a message has one `hold`
-            self._send(index)
-        self._held[index], self._values[index] = group.number, [block.value for block in own]
-        self._ask(index, "hold", group.number, [block.counts for block in own], group.extras)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
@@ -181,9 +152,8 @@ class ShardedReplay(ReplayMemory):
         """Send a shard its queued requests."""
         if index in self._asked:
             self._collect()
-        values, self._values[index] = self._values[index], []
         self._asked.add(index)
-        self._shards.post(index, self._waiting.pop(index), *values)
+        self._shards.post(index, self._waiting.pop(index))
 
     def _settle(self) -> dict[int, Any]:
         """Send all queued requests, wait, and return each shard's last answer."""

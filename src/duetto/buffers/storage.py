@@ -1,37 +1,31 @@
 """Episode storage: the newest steps of every environment, with each observation and each frame stored once.
 
 A step is an item of a ring per environment. Its *index* is env * rows + number % rows; its *number* counts the steps of
-its environment from 0. Observations lie in one pool of *places*. Each step names the places of its observation's frames
-(one place without stacks), oldest first, and then the place of the newest frame of its next observation:
+its environment from 0. Frames of observations lie in a second ring per environment, in the order in which they came. A
+step knows the number of the newest frame of its observation; the frame after it is the newest of its next observation:
 
-    number            0      1      2 (end)  3            an episode of three steps, then another one
-    observation       a      b      c        x            d is the final observation
-    next              b      c      d        y
-    places            0 1    1 2    2 3      4 5          pool   a b c d x y
+    number            0     1     2 (end)  3             an episode of three steps, then another one
+    observation       a     b     c        x             d is the final observation
+    next              b     c     d        y
+    frame             0     1     2        4             frames  a b c d x y
 
-    stacks of three   ~~a    ~ab    abc      ~~x          ~: a frame from before the episode, whatever it shows
-    places            0123   1234   2345     6789
+    stacks of three   ~~a   ~ab   abc      ~~x           ~: a frame from before the episode, whatever it shows
+    frame             2     3     4        8             frames  ~ ~ a b c d ~ ~ x y
 
-A step that continues an episode shares places with the step before it. A place is free again once no stored step names
-it. The pool has a place for each step and an eighth more, which takes memory only if it is used: enough for final
-observations of episodes of 8 steps on average, or with four stacked frames of 32. For shorter episodes the pool grows.
+A step that continues its episode adds one frame; another step adds all frames of its observation first. The ring of
+frames has a sixteenth more places than that of steps, and grows if episodes are so short that it is not enough.
 
-A checkpoint's segment holds the steps since the last one. A step that does not continue the step before it (`first`)
-brings what that step led to and whether its episode was cut there, because the segment with that step may be older.
-What the newest step led to belongs to the state: it is not known yet whether the next step continues from it.
+A checkpoint's segment holds the steps since the last one, and all their frames.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
-from duetto.buffers.experience import before
 from duetto.buffers.storage_fields import STEP, Field, Stacks, Values, named, step_values, transition_fields, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
@@ -39,36 +33,8 @@ from duetto.functional.state_schema import ArrayOf
 from duetto.networks.spaces import Space
 
 MOST_WRITTEN = 2**48  # steps of one environment in a valid state
-FINAL, EARLIER = "final/", "earlier/"  # prefixes of a segment's arrays with one row for each `first` step
 
 Segment = dict[str, np.ndarray]
-
-
-class BrokenEpisodeError(ValueError):
-    """An observation inside an episode is not what the step before led to."""
-
-    def __init__(self, name: str, env: int) -> None:
-        super().__init__(name, env)  # so that a shard can send it
-        self.name: str = name
-        self.env: int = env
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name} of environment {self.env} is not what the step before led to, though its episode did not end "
-            "there"
-        )
-
-
-@dataclass
-class _Loading:
-    """Components of a saved storage that wait until all its steps are loaded."""
-
-    missing: int  # steps
-    first: np.ndarray  # (items,) bool, does not continue the step before
-    final: np.ndarray  # (items,) int32, for first steps the place that the step before led to
-    cut: np.ndarray  # (items,) bool, for first steps whether the step before was truncated
-    newest: np.ndarray  # (num_envs,) int32, the place that the newest step led to
-    truncated: np.ndarray  # (num_envs,) bool, the newest step's flag
 
 
 class EpisodeStorage:
@@ -77,7 +43,7 @@ class EpisodeStorage:
     Attributes:
         rows: Steps that each environment's ring can hold.
         written: (num_envs,) int64, steps ever stored.
-        open: (num_envs,) bool, the newest step's episode continues.
+        open: (num_envs,) bool, the newest step's episode has not ended.
         columns: "action", "reward", "terminated" and "truncated" of every index.
     """
 
@@ -94,17 +60,17 @@ class EpisodeStorage:
         self.open: np.ndarray = np.zeros(num_envs, bool)
         items = num_envs * rows
         self.columns: dict[str, Any] = {name: self._fields[name].allocate(items) for name in STEP}
+        self._places = np.full((2, items), -1, np.int32)  # where each step's frame and the one after it lie
+        self._frames = np.zeros(num_envs, np.int64)  # ever stored
+        self._size = rows + rows // 16 + stacked + 1  # places of an environment's ring of frames
+        self._limit = np.full(num_envs, self._size)  # the frame before which no frame is overwritten that is needed
         self._frame_fields = self._stacks.fields({n: f for n, f in self._fields.items() if n.split("/")[0] == "obs"})
         self._pool: dict[str, Any] = {
-            name: field.allocate(items, items // 8 + num_envs * (stacked + 1))
-            for name, field in self._frame_fields.items()
+            n: field.allocate(num_envs * self._size) for n, field in self._frame_fields.items()
         }
-        self._places = np.full((stacked + 1, items), -1, np.int32)  # of each step; see above
-        self._after = np.full((stacked, num_envs), -1, np.int32)  # places of what each newest step led to
-        self._used = 0  # places of the pool that were ever used
-        self._free: list[int] = []
+        self._envs = set(range(num_envs))
         self._checks = 0
-        self._loading: _Loading | None = None
+        self._missing = 0  # steps of a loaded state whose segments have not come
 
     def __len__(self) -> int:
         return int(self.stored.sum())
@@ -115,62 +81,38 @@ class EpisodeStorage:
         return np.minimum(self.written, self.rows)
 
     # ------------------------------------------------------------------------------------------------ adding
-    def check(self, steps: Experience, strict: bool = False) -> np.ndarray:
-        """Return which steps (K,) continue the step before them; `add` needs it.
-
-        With `strict`, an observation inside an episode that differs from what the step before led to is an error.
-        Otherwise it is stored anew. In a vector step of stacked frames, the newest ones are compared, and whole stacks
-        of one environment in turn.
+    def add(self, steps: Experience) -> np.ndarray:
+        """Store copies of steps, one of each of K environments; return the indices (K,) of their items.
 
         Raises:
-            ValueError, TypeError: Shapes, dtypes or environments other than the storage's; a broken episode.
+            ValueError, TypeError: Shapes or dtypes other than the storage's. Then nothing is stored.
             UsageError: Images that are no stacks of as many frames as they should be.
             CheckpointError: A checkpoint was loaded without all its steps.
         """
         self.check_complete()
-        values = step_values(steps)
-        if values.keys() != self._fields.keys():
-            raise ValueError(f"The fields are {sorted(values)}, the memory stores {sorted(self._fields)}")
+        obs, next_newest = self._checked(steps)
         env = steps.env
-        for name, field in self._fields.items():
-            field.check(name, values[name], len(env))
-        if not len(env):
-            return np.zeros(0, bool)
-        if not 0 <= env.min() <= env.max() < len(self.written):
-            raise ValueError(f"env is {env}, the memory has environments 0 to {len(self.written) - 1}")
-        self._checks += 1
-        last = before(env)
-        checked = np.array([self._checks % len(env)]) if (last < 0).all() else np.arange(len(env))
-        self._stacks.check_steps(steps, checked, self._first_env)
-        return self._continues(steps, last, checked, strict)
-
-    def add(self, steps: Experience, continues: np.ndarray) -> np.ndarray:
-        """Store one checked step of each of K environments; return the indices (K,) of its items."""
-        env = steps.env
-        number = self.written[env]
-        index = self._index(env, number)
-        self.written[env] += 1
-        ended = steps.terminated | steps.truncated
-        self.open[env] = ~ended
-        for name, column in self.columns.items():
-            column[index] = getattr(steps, name)
-        obs, next_obs = (dict(named("obs", tree)) for tree in (steps.obs, steps.next_obs))
-        places = np.empty((len(self._places), len(env)), np.int32)
-        places[:-1] = self._after[:, env]
+        number, first = self.written[env], self._frames[env]
+        continues = self._continues(env, obs, first)
+        frame = np.where(continues, first, first + self.stacked) - 1
+        if (frame + 1 >= self._limit[env]).any():
+            self._make_room(env, number, frame)
         if not continues.all():
             begins = np.flatnonzero(~continues)
-            places[:-1, begins] = self._allocate((self.stacked, len(begins)))
-            for name, part in obs.items():
-                self._put(name, places[:-1, begins], part[begins])
-        places[-1] = self._allocate(len(env))
-        newest = self._stacks.newest(next_obs)
-        for name, pool in self._pool.items():
-            pool[places[-1]] = newest[name]
-        full = number >= self.rows
-        if full.any():
-            self._release(index, self._index(env, number + 1), places, full)
-        self._places[:, index] = places
-        self._after[:, env] = places[1:]
+            for back in range(self.stacked):
+                places = self._place(env[begins], frame[begins] - back)
+                for name, part in self._stacks.frame(obs, back).items():
+                    self._pool[name][places] = part[begins]
+        places = self._place(env, frame + 1)
+        for name, part in next_newest.items():
+            self._pool[name][places] = part
+        index = self._index(env, number)
+        for name, column in self.columns.items():
+            column[index] = getattr(steps, name)
+        self.written[env] = number + 1
+        self._frames[env] = frame + 2
+        self._places[0, index], self._places[1, index] = self._place(env, frame), places
+        self.open[env] = ~(steps.terminated | steps.truncated)
         return index
 
     def interrupt(self, envs: np.ndarray | None = None) -> np.ndarray:
@@ -180,46 +122,78 @@ class EpisodeStorage:
         self.columns["truncated"][self._index(env, self.written[env] - 1)] = True
         return env
 
-    def _continues(self, steps: Experience, last: np.ndarray, checked: np.ndarray, strict: bool) -> np.ndarray:
-        """Compare with what the steps before led to: the newest frames of all steps, and of `checked` ones the rest.
+    def _checked(self, steps: Experience) -> tuple[Values, Values]:
+        """Check steps; return the parts of their observations, and the newest frames of their next observations.
 
-        `last` (K,) is the row of the step before, -1 if that is stored already.
+        Of stacked frames, whole stacks of one environment in turn are compared.
         """
-        env, running, inside = steps.env, self.open[steps.env], last >= 0
-        obs, wanted = dict(named("obs", steps.obs)), self._take(self._after[-1, env])
-        if inside.any():  # more than one step of an environment
-            running = np.where(inside, ~(steps.terminated | steps.truncated)[last], running)
-            for name, part in self._stacks.newest(dict(named("obs", steps.next_obs))).items():
-                wanted[name][inside] = part[last[inside]]
-            checked = checked[~inside[checked]]
-        continues = running
-        for name, part in self._stacks.newest(obs).items():
-            continues = continues & _same(part.astype(wanted[name].dtype, copy=False), wanted[name])
-            if name in self._stacks and len(checked):
-                whole = self._observation(self._after[:, env[checked]], name)[name]
-                continues[checked] &= _same(obs[name][checked], whole)
-            if strict and (broken := running & ~continues).any():
-                raise BrokenEpisodeError(name, self._first_env + int(env[broken.argmax()]))
-        return continues
+        values, count = step_values(steps), len(steps.env)
+        envs = set(steps.env.tolist())
+        if len(envs) < count or not envs <= self._envs:
+            raise ValueError(
+                f"env is {steps.env}: give at most one step of each of the environments 0 to {len(self._envs) - 1}"
+            )
+        if values.keys() != self._fields.keys():
+            raise ValueError(f"The fields are {sorted(values)}, the memory stores {sorted(self._fields)}")
+        for name, field in self._fields.items():
+            field.check(name, values[name], count)
+        if self.stacked > 1 and count:
+            self._checks += 1
+            self._stacks.check_steps(steps, self._checks % count, self._first_env)
+        return dict(named("obs", steps.obs)), self._stacks.frame(dict(named("obs", steps.next_obs)))
+
+    def _continues(self, env: np.ndarray, obs: Values, first: np.ndarray) -> np.ndarray:
+        """Return which steps (K,) continue the step before: their observation is the newest frame, `first` - 1."""
+        same = self.open[env]
+        if same.any():
+            newest = self._place(env, first - 1)
+            for name, part in self._stacks.frame(obs).items():
+                pool = self._pool[name]
+                same = same & _same(part.astype(pool.dtype, copy=False), pool.take(newest, axis=0))
+        return same
+
+    def _make_room(self, env: np.ndarray, number: np.ndarray, frame: np.ndarray) -> None:
+        """Raise the limits of environments that add the steps `number`; the ring grows if it has too few places."""
+        oldest = np.maximum(number + 1 - self.rows, 0)
+        needed = np.where(oldest < number, self._frame(self._index(env, oldest)), frame) - (self.stacked - 1)
+        if (places := int((frame + 2 - needed).max())) > self._size:
+            self._grow(places + self._size // 4)
+        self._limit[env] = needed + self._size
+
+    def _grow(self, size: int) -> None:
+        stored, index = np.minimum(self._frames, self._size), np.arange(self._places.shape[1])
+        of_steps, (env, frame) = self._frame(index), expand(self._frames - stored, stored)
+        before = self._place(env, frame)
+        self._size = size
+        for name, pool in self._pool.items():
+            self._pool[name] = self._frame_fields[name].allocate(len(self.written) * size)
+            self._pool[name][self._place(env, frame)] = pool[before]
+        self._set_frame(index, of_steps)
 
     # ------------------------------------------------------------------------------------------------ reading
-    def observation(self, index: np.ndarray) -> Tree:
-        """Return the observations (..., *shape) of the steps `index` (...)."""
-        return unnamed("obs", self._observation(self._places[:-1].take(index, axis=1)))
+    def observation(self, index: np.ndarray, ahead: Any = 0) -> Tree:
+        """Return the observations (..., *shape) of the steps `index` (...).
 
-    def next_observation(self, index: np.ndarray) -> Tree:
-        """Return the observations (..., *shape) that the steps `index` (...) led to."""
-        return unnamed("obs", self._observation(self._places[1:].take(index, axis=1)))
-
-    def observations(self, index: np.ndarray, following: np.ndarray) -> Tree:
-        """Return the observations of steps; where `following` (bool, like `index`), those that they led to."""
-        places = self._places[:-1].take(index, axis=1)
-        places[:, following] = self._places[1:, index[following]]
-        return unnamed("obs", self._observation(places))
+        Where `ahead` (a number, or like `index`) is 1, the observations that the steps led to.
+        """
+        if isinstance(ahead, int):
+            newest = self._places[ahead].take(index)
+        else:
+            newest = np.where(ahead, *(places.take(index) for places in self._places[::-1]))
+        found = {}
+        for name, pool in self._pool.items():
+            if name in self._stacks:
+                first = (index // self.rows * self._size)[..., None]
+                places = first + (newest[..., None] - first + np.arange(1 - self.stacked, 1)) % self._size
+                frames = pool.take(places, axis=0)
+                found[name] = frames.reshape(*index.shape, -1, *frames.shape[-2:])  # (..., stack * C, H, W)
+            else:
+                found[name] = pool.take(newest, axis=0)
+        return unnamed("obs", found)
 
     def next_part(self, name: str, index: np.ndarray) -> np.ndarray:
         """Return one part, which is no stack, of the observations that the steps `index` led to."""
-        return self._pool[f"obs/{name}"].take(self._places[-1].take(index), axis=0)
+        return self._pool[f"obs/{name}"].take(self._places[1].take(index), axis=0)
 
     def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
         """Return the indices (B, ...) of the steps `number` (B, ...) of the environments `env` (B,)."""
@@ -252,35 +226,20 @@ class EpisodeStorage:
     def continuing(self, index: np.ndarray) -> np.ndarray:
         """Return whether each step (K,) continues the one before it, which has to be stored."""
         env, slot = np.divmod(index, self.rows)
-        return self._places[-2, index] == self._places[-1, self._index(env, slot - 1)]
-
-    def _observation(self, places: np.ndarray, *names: str) -> Values:
-        """Return the observations (..., *shape) whose frames are at `places` (stack, ...); only `names` if given."""
-        found = {}
-        for name in names or self._pool:
-            pool = self._pool[name]
-            if name in self._stacks:
-                frames = pool.take(np.moveaxis(places, 0, -1), axis=0)
-                found[name] = frames.reshape(*places.shape[1:], -1, *frames.shape[-2:])  # (..., stack * C, H, W)
-            else:
-                found[name] = pool.take(places[-1], axis=0)
-        return found
+        return self._places[0, index] == self._places[1, self._index(env, slot - 1)]
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the steps, as arrays (num_envs, ...)."""
         env, some = np.arange(len(self.written)), self.written > 0
-        newest = self._index(env, self.written - 1)
-        state = {
+        oldest = self._frame(self._index(env, self.written - self.stored))
+        return {
             "written": self.written.copy(),
             "open": self.open.copy(),
-            "truncated": self.columns["truncated"][newest] & some,
-            "newest": self._take(self._places[-1, newest], some),
+            "truncated": self.columns["truncated"][self._index(env, self.written - 1)] & some,
+            "frames": self._frames.copy(),
+            "needed": np.where(some, oldest - (self.stacked - 1), self._frames),  # the oldest frame
         }
-        if self.stacked > 1:  # the frames before the oldest step's newest one
-            oldest = self._places[:-2, self._index(env, self.written - self.stored)]
-            state["earlier"] = self._take(np.moveaxis(oldest, 0, -1), some, self._stacks)
-        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`; the steps follow with `load_segment`.
@@ -288,59 +247,45 @@ class EpisodeStorage:
         Raises:
             CheckpointError: Another form, or numbers that no storage can have come to.
         """
-        envs = len(self.written)
         form: dict[str, Any] = {"written": self.written, "open": self.open, "truncated": self.open}
-        form["newest"] = {name: field.rows(envs) for name, field in self._frame_fields.items()}
-        if self.stacked > 1:
-            form["earlier"] = {name: field.rows(envs) for name, field in self._earlier_fields().items()}
-        state_schema.check(state, form, "memory/envs")
-        written = state["written"]
-        if np.any((written < 0) | (written > MOST_WRITTEN)):
+        state_schema.check(state, form | {"frames": self.written, "needed": self.written}, "memory/envs")
+        written, frames, needed = (state[name] for name in ("written", "frames", "needed"))
+        stored = np.minimum(written, self.rows)
+        possible = (needed >= 0) & (needed <= frames) & (frames - needed <= stored * (self.stacked + 1))
+        if np.any((written < 0) | (written > MOST_WRITTEN) | (frames > 2 * MOST_WRITTEN) | ~possible):
             raise CheckpointError(f"The checkpoint's memory cannot have written {written} transitions.")
-        self.written[:], self.open[:] = written, state["open"] & (written > 0)
-        self._places[:], self._used, self._free = -1, 0, []
-        items, env = self._places.shape[1], np.flatnonzero(written)
-        newest = np.full(envs, -1, np.int32)
-        newest[env] = self._allocate(len(env))
-        self._store(newest[env], {name: part[env] for name, part in state["newest"].items()})
-        if self.stacked > 1:
-            oldest = self._index(env, (written - self.stored)[env])
-            self._load_earlier(oldest, {name: part[env] for name, part in state["earlier"].items()})
-        flags, final = np.zeros((2, items), bool), np.full(items, -1, np.int32)
-        self._loading = _Loading(len(self), flags[0], final, flags[1], newest, state["truncated"])
-        self._link()
+        if (places := int((frames - needed).max())) > self._size:
+            self._grow(places)
+        self.written[:], self.open[:], self._frames[:] = written, state["open"] & (written > 0), frames
+        self._places[:], self._limit[:], self._missing = -1, needed + self._size, len(self)
+        env = np.flatnonzero(written)
+        self.columns["truncated"][:] = False
+        self.columns["truncated"][self._index(env, written[env] - 1)] = state["truncated"][env]
 
     def segment(self, since: np.ndarray) -> Segment:
         """Return the steps stored after the counts `since` (num_envs,) that are still there.
 
         Returns:
             "start" and "count" (num_envs,): the numbers start .. start+count-1 of each environment. Then the fields of
-            every step, the environments' steps one after the other: the four of `columns`, "first", and of each part of
-            the observation the newest frame. For each `first` step: "final/<part>" and "final/truncated" of the step
-            before it, and "earlier/<part>", its frames but the newest.
+            every step, the environments' steps one after the other: the four of `columns`, "frame", and "cut", whether
+            the step before was truncated. "frame_start", "frame_count" and the parts of the observation: their frames.
 
         Raises:
             ValueError: `since` of another shape, or larger than the number of steps.
         """
         if since.shape != self.written.shape or (since > self.written).any():
             raise ValueError(f"since is {since}, but the environments have written {self.written} transitions")
-        start = np.maximum(since, self.written - self.rows)
+        start, all_envs = np.maximum(since, self.written - self.rows), np.arange(len(since))
         count = self.written - start
+        first = np.where(count > 0, self._frame(self._index(all_envs, start)) - (self.stacked - 1), self._frames)
         env, number = expand(start, count)
-        index, before = self._index(env, number), self._index(env, number - 1)
+        index = self._index(env, number)
         known = number > np.maximum(self.written - self.rows, 0)[env]  # the step before is stored
-        own = self._places[-2, index]
-        first = ~known | (own != self._places[-1, before])
-        segment = {"start": start, "count": count, "first": first}
-        segment |= {name: column[index] for name, column in self.columns.items()} | self._take(own)
-        before, known = before[first], known[first]
-        segment[FINAL + "truncated"] = known & self.columns["truncated"][before]
-        final = self._take(np.where(known, self._places[-1, before], own[first]))
-        segment |= {FINAL + name: part for name, part in final.items()}
-        if self.stacked > 1:
-            frames = self._take(np.moveaxis(self._places[:-2, index[first]], 0, -1), only=self._stacks)
-            segment |= {EARLIER + name: part for name, part in frames.items()}
-        return segment
+        segment = {"start": start, "count": count, "frame_start": first, "frame_count": self._frames - first}
+        segment |= {name: column[index] for name, column in self.columns.items()} | {"frame": self._frame(index)}
+        segment["cut"] = known & self.columns["truncated"][self._index(env, number - 1)]
+        places = self._place(*expand(first, segment["frame_count"]))
+        return segment | {name: pool[places] for name, pool in self._pool.items()}
 
     def load_segment(self, segment: Segment) -> None:
         """Put the steps of a segment back, in any order of segments; steps overwritten by then are left out.
@@ -349,131 +294,60 @@ class EpisodeStorage:
             CheckpointError: It has other fields, or not as many steps as it says.
         """
         self._check_segment(segment)
-        if self._loading is None:
-            return
         env, number = expand(segment["start"], segment["count"])
         index, oldest = self._index(env, number), np.maximum(self.written - self.rows, 0)[env]
         wanted = (number >= oldest) & (number < self.written[env])
-        wanted[wanted] = self._places[-2, index[wanted]] < 0  # not loaded yet
+        cut = segment["cut"] & wanted & (number > oldest)
+        wanted[wanted] = self._places[0, index[wanted]] < 0  # not loaded yet
+        truncated = self.columns["truncated"].copy()  # the state and later segments know of later cuts
         for name, column in self.columns.items():
             column[index[wanted]] = segment[name][wanted]
-        own = self._allocate(int(np.count_nonzero(wanted)))
-        self._places[-2, index[wanted]] = own
-        self._store(own, {name: segment[name][wanted] for name in self._pool})
-        first = wanted & segment["first"]
-        at, row = index[first], np.cumsum(segment["first"])[first] - 1
-        self._loading.first[at], self._loading.cut[at] = True, segment[FINAL + "truncated"][row]
-        after = number[first] > oldest[first]  # what led to the oldest step is gone
-        final = self._allocate(int(np.count_nonzero(after)))
-        self._loading.final[at[after]] = final
-        self._store(final, {name: segment[FINAL + name][row[after]] for name in self._pool})
-        if self.stacked > 1:
-            new = self._places[0, at] < 0
-            names = self._earlier_fields()
-            self._load_earlier(at[new], {name: segment[EARLIER + name][row[new]] for name in names})
-        self._loading.missing -= len(own)
-        self._link()
+        self.columns["truncated"] |= truncated
+        self.columns["truncated"][self._index(env, number - 1)[cut]] = True
+        self._set_frame(index[wanted], segment["frame"][wanted])
+        self._missing -= int(np.count_nonzero(wanted))
+        env, frame = expand(segment["frame_start"], segment["frame_count"])
+        there = (frame >= (self._limit - self._size)[env]) & (frame < self._frames[env])
+        for name, pool in self._pool.items():
+            pool[self._place(env[there], frame[there])] = segment[name][there]
 
     def check_complete(self) -> None:
         """Raise CheckpointError while steps of a loaded state are missing."""
-        if self._loading is not None:
-            raise CheckpointError(f"The checkpoint's memory lacks {self._loading.missing} of its transitions.")
-
-    def _link(self) -> None:
-        """Name the places of steps that continue the step before, and set the flags of steps cut later on."""
-        loading = self._loading
-        if loading is None or loading.missing:
-            return
-        self._loading = None
-        env, number = expand(self.written - self.stored, self.stored)
-        index, before = self._index(env, number), self._index(env, number - 1)
-        shared = (number > (self.written - self.stored)[env]) & ~loading.first[index]
-        for frame in reversed(range(self.stacked - 1)):
-            self._places[frame, index[shared]] = self._places[frame + 1, before[shared]]
-        after = self._index(env, number + 1)
-        newest = number == self.written[env] - 1
-        ends = loading.first[after]
-        self._places[-1, index] = np.where(ends, loading.final[after], self._places[-2, after])
-        self._places[-1, index[newest]] = loading.newest[env[newest]]
-        self.columns["truncated"][index[ends]] = loading.cut[after[ends]]
-        self.columns["truncated"][index[newest]] = loading.truncated[env[newest]]
-        self._after[:, env[newest]] = self._places[1:, index[newest]]
-
-    def _load_earlier(self, index: np.ndarray, parts: Values) -> None:
-        """Store the frames (K, stack - 1, ...) that come before the newest one of K steps."""
-        places = self._allocate((self.stacked - 1, len(index)))
-        self._places[:-2, index] = places
-        for name, part in parts.items():
-            self._pool[name][places] = np.swapaxes(part, 0, 1)
-
-    def _earlier_fields(self) -> dict[str, Field]:
-        """Return the fields of the frames of each stack but the newest."""
-        fields = {name: field for name, field in self._frame_fields.items() if name in self._stacks}
-        return {name: Field((self.stacked - 1, *field.shape), field.dtype) for name, field in fields.items()}
+        if self._missing:
+            raise CheckpointError(f"The checkpoint's memory lacks {self._missing} of its transitions.")
 
     def _check_segment(self, segment: Segment) -> None:
-        """Check a segment before room is made for as many steps as `count` says: a stranger may have written it."""
-        counts, flag = ArrayOf(len(self.written), (), np.int64), Field((), np.dtype(np.bool_))
-        form: dict[str, Any] = {"start": counts, "count": counts, "first": flag.rows()}
-        state_schema.check(segment, form, "a segment of the memory")
-        start, count = segment["start"], segment["count"]
-        if np.any((start < 0) | (start > MOST_WRITTEN) | (count < 0) | (count > MOST_WRITTEN)):
+        """Check a segment before room is made for as many rows as it says: a stranger may have written it."""
+        names = ("start", "count", "frame_start", "frame_count")
+        what = "a segment of the memory"
+        state_schema.check(segment, dict.fromkeys(names, ArrayOf(len(self.written), (), np.int64)), what)
+        start, count, first, frames = (segment[name] for name in names)
+        if any(np.any((part < 0) | (part > 2 * MOST_WRITTEN)) for part in (start, count, first, frames)):
             raise CheckpointError(f"A segment of the memory cannot hold {count} rows from {start} on.")
-        of_each = {name: self._fields[name] for name in STEP} | {"first": flag} | self._frame_fields
-        of_first = {FINAL + "truncated": flag} | {FINAL + n: field for n, field in self._frame_fields.items()}
-        of_first |= {EARLIER + name: field for name, field in self._earlier_fields().items()}
-        form = {name: field.rows(int(count.sum())) for name, field in of_each.items()}
-        form |= {name: field.rows(int(np.count_nonzero(segment["first"]))) for name, field in of_first.items()}
-        state_schema.check(segment, form, "a segment of the memory")
+        steps = {name: self._fields[name] for name in STEP}
+        steps |= {"frame": Field((), np.dtype(np.int64)), "cut": Field((), np.dtype(np.bool_))}
+        form = {name: field.rows(int(count.sum())) for name, field in steps.items()}
+        form |= {name: field.rows(int(frames.sum())) for name, field in self._frame_fields.items()}
+        state_schema.check(segment, form, what)
+        if np.any(segment["frame"] < 0):
+            raise CheckpointError("A segment of the memory has steps without frames.")
 
     # ------------------------------------------------------------------------------------------------ places
     def _index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
         return env * self.rows + number % self.rows
 
-    def _allocate(self, shape: int | tuple[int, int]) -> np.ndarray:
-        """Return free places, and let the pool grow if it has too few."""
-        count = math.prod(shape) if isinstance(shape, tuple) else shape
-        reused = [self._free.pop() for _ in range(min(count, len(self._free)))]
-        end = self._used + count - len(reused)
-        size = len(next(iter(self._pool.values())))
-        if end > size:
-            for name, array in self._pool.items():  # a copy: rare, because there are spare places
-                self._pool[name] = np.concatenate([array, self._frame_fields[name].allocate(end - size + size // 4)])
-        places = np.array([*reused, *range(self._used, end)], np.int32).reshape(shape)
-        self._used = end
-        return places
+    def _frame(self, index: np.ndarray) -> np.ndarray:
+        """Return the number (K,) of the newest frame of the observation of each step."""
+        env = index // self.rows
+        newest = self._frames[env] - 1
+        return newest - (newest - (self._places[0, index] - env * self._size)) % self._size
 
-    def _release(self, index: np.ndarray, following: np.ndarray, new: np.ndarray, full: np.ndarray) -> None:
-        """Free the places of the steps at `index` (K,), where `full`, that the steps after them do not name.
+    def _set_frame(self, index: np.ndarray, frame: np.ndarray) -> None:
+        for ahead in (0, 1):
+            self._places[ahead, index] = self._place(index // self.rows, frame + ahead)
 
-        `new` are the places of the steps that overwrite them, which follow them if a ring has one row.
-        """
-        old = self._places[:, index]
-        after = new if self.rows == 1 else self._places[:, following]
-        shared = after[-2] == old[-1]
-        self._free += old[0, full].tolist()
-        if not shared.all():
-            self._free += old[1:, full & ~shared].ravel().tolist()
-
-    def _put(self, name: str, places: np.ndarray, part: np.ndarray) -> None:
-        """Store whole observations (K, ...) at `places` (stack, K)."""
-        if name in self._stacks:
-            frames = part.reshape(len(part), self.stacked, *self._frame_fields[name].shape)
-            self._pool[name][places] = np.swapaxes(frames, 0, 1)
-        else:
-            self._pool[name][places[-1]] = part
-
-    def _store(self, places: np.ndarray, parts: Values) -> None:
-        for name, part in parts.items():
-            self._pool[name][places] = part
-
-    def _take(self, places: np.ndarray, some: np.ndarray | None = None, only: Any = None) -> Values:
-        """Return the pool's arrays at places; zeros except where `some`, and `only` these parts."""
-        found = {name: pool.take(places, axis=0) for name, pool in self._pool.items() if only is None or name in only}
-        if some is not None:
-            for part in found.values():
-                part[~some] = 0
-        return found
+    def _place(self, env: np.ndarray, frame: np.ndarray) -> np.ndarray:
+        return env * self._size + frame % self._size
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
 from duetto.errors import UsageError
+from duetto.functional.pytree import tree_map
 from duetto.functional.state_schema import ArrayOf
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns
 
@@ -30,16 +31,10 @@ class Field:
         """Bytes of one value."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def allocate(self, count: int, spare: int = 0) -> np.ndarray:
-        """Return an array (count + spare, *shape). The spare rows take memory only once they are written.
-
-        Floats start as NaN, so that reading unwritten values is visible.
-        """
-        if self.dtype.kind != "f":
-            return np.zeros((count + spare, *self.shape), self.dtype)
-        array = np.empty((count + spare, *self.shape), self.dtype)
-        array[:count] = np.nan
-        return array
+    def allocate(self, count: int) -> np.ndarray:
+        """Return an array (count, *shape). Floats start as NaN, so that reading unwritten values is visible."""
+        shape = (count, *self.shape)
+        return np.full(shape, np.nan, self.dtype) if self.dtype.kind == "f" else np.zeros(shape, self.dtype)
 
     def rows(self, count: int | None = None) -> ArrayOf:
         """Return the schema of an array (count, *shape), or of any number of rows."""
@@ -74,23 +69,21 @@ class Stacks:
             for name, field in whole.items()
         }
 
-    def newest(self, obs: Values) -> Values:
-        """Return the observations with only the newest frame of each stack."""
-        return {
-            name: part[:, -self._channels[name] :] if name in self._channels else part for name, part in obs.items()
-        }
+    def frame(self, obs: Values, back: int = 0) -> Values:
+        """Return one frame of each stack, the newest or that `back` frames earlier; the other parts are zeros then."""
+        found = tree_map(np.zeros_like, obs) if back else dict(obs)
+        for name, size in self._channels.items():
+            end = obs[name].shape[1] - back * size
+            found[name] = obs[name][:, end - size : end]
+        return found
 
-    def check_steps(self, steps: Experience, rows: np.ndarray, first_env: int) -> None:
+    def check_steps(self, steps: Experience, row: int, first_env: int) -> None:
         """Raise UsageError if a next observation does not hold all frames but the oldest of the observation."""
-        if not self._channels:
-            return
         obs, next_obs = (dict(named("obs", tree)) for tree in (steps.obs, steps.next_obs))
         for name, size in self._channels.items():
-            shifted = (obs[name][rows, size:] == next_obs[name][rows, :-size]).all(axis=(1, 2, 3))
-            if not shifted.all():
-                env = first_env + steps.env[rows][int(shifted.argmin())]
+            if not np.array_equal(obs[name][row, size:], next_obs[name][row, :-size]):
                 raise UsageError(
-                    f"{name!r} of environment {env} is no stack of {self.frames} frames, "
+                    f"{name!r} of environment {first_env + steps.env[row]} is no stack of {self.frames} frames, "
                     "of which each step drops the oldest and appends one. Set the number of stacked frames to what the "
                     "environment does, or to 1, which stores every observation whole."
                 )
@@ -124,8 +117,8 @@ def stored_fields(observation: Space, action: Space, stacked: int) -> dict[str, 
     """Return the fields that one step takes in an `EpisodeStorage`: its observation, but not the next one."""
     fields = transition_fields(observation, action)
     observed = {name: field for name, field in fields.items() if name.split("/")[0] == "obs"}
-    places = {"places": Field((stacked + 1,), np.dtype(np.int32))}
-    return {name: fields[name] for name in STEP} | Stacks(observation, stacked).fields(observed) | places
+    frame = {"places": Field((2,), np.dtype(np.int32))}
+    return {name: fields[name] for name in STEP} | Stacks(observation, stacked).fields(observed) | frame
 
 
 def named(name: str, value: Tree) -> Iterator[tuple[str, np.ndarray]]:

@@ -39,7 +39,7 @@ class Schedule:
         """Return the schedule of a replay buffer with this spec."""
         if isinstance(spec, SequenceSpec):
             return cls(spec.learning_starts, spec.train_every, spec.gradient_steps)
-        return cls(spec.waits_for, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
+        return cls(spec.learning_starts, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
 
     def advance(self, steps: int, episode_ended: bool) -> None:
         """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duetto.algorithms.base import Algorithm
-from duetto.buffers import BlockHeader, Experience
+from duetto.buffers import Experience
 from duetto.buffers.experience import joined
 from duetto.environments import Episode, VecEnv, pickling
 from duetto.environments.obs_tree import Tree
@@ -87,18 +87,13 @@ class Block(NamedTuple):
     number: int
     version: int  # of the weights
     updates: int
-    experience: Experience | BlockHeader  # rows in order; environments have their numbers in the run
+    experience: Experience  # rows in order; environments have their numbers in the run
     counts: list[int]  # rows of each vector step
     episodes: list[list[Episode]]  # that ended with each
     observed: dict[str, Moments]  # statistics of the observations in it
     rewarded: Moments | None
     largest: float  # discounted sum of rewards, in this block or known before
     idle: float  # seconds between the last block and this one
-
-    def without_steps(self) -> tuple[Block, Experience]:
-        """Return the block with a header instead of its steps, and the steps."""
-        assert isinstance(self.experience, Experience)
-        return self._replace(experience=BlockHeader.of(self.experience, self.counts)), self.experience
 
 
 class BlockActor:

@@ -29,10 +29,8 @@ ATTEMPTS = 3  # of one actor without an answer between, before the run stops
 TO_START = 120.0  # seconds until a new process has found a place, and more for its first answer: packages are imported
 LOOK = 1.0  # seconds between two looks at who has answered, while another one has not
 PAUSE = 1.0  # seconds before a place is looked for again
-TO_FETCH = 60.0  # seconds in which steps come that were left where they were made
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
 INFINITY = float("inf")
-LOST_BLOCKS = "Steps that waited for the replay memory are gone with their machine."
 
 
 @dataclass
@@ -51,7 +49,6 @@ class Actor:
     number: int = 0  # of its newest message
     requests: list[Request] = field(default_factory=list)  # of that
     values: tuple[Any, ...] = ()
-    leaves: bool = False
     call: Call | None = None  # not answered yet
     deadline: float = INFINITY
     failures: list[Answer] = field(default_factory=list)  # since its last answer
@@ -115,13 +112,10 @@ class ActorPool:
             self.post(actor.index, [Request(method, () if arguments is None else (arguments[actor.index],))])
         return [reply.values[0] for reply in self.wait(range(len(self.actors))).values()]
 
-    def post(self, index: int, requests: list[Request], *values: Any, leaves: bool = False) -> None:
-        """Send requests without waiting. `values` are further arguments of one of them (`TAKE_VALUES`), or references.
-
-        With `leaves` a block's steps stay with the process, and the reply has a reference to them.
-        """
+    def post(self, index: int, requests: list[Request], *values: Any) -> None:
+        """Send requests without waiting. `values` (or references) are further arguments of one of `TAKE_VALUES`."""
         actor = self.actors[index]
-        actor.number, actor.requests, actor.values, actor.leaves = actor.number + 1, requests, values, leaves
+        actor.number, actor.requests, actor.values = actor.number + 1, requests, values
         if actor.placed:
             self._send(actor)
 
@@ -130,7 +124,7 @@ class ActorPool:
 
         Raises:
             EnvironmentFault: An actor failed three times without an answer.
-            PartLostError: A process that cannot be replaced is lost, or steps that it was to fetch.
+            PartLostError: A process that cannot be replaced is lost.
             Exception: An error in a process, the lowest one's first.
         """
         waiting, replies = [self.actors[index] for index in asked], dict[int, Reply]()
@@ -150,13 +144,6 @@ class ActorPool:
             if error := replies[index].error:
                 raise error
         return dict(sorted(replies.items()))
-
-    def fetch(self, references: Sequence[Any]) -> list[Any]:
-        """Fetch values that were left where they were made. PartLostError if one does not come."""
-        answers = self.transport.wait(references, TO_FETCH)
-        if any(reference not in answers or answers[reference].failure for reference in references):
-            raise PartLostError(LOST_BLOCKS)
-        return [answers[reference].value for reference in references]
 
     def close(self) -> None:
         """Let the environments close themselves, and end all processes."""
@@ -213,7 +200,7 @@ class ActorPool:
         """Send the actor's newest message, to a new process with the state to start from."""
         state = actor.state if actor.new else {}
         message = (actor.number, actor.requests, state, *actor.values)
-        actor.call = self.transport.call(actor.worker, *message, leaves=actor.leaves)
+        actor.call = self.transport.call(actor.worker, *message)
         given = [state, *(argument for request in actor.requests for argument in request.arguments)]
         patience = (self._timeout or INFINITY) + (TO_START if actor.new else 0.0) + sum(map(seconds_of, given))
         actor.deadline = self.transport.clock() + patience
@@ -239,12 +226,9 @@ class ActorPool:
             actor.state = continued(reply.state, actor.state)
         actor.begun, actor.new, actor.restarted = True, False, False
         actor.call, actor.failures = None, []
-        return reply._replace(left=answer.left)
+        return reply
 
     def _failed(self, actor: Actor, answer: Answer) -> None:
-        if answer.missing:
-            actor.call = None
-            raise PartLostError(LOST_BLOCKS)
         actor.failures.append(answer)
         if not answer.gone and len(actor.failures) == 1:  # only the answer is lost, it seems
             self._send(actor)

@@ -3,7 +3,7 @@
     pool      message 4 ............. | message 5 ............... | no answer: message 5 again
     server    executes it, answers 4  | executes it, answer lost  | the same answer again
 
-A role says what the process does: `ActorRole`, `EvaluatorRole` or `ShardRole`. With each answer comes what was added
+A role says what the process does: `ActorRole` or `ShardRole`. With each answer comes what was added
 to the state of the served object. A new process starts from the state that the lost one answered last.
 """
 
@@ -13,13 +13,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import cloudpickle
 
-from duetto.cluster.actor import Block
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.sharding import tails
 from duetto.errors import DuettoError, UsageError
 
 GREETING = 0  # the number of a message that only asks whether the process runs
-TAKE_VALUES = ("block", "evaluate", "hold")  # methods whose last arguments are a message's values
+TAKE_VALUES = ("block",)  # methods whose last arguments are a message's values
 
 
 class Request(NamedTuple):
@@ -37,11 +36,10 @@ class Reply(NamedTuple):
     error: Exception | None = None
     lost: list[str] = []  # why each environment started a new episode before the requests, "" if it did not  # noqa: RUF012
     state: Any = None  # after the requests, as `tails` of the state before
-    left: Any = None  # a reference to the steps that stay with the process
 
 
 class ActorServer:
-    """The server of an actor or evaluator."""
+    """The server of an actor."""
 
     restorable: ClassVar[bool] = True  # whether a new process can take the place of a lost one
     errors: ClassVar[tuple[type[Exception], ...]] = (DuettoError, EnvironmentFault)  # sent as they are
@@ -61,14 +59,6 @@ class ActorServer:
             self._reply = None  # first: two batches may not fit into memory
             self._reply = self._answer(number, requests, state, values)
         return self._reply
-
-    def leave(self, *message: Any) -> tuple[Reply, Any]:
-        """Do as `do`, but keep a block's steps here: return the reply without them, and the steps or None."""
-        reply = self.do(*message)
-        if not reply.values or not isinstance(reply.values[-1], Block):
-            return reply, None
-        header, steps = reply.values[-1].without_steps()
-        return reply._replace(values=[header]), steps
 
     def _answer(self, number: int, requests: list[Request], state: dict[str, Any], values: tuple[Any, ...]) -> Reply:
         lost: list[str] = []

@@ -3,13 +3,8 @@
     actor      | block k ............ |  its rows, and the actor's state after it
     trainer    | accept: once, in its order | hand out, one vector step after another | ...
 
-    with replay shards:
-    actor      | block k ............ |  its header, and the actor's state; its rows stay there
-    trainer    | accept ............. | hand out, one vector step after another | ...
-    shard      |                        get the rows from the actor, and store each vector step when it is handed out
-
 A checkpoint is a cut: each actor's state after its last accepted block, and the vector steps of accepted blocks that
-were not handed out yet (only their rows are fetched). Blocks in flight are not in it, and are made again. So saving
+were not handed out yet. Blocks in flight are not in it, and are made again. So saving
 waits for no actor.
 """
 
@@ -18,14 +13,13 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Algorithm
-from duetto.buffers import BlockGroup, BlockHeader, BlockRef, Experience, RemoteBlock
+from duetto.buffers import Experience
 from duetto.buffers.experience import concatenated, cut, joined, rows, side_by_side
 from duetto.cluster.actor import ROWS, Block, Order, Weights
 from duetto.cluster.actor_pool import INFINITY, lost_environments
@@ -46,13 +40,12 @@ class Accepted(NamedTuple):
 
     block: Block
     lost: np.ndarray  # (n,) bool, the actor's environments that started new episodes before it
-    left: Any  # a reference to its steps, if they stay with the actor
 
 
 class ReadyStep(NamedTuple):
     """A vector step that can be handed out, of one actor or of several side by side."""
 
-    experience: Experience | RemoteBlock
+    experience: Experience
     episodes: list[Episode]  # that ended with it
     lost: np.ndarray  # (N,) bool, the environments whose episodes broke off before it
     version: int  # of the weights, the oldest
@@ -64,7 +57,6 @@ class BlockSource(ABC):
 
     Attributes:
         length: Vector steps of a block.
-        leave: Whether blocks' rows stay where they are made, until a shard of the memory gets them.
     """
 
     STATE: ClassVar[dict[str, Any]] = {
@@ -79,13 +71,12 @@ class BlockSource(ABC):
     }
 
     def __init__(
-        self, algorithm: Algorithm, stepper: VecEnv, learner: Learner, normalizer: Normalizer, length: int, leave: bool
+        self, algorithm: Algorithm, stepper: VecEnv, learner: Learner, normalizer: Normalizer, length: int
     ) -> None:
         assert isinstance(stepper.engine, RemoteEngine)
         self._engine, self._pool, self._stepper = stepper.engine, stepper.engine.pool, stepper
         self._learner, self._normalizer = learner, normalizer
         self.length: int = length
-        self.leave: bool = leave
         scaling, discount = algorithm.reward_scaling(), algorithm.memory().discount
         self.rewards: RewardScaler | None = scaling and RewardScaler(0, discount, *scaling)
         self._shares = [actor.share for actor in self._pool.actors]
@@ -101,14 +92,13 @@ class BlockSource(ABC):
         self._reference: Any = None  # to the weights
         self._lags: deque[tuple[int, int]] = deque(maxlen=RECENT)
         self._idle = 0.0
-        self._groups = 0  # so many there were
         self._engine.source_numbers = self.numbers
 
     @abstractmethod
     def _fill(self, step: int, total_steps: int) -> None:
         """Have at least one vector step in `_ready`, and ask actors for blocks."""
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
         """Return the next vector step, or the header of a block, and the episodes that ended with it."""
         try:
             self._fill(step, total_steps)
@@ -144,7 +134,7 @@ class BlockSource(ABC):
             self._lost = ~self._stepper.restored & self._found_ready
         order = Order(self._accepted[index], self.length, step, stride, total_steps)
         self._asked.add(index)
-        self._pool.post(index, [Request("block", (order,))], self._reference, leaves=self.leave)
+        self._pool.post(index, [Request("block", (order,))], self._reference)
 
     def _receive(self, enough: int, patience: float = INFINITY) -> None:
         """Wait for blocks of at least `enough` actors, or for `patience` seconds, and hold those that came."""
@@ -169,7 +159,7 @@ class BlockSource(ABC):
         own = slice(share.start, share.stop)
         lost = self._lost[own] | lost_environments(reply, share)
         self._lost[own] = False
-        return Accepted(block, lost, reply.left)
+        return Accepted(block, lost)
 
     def _hold(self, index: int, accepted: Accepted) -> None:
         self._held[index].append(accepted)
@@ -184,21 +174,10 @@ class BlockSource(ABC):
         blocks = [accepted.block for accepted in opened.values()]
         episodes = [list(chain(*ended)) for ended in zip(*(block.episodes for block in blocks), strict=True)]
         version, updates = min(block.version for block in blocks), min(block.updates for block in blocks)
-        parts = zip(self._vector_steps(opened), episodes, lost, strict=True)
+        steps = side_by_side([block.experience for block in blocks], [block.counts for block in blocks])
+        each = cut(steps, np.sum([block.counts for block in blocks], axis=0).tolist())
+        parts = zip(each, episodes, lost, strict=True)
         self._ready.extend(ReadyStep(*part, version, updates) for part in parts)
-
-    def _vector_steps(self, opened: dict[int, Accepted]) -> Sequence[Experience | RemoteBlock]:
-        """Return the vector steps of blocks side by side."""
-        steps = [(accepted.block.experience, accepted.block.counts) for accepted in opened.values()]
-        left = [
-            BlockRef(header, counts, self._shares[index], opened[index].left)
-            for index, (header, counts) in zip(opened, steps, strict=True)
-            if isinstance(header, BlockHeader)
-        ]
-        if left:
-            self._groups += 1
-            return BlockGroup(self._groups, left).cut()
-        return _together([own for own, _ in steps if isinstance(own, Experience)], [counts for _, counts in steps])
 
     def numbers(self) -> dict[str, float]:
         """Return numbers for the log: how old the weights were that actors acted with, and how long actors waited."""
@@ -210,11 +189,7 @@ class BlockSource(ABC):
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return what a cut has besides the environments.
-
-        Raises:
-            PartLostError: Rows that belong to it are gone.
-        """
+        """Return what a cut has besides the environments."""
         while any(self._held):
             self._open()
         states = [actor.state for actor in self._pool.actors]
@@ -226,23 +201,8 @@ class BlockSource(ABC):
             "rewards": None if self.rewards is None else self.rewards.state_dict(),
             "accepted": list(self._accepted),
             "version": self._version,
-            "ready": _packed(self._fetched()),
+            "ready": _packed(list(self._ready)),
         }
-
-    def _fetched(self) -> list[ReadyStep]:
-        """Return the vector steps that were not handed out, with their rows."""
-        groups: dict[int, list[Experience]] = {}
-        found: list[ReadyStep] = []
-        for ready in self._ready:
-            step = ready.experience
-            if isinstance(step, RemoteBlock):
-                group = step.group
-                if group.number not in groups:
-                    fetched = self._pool.fetch([block.value for block in group.blocks])
-                    groups[group.number] = _together(fetched, [block.counts for block in group.blocks])
-                step = groups[group.number][step.step]
-            found.append(ready._replace(experience=step))
-        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`; the actors follow with their environments (`RemoteEngine.load`)."""
@@ -272,16 +232,11 @@ class BlockSource(ABC):
         }
 
 
-def _together(blocks: list[Experience], counts: list[list[int]]) -> list[Experience]:
-    """Return the vector steps of blocks side by side."""
-    return cut(side_by_side(blocks, counts), np.array(counts).sum(axis=0).tolist())
-
-
 def _packed(ready: list[ReadyStep]) -> dict[str, Any] | None:
     """Return ready vector steps as part of a saved state; None if there are none."""
     if not ready:
         return None
-    steps = [step.experience for step in ready if isinstance(step.experience, Experience)]
+    steps = [step.experience for step in ready]
     return joined(steps)._asdict() | {
         "counts": [len(step.env) for step in steps],
         "episodes": [[list(episode) for episode in step.episodes] for step in ready],

@@ -1,11 +1,10 @@
 """Replay shards in processes of their own.
 
-    trainer   points | ......... join, weigh | learn | new priorities, store step 7 of block 3 ...... | points
-    shard 0          | look up   |                   | keep them, get the block if it is new, store   |
-    shard 1          | look up ..|                   | keep them, get the block if it is new, store ..|
+    trainer   points | ......... join, weigh | learn | new priorities, new steps | points
+    shard 0          | look up   |                   | keep them, store           |
+    shard 1          | look up ..|                   | keep them, store .........  |
 
-Blocks go from the actors that made them to the shards: the trainer only sends references (`transport`). A shard that
-dies, or a block that is gone with its machine before a shard has it, sends the run back to its newest checkpoint.
+A shard that dies sends the run back to its newest checkpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing_extensions import override
 from duetto import buffers
 from duetto.buffers import Shards
 from duetto.cluster.actor_pool import ActorPool
-from duetto.cluster.actor_server import TAKE_VALUES, ActorServer, Request
+from duetto.cluster.actor_server import ActorServer, Request
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import UsageError
 
@@ -43,7 +42,7 @@ class ShardServer(ActorServer):
     def _call(self, method: str, arguments: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         if method == "status":
             return self._served.status()
-        return self._served.execute(method, *arguments, *(values if method in TAKE_VALUES else ()))
+        return self._served.execute(method, *arguments)
 
 
 class RemoteShards(Shards):
@@ -68,10 +67,10 @@ class RemoteShards(Shards):
             raise UsageError(fault.what[0].upper() + fault.what[1:]) from fault
 
     @override
-    def post(self, index: int, asked: Sequence[buffers.ShardRequest], *values: Any) -> None:
+    def post(self, index: int, asked: Sequence[buffers.ShardRequest]) -> None:
         assert self._pool is not None
         self._posted.append(index)
-        self._pool.post(index, [Request(*one) for one in asked], *values)
+        self._pool.post(index, [Request(*one) for one in asked])
 
     @override
     def wait(self) -> dict[int, list[Any]]:

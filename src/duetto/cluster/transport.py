@@ -4,10 +4,6 @@
     call    ask the object something; nobody waits                 kill   end a process, whatever it is doing
     wait    for what was asked
 
-A call may leave a value where it was made: `wait` then gives the rest and a reference to the value, which can be sent
-with another call, whose process gets the value from there. So it never passes through here, unless it is waited for.
-It is gone with the machine that it lies on.
-
 A call is made at most once by Ray, but may have been *made* although its answer was lost; and a transport may as well
 make it twice, or hand out an answer again. So the caller numbers its messages (`actor_pool`), and a repeated number
 gets the same answer again (`actor_server`).
@@ -29,8 +25,6 @@ class Answer(NamedTuple):
     failure: str = ""  # the rest of a sentence that starts with the process: "died."
     details: str = ""  # whatever else is known of it, in several lines
     gone: bool = False  # the process is no more; otherwise it may be asked again
-    left: Any = None  # what stands for the value that was left where it was made
-    missing: bool = False  # a value that was left somewhere, and that the call was to go with, is no more
 
 
 class Transport(Protocol):
@@ -40,11 +34,8 @@ class Transport(Protocol):
         """Start a process, at the latest at its first call; `arguments` may come from `put`."""
         ...
 
-    def call(self, worker: Worker, *message: Any, leaves: bool = False) -> Call:
-        """Call `do(*message)` of the worker's object; or `leave(*message)`, whose second value stays there.
-
-        The reference to that may be part of another message, or be waited for like a call.
-        """
+    def call(self, worker: Worker, *message: Any) -> Call:
+        """Call `do(*message)` of the worker's object."""
         ...
 
     def wait(self, calls: Sequence[Call], timeout: float, enough: int | None = None) -> dict[Call, Answer]:

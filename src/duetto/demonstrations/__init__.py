@@ -13,7 +13,8 @@ from duetto.demonstrations.dataset import Writer, check_free, is_stored, load, s
 from duetto.demonstrations.episode_player import EpisodePlayer
 from duetto.demonstrations.minari_datasets import export_minari, import_minari
 from duetto.demonstrations.recording import Expert, RecordedGame, RecordingEndedError, record
-from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_fits, spell
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_fits
+from duetto.networks.spaces import spell
 
 __all__ = [
     "Demonstration",

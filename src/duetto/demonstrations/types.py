@@ -11,7 +11,7 @@ import numpy as np
 
 from duetto.environments import Tree, complete_options
 from duetto.errors import UsageError
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
 
 
 class Demonstration(NamedTuple):
@@ -174,19 +174,3 @@ def _description(environment: str, options: Mapping[str, Any], observation: Spac
         "observations": spell(observation, bounds=False),
         "actions": spell(action),
     }
-
-
-def spell(space: Space, *, bounds: bool = True) -> str:
-    """Return a space as text with its dtype, unlike `str`, and with or without its bounds."""
-    if isinstance(space, Dict):
-        return "Dict(" + ", ".join(f"{name}: {spell(part, bounds=bounds)}" for name, part in space.parts) + ")"
-    if not isinstance(space, Box):
-        return str(space)
-    if not bounds:
-        return f"Box({space.shape}, {space.dtype})"
-    low, high = (_spell_bound(bound) for bound in (space.low, space.high))
-    return f"Box({space.shape}, {space.dtype}, from {low} to {high})"
-
-
-def _spell_bound(bound: tuple[float, ...]) -> str:
-    return f"{bound[0]:.9g}" if len(set(bound)) == 1 else str([float(f"{value:.9g}") for value in bound])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 
@@ -53,10 +52,11 @@ def generalized_advantages(
     return advantage
 
 
-def explained_variance(value: np.ndarray, returns: np.ndarray) -> float:
+def explained_variance(value: Any, returns: Any) -> Any:
     """1 - Var(R - V) / Var(R) of V and R (...): how well values predict returns, as OpenAI Baselines logs it.
 
     1 is a perfect prediction, 0 as good as a constant; 0 where R does not vary.
     """
-    spread = float(np.var(returns))
-    return 1.0 - float(np.var(returns - value)) / spread if spread > 0 else 0.0
+    xp = array_namespace(returns)
+    spread = xp.var(returns)
+    return xp.where(spread > 0, 1.0 - xp.var(returns - value) / xp.where(spread > 0, spread, 1.0), 0.0)

@@ -18,7 +18,7 @@ from duetto.errors import UsageError
 from duetto.install_hint import install
 from duetto.learners.backends import BACKENDS, EXTRA, Backend, choose
 from duetto.learners.base import Learner, Metrics, Precision
-from duetto.learners.parameters import check_parameters, check_room
+from duetto.learners.parameters import check_parameters
 from duetto.learners.policy import Policy
 from duetto.networks.spaces import Space
 
@@ -44,9 +44,8 @@ def build(
     For several seeds, it builds the learner with which `multi_seed.SeedGroup` computes.
 
     Raises:
-        UsageError: The framework is not installed, or this machine has too little memory for the networks.
+        UsageError: The framework is not installed.
     """
-    check_room(algorithm, observation, action)
     try:
         own = (algorithm, observation, action)
         if backend == "torch":

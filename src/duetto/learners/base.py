@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from types import SimpleNamespace
@@ -114,7 +114,8 @@ class Learner(Policy):
         self.targets: dict[str, str] = algorithm.targets()
         self.optimizer_specs: dict[str, OptimizerSpec] = algorithm.optimizers()
         for method, names in (("optimizers", self.optimizer_specs), ("targets", self.targets.values())):
-            check_is_network(method, names, self.specs)
+            for name in names:
+                check_named(f"The algorithm's {method}() names a network", name, self.specs)
         self.precision: Precision = precision
         self.random: np.random.Generator = generator(seed, "learner")
         self.updates: int = 0
@@ -134,12 +135,16 @@ class Learner(Policy):
         """
         return self.update_each([batch], [progress])[0]
 
-    @abstractmethod
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
         """Call `update` with each batch in turn, `at_once` at most in one program.
 
         No batch may depend on the update before it. The epochs of a rollout have the same object as their batch.
         """
+        metrics: list[Metrics] = []
+        for updates in self._prepare_each(batches, progress):
+            metrics += self.update_alike(updates)
+            self._adapt_rates(metrics[-1])
+        return metrics
 
     @abstractmethod
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
@@ -253,62 +258,32 @@ class Learner(Policy):
         return generator(self._seed, f"parameters of {name}")
 
 
-def check_is_network(method: str, names: Iterable[str], networks: Collection[str]) -> None:
-    """Raise UsageError where an algorithm's method names a network that it does not have."""
-    for name in names:
-        if name not in networks:
-            raise UsageError(
-                f"The algorithm's {method}() names a network {name!r}; there are {', '.join(networks)}."
-                f"{did_you_mean(name, networks)}"
-            )
-
-
-def check_learns(name: str, learning: Collection[str]) -> None:
-    """Raise UsageError where an algorithm's update minimizes a loss of a network that is not among `learning`."""
-    if name not in learning:
-        raise UsageError(
-            f"The update minimizes a loss of {name!r}, which has no optimizer; there are {', '.join(learning)}."
-            f"{did_you_mean(name, learning)}"
-        )
+def check_named(what: str, name: str, known: Collection[str]) -> None:
+    """Raise UsageError where an algorithm names a network that is not among those `known`."""
+    if name not in known:
+        raise UsageError(f"{what} {name!r}; there are {', '.join(known)}.{did_you_mean(name, known)}")
 
 
 def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
     """Return the scalar and the report of a network's loss. Raise UsageError if it returned anything else."""
-    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], dict)):
+    loss, report = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    if not isinstance(report, dict) or tuple(getattr(loss, "shape", (0,))):
+        returned = f"a {type(found).__name__}" if not isinstance(report, dict) else _kind(loss)
         raise UsageError(
-            f"The loss of {name!r} must return a scalar and a dict of what it reports, maybe {{}}; it returned a "
-            f"{type(found).__name__}."
+            f"The loss of {name!r} must return a scalar array, such as batch.mean(...), and a dict of what it reports, "
+            f"maybe {{}}; it returned {returned}."
         )
-    loss, report = found
-    if not hasattr(loss, "ndim"):
-        raise UsageError(f"The loss of {name!r} is a {type(loss).__name__}; it must be a scalar array.")
-    if shape := tuple(loss.shape):
-        raise UsageError(f"The loss of {name!r} has the shape {shape}; it must be a scalar. Take batch.mean of it.")
-    numbers = {
-        key: value for key, value in report.items() if isinstance(value, np.generic) or not hasattr(value, "ndim")
-    }
-    for key, value in numbers.items():
-        if not isinstance(value, int | float | np.number | np.bool_):
-            raise UsageError(
-                f"The loss of {name!r} reports {key!r} as a {type(value).__name__}; report arrays or numbers."
-            )
     xp = array_namespace(loss)
-    return loss, report | {key: xp.full_like(loss, float(value)) for key, value in numbers.items()}
+    for key, value in report.items():
+        if isinstance(value, np.generic) or not hasattr(value, "ndim"):
+            if not isinstance(value, int | float | np.number | np.bool_):
+                raise UsageError(f"The loss of {name!r} reports {key!r} as {_kind(value)}; report arrays or numbers.")
+            report = report | {key: xp.full_like(loss, float(value))}
+    return loss, report
 
 
-def check_depends(name: str, depends: bool) -> None:
-    """Raise UsageError where the loss of a network does not depend on the network's parameters."""
-    if not depends:
-        raise UsageError(f"The loss of {name!r} does not depend on its parameters, so it has no gradient.")
-
-
-def check_minimized(names: Collection[str], phase: int) -> None:
-    """Raise UsageError if an update of this phase minimized no loss."""
-    if not names:
-        raise UsageError(
-            f"The algorithm's update minimizes no loss in phase {phase}, so nothing is learned: let it "
-            "minimize one in each, or have fewer phases."
-        )
+def _kind(value: Any) -> str:
+    return f"an array of shape {tuple(value.shape)}" if hasattr(value, "shape") else f"a {type(value).__name__}"
 
 
 def summarize(info: dict[str, Array], xp: Any, mask: Any = None) -> tuple[list[str], list[Array]]:

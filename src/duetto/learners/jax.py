@@ -85,19 +85,10 @@ class JaxLearner(Learner):
 
     # ------------------------------------------------------------------------------------------------ learning
     @override
-    def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        metrics: list[Metrics] = []
-        for updates in self._prepare_each(batches, progress):
-            metrics += self.update_alike(updates)
-            self._adapt_rates(metrics[-1])
-        return metrics
-
-    @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
         """In one program, which gets a rollout once for all epochs."""
         first, rollout = updates[0], updates[0].batch if self.on_policy else None
         if (compiled := self._compiled.get(first.phase)) is None:
-            jax_cache.hand_over()
             compiled = self._compiled[first.phase] = CompiledUpdate(self, self._state, first)
         inputs = self._placed(rollout, tree_map_many(_stacked, [_float32(one, rollout) for one in updates]))
         changing = {name: self._state[name] for name in compiled.changes}

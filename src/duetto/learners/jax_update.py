@@ -19,7 +19,7 @@ from jax import Array
 from typing_extensions import override
 
 from duetto.algorithms.base import PRIORITY, Updater
-from duetto.learners.base import Update, check_depends, check_learns, check_minimized, checked_loss, summarize
+from duetto.learners.base import Update, check_named, checked_loss, summarize
 from duetto.learners.transfer_buffer import BufferLayout, BufferSlot
 from duetto.networks.jax import JaxNetwork
 
@@ -89,7 +89,6 @@ class CompiledUpdate:
         trace = TracedUpdate(self._learner, state, rates, scheduled, getattr(batch, "mask", None))
         with jax.numpy_rank_promotion("raise"), self._learner.exactly():
             self._learner.algorithm.update(trace, batch, noise, self._phase)
-        check_minimized(trace.names, self._phase)
         self._found = tuple(trace.names), tuple(sorted(trace.changed))
         return {name: trace.state[name] for name in self._found[1]}, jnp.stack(trace.values), trace.priority
 
@@ -141,7 +140,7 @@ class TracedUpdate(Updater):
 
     @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Array]:
-        check_learns(name, self.learner._optimizers)
+        check_named("The update minimizes a loss of a network without an optimizer,", name, self.learner._optimizers)
         key, net = f"net/{name}", self.learner._nets[name]
         learned, statistics = self.state[key][: net.learned], self.state[key][net.learned :]
 
@@ -149,11 +148,9 @@ class TracedUpdate(Updater):
             arrays = parameters + statistics
             nets = self._networks(**{name: arrays})
             value, info = checked_loss(name, loss(nets, *args))
-            return watch(value), (info, net.statistics(getattr(nets, name), arrays))
+            return value, (info, net.statistics(getattr(nets, name), arrays))
 
-        watch, perturbed = _watched()
         (value, (info, after)), gradient = jax.value_and_grad(of_parameters, has_aux=True)(learned)
-        check_depends(name, any(perturbed))
         optimizer = self.learner._optimizers[name]
         norm = {}
         if self.learner.optimizer_specs[name].max_grad_norm > 0:
@@ -193,19 +190,3 @@ class TracedUpdate(Updater):
         names, values = summarize(info, jnp, self._mask)
         self.names += [f"{name}_loss", *names]
         self.values += [value, *values]
-
-
-def _watched() -> tuple[Callable[[Any], Any], list[bool]]:
-    """Return an identity function, and a list of whether gradients flow through its calls: if not, JAX makes zeros."""
-    perturbed: list[bool] = []
-
-    @jax.custom_vjp
-    def identity(value: Any) -> Any:  # no trace of it is left in the program
-        return value
-
-    def forward(value: Any) -> tuple[Any, None]:
-        perturbed.append(value.perturbed)
-        return value.value, None
-
-    identity.defvjp(forward, lambda _, gradient: (gradient,), symbolic_zeros=True)
-    return identity, perturbed

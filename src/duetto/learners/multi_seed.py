@@ -247,14 +247,6 @@ class SeedLearner(Learner):
         self._acts_in_numpy = self._acts_in_numpy and backend == "torch"
 
     @override
-    def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        metrics: list[Metrics] = []
-        for updates in self._prepare_each(batches, progress):
-            metrics += self.update_alike(updates)
-            self._adapt_rates(metrics[-1])
-        return metrics
-
-    @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
         return self._group.request(self._number, SeedRequest("update_alike", tuple(updates)))
 

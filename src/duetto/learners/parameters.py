@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from duetto.algorithms.base import Algorithm
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.networks.initializers import parameter_shapes
@@ -25,19 +24,6 @@ def check_parameters(algorithm: Algorithm, observation: Space, action: Space, pa
     state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
     for name, shapes in _shapes(algorithm, observation, action).items():
         matched(parameters.get(name, {}), shapes, name)
-
-
-def check_room(algorithm: Algorithm, observation: Space, action: Space) -> None:
-    """Raise UsageError if this machine lacks the memory for the parameters, before a framework allocates it."""
-    shapes = [shape for network in _shapes(algorithm, observation, action).values() for shape in network.values()]
-    needed = 4 * sum(math.prod(shape) for shape in shapes)
-    try:
-        np.empty(needed, np.uint8)
-    except (MemoryError, ValueError) as error:  # ValueError: more than there are addresses
-        raise UsageError(
-            f"The networks' parameters need {needed / 2**30:.1f} GiB of memory, which this machine does not have. Make "
-            "them smaller."
-        ) from error
 
 
 def _shapes(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, dict[str, tuple[int, ...]]]:

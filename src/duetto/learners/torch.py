@@ -21,7 +21,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 import array_api_compat
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from duetto.algorithms.base import PRIORITY, Algorithm, Tree
 from duetto.errors import UsageError
@@ -34,9 +34,7 @@ from duetto.learners.base import (
     Metrics,
     Precision,
     Update,
-    check_depends,
-    check_learns,
-    check_minimized,
+    check_named,
     checked_loss,
     summarize,
 )
@@ -88,8 +86,6 @@ class TorchLearner(Learner, Updater):
             keep_freed_memory()
         self._set_threads(threads, observation)
         self._nets = {name: build(spec, self.initial_random(name), device) for name, spec in self.specs.items()}
-        for name, net in self._nets.items():
-            _check_sizes(name, net.values)
         for name, source in self.targets.items():
             self._nets[name] = build(self.specs[source], self.initial_random(source), device)
             for weight in self._nets[name].learned.values():
@@ -108,14 +104,6 @@ class TorchLearner(Learner, Updater):
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     # ------------------------------------------------------------------------------------------------ learning
-    @override
-    def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        metrics: list[Metrics] = []
-        for [update] in self._prepare_each(batches, progress):
-            metrics.append(self._update(update))
-            self._adapt_rates(metrics[-1])
-        return metrics
-
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
         return [self._update(update) for update in updates]
@@ -190,7 +178,6 @@ class TorchLearner(Learner, Updater):
         self._mask = getattr(batch, "mask", None)  # of a batch of sequences
         with torch.enable_grad(), self._learning(), self._repeatable():
             self.algorithm.update(self, batch, self._noise, self._phase)
-        check_minimized(self._names, self._phase)
         return torch.stack(self._values, -1)
 
     def _repeatable(self) -> contextlib.AbstractContextManager[None]:
@@ -228,11 +215,10 @@ class TorchLearner(Learner, Updater):
 
     @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
-        check_learns(name, self._optimizers)
+        check_named("The update minimizes a loss of a network without an optimizer,", name, self._optimizers)
         weights = self._optimizers[name].weights
         with self._autocast:
             value, info = checked_loss(name, loss(self.networks(), *args))
-        check_depends(name, value.requires_grad)
         gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
         norm = self._optimizers[name].step(list(gradients), self._rates[name])
         self._project(name)
@@ -349,16 +335,6 @@ class TorchLearner(Learner, Updater):
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         for name, optimizer in self._optimizers.items():
             optimizer.load(state[name], f"the optimizer of {name}")
-
-
-def _check_sizes(name: str, values: dict[str, Tensor]) -> None:
-    """Raise UsageError if a custom network has lazy parameters, which get their sizes after optimizers are built."""
-    if lazy := [key for key, value in values.items() if nn.parameter.is_lazy(value)]:
-        raise UsageError(
-            f"The {name} network of your own has parameters without sizes, {', '.join(lazy)}, as nn.LazyLinear's "
-            "are before the first call. Give the layers their sizes, or call them once at the end of its __init__; a "
-            "layer that is never called has to go."
-        )
 
 
 def as_arrays(tree: Any) -> Any:

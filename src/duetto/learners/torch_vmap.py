@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from duetto.algorithms.base import PRIORITY, Algorithm
 from duetto.functional.pytree import tree_map
-from duetto.learners.base import Precision, check_depends, check_learns, checked_loss, summarize
+from duetto.learners.base import Precision, check_named, checked_loss, summarize
 from duetto.learners.torch import TorchLearner
 from duetto.learners.torch_adam import Adam
 from duetto.networks import torch_layers
@@ -77,7 +77,7 @@ class TorchVmapLearner(TorchLearner):
 
     @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
-        check_learns(name, self._optimizers)
+        check_named("The update minimizes a loss of a network without an optimizer,", name, self._optimizers)
         every = {other: net.values for other, net in self._nets.items()}
         names: list[str] = []
 
@@ -85,7 +85,6 @@ class TorchVmapLearner(TorchLearner):
             nets = self._networks_of(every | {name: every[name] | learned})
             with self._autocast, torch_layers.pytorch_products():
                 value, info = checked_loss(name, loss(nets, *args))
-            check_depends(name, value.requires_grad)
             names[:], values = summarize(info, torch)
             updated_stats = getattr(getattr(nets, name), "updated_stats", {})
             return value, (info, updated_stats, [value.float() for value in values])

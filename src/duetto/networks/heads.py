@@ -147,18 +147,6 @@ class CriticHead(HiddenHead):
 
 
 @dataclass(frozen=True)
-class CategoricalHead(CriticHead):
-    """A critic of the return's distribution: features and actions (B, A) to logits (B, n) of `atoms` fixed returns."""
-
-    atoms: int = 101  # n
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """n logits; see `functional.categorical`."""
-        return (self.atoms,)
-
-
-@dataclass(frozen=True)
 class ActionValueHead(HiddenHead):
     """Values (B, actions) of discrete actions; dueling ones from a state's value and the actions' advantages.
 

@@ -7,7 +7,7 @@ acts without the environment it was trained on.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -169,37 +169,33 @@ Space = Box | Discrete | MultiDiscrete | Dict
 
 
 def describe_difference(kind: str, one: Space, other: Space) -> tuple[str, str] | None:
-    """Return both spaces as text, with dtypes and bounds if these alone differ; None if they are equal to networks.
+    """Return both spaces as text; None if they are equal to networks, which ignore the bounds of observations.
 
-    `kind` is "observation" or "action": networks ignore the bounds of observations.
+    `kind` is "observation" or "action".
     """
-    seen = [_without_bounds(space) if kind == "observation" else space for space in (one, other)]
-    if seen[0] == seen[1]:
-        return None
-    if str(one) != str(other):
-        return str(one), str(other)
-    if isinstance(one, Dict) and isinstance(other, Dict):
-        differ = [i for i, pair in enumerate(zip(one.parts, other.parts, strict=True)) if pair[0] != pair[1]]
-        one, other = (Dict(tuple(space.parts[i] for i in differ)) for space in (one, other))
-    return _details(one), _details(other)
+    first, second = (spell(space, bounds=kind == "action") for space in (one, other))
+    return None if first == second else (first, second)
 
 
-def _without_bounds(space: Space) -> Space:
+def spell(space: Space, *, bounds: bool = True) -> str:
+    """Return a space as text with its dtype, unlike `str`, and with or without its bounds."""
     if isinstance(space, Dict):
-        return Dict(tuple((name, _without_bounds(part)) for name, part in space.parts))  # type: ignore[arg-type]
-    return replace(space, low=(0.0,), high=(0.0,)) if isinstance(space, Box) else space
-
-
-def _details(space: Space) -> str:
-    if isinstance(space, Dict):
-        return "Dict(" + ", ".join(f"{name}: {_details(part)}" for name, part in space.parts) + ")"
+        return "Dict(" + ", ".join(f"{name}: {spell(part, bounds=bounds)}" for name, part in space.parts) + ")"
     if not isinstance(space, Box):
         return str(space)
-    low, high = (
-        f"{bound[0]:g}" if len(set(bound)) == 1 else f"[{', '.join(f'{end:g}' for end in bound[:8])}]"
-        for bound in (space.low, space.high)
-    )
-    return f"{space} of {space.dtype} from {low} to {high}"
+    if not bounds:
+        return f"Box({space.shape}, {space.dtype})"
+    low, high = (_spell_bound(bound) for bound in (space.low, space.high))
+    return f"Box({space.shape}, {space.dtype}, from {low} to {high})"
+
+
+def _spell_bound(bound: tuple[float, ...]) -> str:
+    return f"{bound[0]:.9g}" if len(set(bound)) == 1 else str([float(f"{value:.9g}") for value in bound])
+
+
+def without_part(space: Space, name: str) -> Space:
+    """Return a Dict space without one of its parts; any other space as it is."""
+    return Dict(tuple(part for part in space.parts if part[0] != name)) if isinstance(space, Dict) else space
 
 
 def num_columns(space: Space) -> int:

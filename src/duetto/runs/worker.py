@@ -15,8 +15,6 @@ import os
 import pickle
 import queue
 import signal
-import socket
-import sys
 import threading
 import time
 import traceback
@@ -43,7 +41,6 @@ from duetto.training.trainer import Trainer
 
 PATIENCE = 10.0  # seconds for the process that worked on a run before this one to be gone
 CLAIMS = ".beginning"  # the folder with the locks of runs that are being started
-STOP_POLL_SECONDS = 1.0  # between a task's checks whether to stop
 SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # processes share a GPU: none may take most of its memory at once
 DIVERGED, FAILED = "diverged", "failed"
 HINDERED, IN_USE = "hindered", "in use"  # by something outside the run, which can continue
@@ -188,31 +185,6 @@ def _patiently(work: Callable[[], Any]) -> None:
             time.sleep(0.2)
 
 
-# ---------------------------------------------------------------------------------------------------- a Ray task
-def run_task(packed: bytes, stop_file: Path) -> Message:
-    """Train in a task of a Ray cluster until the end, or until the file exists; return the last message."""
-    job = unpack(packed)
-    if not (parent := Path(job.spec.runs_dir)).is_dir():
-        reason = f"The machine {socket.gethostname()} has no folder {parent}."
-        return "failed", FAILED, f"{reason} Give an --output that all machines of the cluster see.", ""
-    if stop_file.exists():
-        return "ended", True, []
-    os.environ.update(SHARED | os.environ)  # the task has its own process, which has not imported JAX
-    polled = time.monotonic()
-
-    def poll(trainer: Trainer) -> None:
-        nonlocal polled
-        if time.monotonic() > polled + STOP_POLL_SECONDS:
-            polled = time.monotonic()
-            if stop_file.exists():
-                trainer.stop(evaluates=False)
-
-    message = outcome(job, [poll])
-    if programs := _compiled():
-        programs.end()
-    return message
-
-
 # ---------------------------------------------------------------------------------------------------- a process
 def send(stream: BinaryIO, message: Message) -> None:
     """Write one message, a line of JSON. OSError if nobody reads any more."""
@@ -260,8 +232,6 @@ class Worker:
         while True:
             self._trainer = None
             message = self._train(unpack(base64.b64decode(self._jobs.get())))
-            if programs := _compiled():
-                programs.hand_over()
             self._is_working = False
             self._send(*message)
 
@@ -278,8 +248,6 @@ class Worker:
                 if self._trainer is not None:
                     self._trainer.interrupt()
                 self._go.put(False)
-        if not self._is_working and (programs := _compiled()):
-            programs.end()  # nothing else does, as Python does not exit in the usual way
         os._exit(1)  # its run resumes from its last checkpoint, as after kill -9
 
     def _send(self, *message: Any) -> None:
@@ -313,11 +281,6 @@ class Worker:
         rows = Csv.read(job.folder / "evaluations.csv")
         evaluations = [(int(float(row["step"])), float(row["mean_return"])) for row in rows]
         self._send("started", evaluations, trainer.step)
-
-
-def _compiled() -> Any:
-    """Return the module `jax_cache` if this process has learned with JAX, and else None, without importing JAX."""
-    return sys.modules.get("duetto.learners.jax_cache")
 
 
 if __name__ == "__main__":

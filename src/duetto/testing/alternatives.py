@@ -38,7 +38,6 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "head_hidden": ((4,), {}),
     "exploration_steps": (200, {"exploration": "linear", "exploration_start": 1.0}),
     "double": (False, {"learning_rate": 0.5, "tau": 0.1, "target_period": 1, "train_every": 1, "dueling": False}),
-    "exploration_scale_steps": (20, {"exploration_final_scale": 0.5}),
     "ou_theta": (0.5, OU),
     "ou_reset": (False, OU),
     "ladder_exponent": (0.5, {"exploration": "ladder", "exploration_start": 0.9}),
@@ -55,7 +54,6 @@ ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
     "hindsight": None,  # for environments with goals
     "hindsight_share": None,
     "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
-    "replacement": (False, {"recurrent": "none", "prioritized": False}),
     "train_at_episode_end": (True, {"recurrent": "none"}),
     "clip_range": (0.001, {}),
     "clip_range_decay": ("linear", {"clip_range": 0.01}),

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from duetto.algorithms.base import Algorithm, Tree
-from duetto.buffers import Experience, RemoteBlock
+from duetto.buffers import Experience
 from duetto.environments import Episode, VecEnv, obs_tree
 from duetto.functional import state_schema
 from duetto.functional.rng import generator, restore_rng, rng_state
@@ -29,7 +29,7 @@ class Source(Protocol):
     STATE: ClassVar[dict[str, Any]]
     rewards: RewardScaler | None
 
-    def collect(self, step: int, total_steps: int) -> tuple[Experience | RemoteBlock, list[Episode]]:
+    def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
         """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
         ...
 

@@ -35,7 +35,7 @@ from duetto.buffers.update_schedule import Schedule
 from duetto.environments import Episode
 from duetto.environments.device_env import VectorDeviceEnv, VectorStep
 from duetto.errors import NonFiniteError, UsageError
-from duetto.functional.advantages import generalized_advantages
+from duetto.functional.advantages import explained_variance, generalized_advantages
 from duetto.functional.running_stats import Moments, initial_moments, normalize, update_moments
 from duetto.learners.base import LazyArray, Metrics, Update
 from duetto.learners.jax import JaxLearner
@@ -78,7 +78,6 @@ def check(algorithm: Algorithm, environment: str) -> None:
             "prioritized replay": spec.prioritization is not None,
             "hindsight": spec.hindsight is not None,
             "demonstrations": spec.demonstrations is not None,
-            "sampling without replacement": not spec.replacement,
             "train_at_episode_end": spec.train_at_episode_end,
         }
     else:
@@ -432,12 +431,6 @@ class DeviceLoop:
         if self._rewards is not None and self._rewards.sampled:
             return carry, reward
         return carry, jnp.clip(reward / jnp.sqrt(moments.variance + 1e-8), -10.0, 10.0)
-
-
-def explained_variance(value: Any, returns: Any) -> Any:
-    """Return 1 - Var(returns - value) / Var(returns)."""
-    spread = jnp.var(returns)
-    return jnp.where(spread > 0, 1.0 - jnp.var(returns - value) / jnp.where(spread > 0, spread, 1.0), 0.0)
 
 
 def _taken(schedule: Schedule) -> int:

@@ -24,10 +24,8 @@ from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.tools.hub.file_rules import CONFIG, EVALUATIONS, METRICS
 from duetto.tools.hub.private_paths import bare_command, without_places
 
-_BEST = f"{1:012}"
 
-
-def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: bool) -> tuple[int, list[str]]:
+def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[int, list[str]]:
     """Write the run into an empty folder; return the agent's step, and notices on differences from the run's folder.
 
     A whole checkpoint is included, and the best parameters if there are any, so that the run can be resumed.
@@ -44,13 +42,13 @@ def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: b
     step = loaded.step
     try:
         best = store.load_best()
-        _pack_state(best, folder / "checkpoints" / "best" / _BEST)
+        _pack_state(best, folder / "checkpoints" / "best" / f"{best.step:012}")
         step = best.step if checkpoint == "best" else step
     except CheckpointError:
         if checkpoint == "best":
             raise
     manifest = _pack_state(loaded, folder / "checkpoints" / folder_name(loaded.step), environments=memory)
-    for name in (EVALUATIONS, *([METRICS] if metrics else [])):
+    for name in (EVALUATIONS, METRICS):
         if (run.path / name).exists():
             atomic_io.write_file(folder / name, safe_open.read_file(run.path / name, LARGEST))
     notices += _pack_memory(run.path, folder, manifest, memory)
@@ -62,7 +60,7 @@ def _pack_memory(run: Path, folder: Path, manifest: Manifest, wanted: bool) -> l
     if needed and not wanted:
         size = sum(record.file.size for record in needed)
         return [
-            f"The replay memory ({size:,} bytes) is not sent, so a resumed run starts with an empty one. --memory "
+            f"The replay memory ({size:,} bytes) is not sent, so the run cannot be resumed from there. --memory "
             "sends it."
         ]
     for record in needed:

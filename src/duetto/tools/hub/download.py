@@ -11,7 +11,6 @@ files a second time.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -94,7 +93,6 @@ def fetch(
         )
     files, notices = _chosen(repository, listing, at_most)
     with staging_folder(path) as folder:
-        _check_room(folder, sum(file.size for file in files))
         for number, file in enumerate(files, start=1):
             tell(f"fetching {number} of {len(files)} files: {file.name} ({file.size / 1e6:.1f} MB)")
             target = folder.joinpath(*file.name.split("/"))
@@ -137,14 +135,6 @@ def _shown(names: list[str]) -> str:
     return few([repr(name[:80]) for name in names], _SHOWN)
 
 
-def _check_room(folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise DuettoError(
-            f"The run has {size / 1e9:.2f} GB, and {folder.parent} has {free / 1e9:.2f} GB free. Make room."
-        )
-
-
 def _check_run(repository: str, folder: Path) -> list[str]:
     """Raise DuettoError unless there is a whole checkpoint; return a sentence if its replay memory is missing."""
     checkpoints = folder / "checkpoints"
@@ -155,4 +145,6 @@ def _check_run(repository: str, folder: Path) -> list[str]:
         raise DuettoError(f"{repository} holds no run that can be used. {reason}") from error
     if all((checkpoints / "memory" / record.file.name).exists() for record in Manifest.read(loaded.path).segments):
         return []
-    return ["Its replay memory was not sent. To resume the run, give --without-memory, which starts with an empty one."]
+    return [
+        "Its replay memory was not sent, so it cannot be resumed. To train on, start a run with its networks: --from."
+    ]

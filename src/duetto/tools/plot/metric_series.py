@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,6 @@ from duetto.errors import DuettoError, UsageError
 from duetto.storage.logs import Csv, JsonLines, Scan
 
 _FILES = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
-
-
-def duetto_name(metric: str) -> str:
-    """Return Duetto's name of a metric, which may have its name in tidy tables."""
-    return "mean_return" if metric == "avg_return" else metric
 
 
 @dataclass(frozen=True)
@@ -35,13 +30,13 @@ class Logs:
         self._scans: dict[str, Scan | None] = {}
 
     def series(self, metric: str) -> Series:
-        """Return a metric by step, from the first file that has it. It may have its name in tidy tables.
+        """Return a metric by step, from the first file that has it; without evaluations, of "mean_return" training's.
 
         Raises:
             UsageError: Neither has it.
             DuettoError: A file is damaged, and nothing of it can be read.
         """
-        metric, names = duetto_name(metric), set[str]()
+        names = set[str]()
         notices: list[str] = []
         for file in _FILES:
             if (scan := self._scan(file)) is None:
@@ -61,6 +56,9 @@ class Logs:
             raise UsageError(
                 " ".join([f"{self.folder} has no evaluations and no metrics yet. Leave it out.", *notices])
             )
+        if metric == "mean_return" and "train/return" in names:
+            training = self.series("train/return")
+            return replace(training, notice=f"{self.folder} has no evaluations: its returns are those of training.")
         what = f"finite number in {metric!r}" if metric in names else f"{metric!r}"
         raise UsageError(" ".join([f"{self.folder} has no {what}. It has: {', '.join(sorted(names))}.", *notices]))
 

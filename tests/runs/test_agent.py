@@ -1,0 +1,368 @@
+"""`duetto.load`: a trained agent acts, on either framework, with no environment and no code from the run's folder."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from fake_run import same
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from line_environment import Components, Line
+from own_networks import networks
+from small_runs import StopAt, assert_same, checkpoints, small, train
+
+import duetto
+from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.runs.run import Run
+from duetto.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("made"), steps=150, environment=Line)
+
+
+def observations(environment: gymnasium.Env, count: int = 20) -> list[Any]:
+    """What the environment really gives, over a few episodes."""
+    environment.action_space.seed(0)
+    seen = [environment.reset(seed=0)[0]]
+    while len(seen) < count:
+        obs, *_, truncated, _ = environment.step(environment.action_space.sample())
+        seen += [environment.reset()[0]] if truncated else [obs]
+    return seen
+
+
+def test_it_acts_as_the_environment_wants_it(made: Run):
+    agent, environment = duetto.load(made.path), Line()
+    for obs in observations(environment):
+        action = agent.act(obs)
+        assert (action.shape, action.dtype) == ((2,), np.float32)
+        assert environment.action_space.contains(action)
+
+
+def test_it_acts_as_in_training(tmp_path: Path):
+    """The policy's [-1, 1] and the bounds [-1, 3] and [2, 2.5]: a = low + (a + 1) / 2 (high - low)."""
+    policies: list[np.ndarray] = []
+    obs = np.array([[0.3, 0.3]], np.float32)
+    run = train(
+        tmp_path,
+        small(normalize_observations="collected"),
+        Line,
+        steps=60,
+        callbacks=[lambda trainer: policies.append(trainer.policy(obs))],
+    )
+    low, high = np.array([-1, 2]), np.array([3, 2.5])
+    wanted = low + (policies[-1][0] + 1) / 2 * (high - low)
+    np.testing.assert_allclose(duetto.load(run.path).act([0.3, 0.3]), wanted, rtol=1e-6)
+
+
+def test_last_best_and_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    kept: dict[int, Any] = {}
+    run = train(
+        tmp_path, callbacks=[lambda s: kept.update({s.step: s.learner.parameters()}) if s.step % 40 == 0 else None]
+    )
+    best = checkpoints(run).load_best().step
+    for checkpoint, step in (("last", 200), (200, 200), ("160", 160), (160, 160), ("best", best)):
+        agent = duetto.load(run.path, checkpoint)
+        assert agent.step == step
+        if step in kept:
+            assert same(agent._learner.parameters(), kept[step])
+    with pytest.raises(CheckpointError, match=r"has no checkpoint at step 40. It has checkpoints at 160, 200"):
+        duetto.load(run.path, 40)
+    with pytest.raises(UsageError, match="checkpoint is 'first'; it must be last, best or a step"):
+        duetto.load(run.path, "first")
+
+
+@pytest.mark.parametrize("trained_on", ["torch", "jax"])
+@pytest.mark.parametrize("environment", [Line, Components])
+def test_what_one_framework_trained_acts_on_the_other(tmp_path: Path, trained_on: str, environment: Any):
+    algorithm = small(normalize_observations="sampled")
+    run = train(tmp_path, algorithm, environment, steps=60, backend=trained_on)
+    one, two = (duetto.load(run.path, backend=backend) for backend in ("torch", "jax"))
+    seen = observations(environment())
+    actions = [one.act(obs) for obs in seen]
+    np.testing.assert_allclose(actions, [two.act(obs) for obs in seen], rtol=1e-5, atol=1e-6)
+    assert np.ptp(actions, axis=0).max() > 1e-4, "actions that do not depend on what is seen"
+    assert duetto.load(run.path).config.run.backend == trained_on
+
+
+def test_where_its_framework_is_missing_the_other_acts(made: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("duetto.runs.agent.installed", lambda backend: backend == "jax")
+    agent = duetto.load(made.path)
+    assert agent._learner.backend == "jax"
+    assert made.config.run.backend == "torch"
+
+
+def test_observations_in_parts_may_be_nested_or_flat(tmp_path: Path):
+    run = train(tmp_path, environment=Components, steps=40)
+    agent = duetto.load(run.path)
+    for obs in observations(Components(), 5):
+        flat = {f"inner/{name}": part for name, part in obs["inner"].items()} | {"twice": obs["twice"]}
+        np.testing.assert_array_equal(agent.act(obs), agent.act(flat))
+        plain = {"inner": {name: part.tolist() for name, part in obs["inner"].items()}, "twice": tuple(obs["twice"])}
+        np.testing.assert_array_equal(agent.act(obs), agent.act(plain))  # as an environment may give them, too
+
+
+@pytest.mark.parametrize(
+    ("space", "value"),
+    [
+        (Discrete(12, start=-3), lambda time: np.int64(time - 3)),
+        (MultiDiscrete([[12, 2], [3, 2]], start=[[5, 0], [7, 0]]), lambda time: np.array([[5 + time, 0], [8, 1]])),
+        (MultiBinary((2, 2)), lambda time: np.array([[time % 2, 0], [1, time % 3 == 0]], np.int8)),
+        (Box(0, 12, (2, 1, 2), np.int32), lambda time: np.full((2, 1, 2), time, np.int32)),
+    ],
+)
+def test_it_takes_observations_as_the_environment_gives_them(tmp_path: Path, space: gymnasium.Space, value: Any):
+    """Counted from elsewhere than 0, or in other shapes than a vector's."""
+
+    class Other(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = space
+
+        def see(self) -> Any:
+            return value(self.time)
+
+    seen: list[tuple[int, np.ndarray]] = []
+
+    def look(trainer: Trainer) -> None:
+        seen.append((trainer.step % 10, trainer.policy(trainer.stepper.obs)[0]))
+
+    run = train(tmp_path, environment=Other, steps=60, evaluate_every=0, callbacks=[look])
+    agent = duetto.load(run.path)
+    low, high = np.array([-1, 2]), np.array([3, 2.5])
+    assert space.contains(value(0))
+    time, policy = seen[-1]
+    np.testing.assert_allclose(agent.act(value(time)), low + (policy + 1) / 2 * (high - low), rtol=1e-5)
+    assert np.abs(agent.act(value(time)) - agent.act(value(time + 1))).max() > 1e-4
+
+
+# ---------------------------------------------------------------------------------------------------- own networks
+def test_networks_of_the_users_own(tmp_path: Path, backend: str):
+    algorithm = small(**networks())
+    whole = train(tmp_path, algorithm, backend=backend, name="whole")
+    run = train(tmp_path, algorithm, backend=backend, name="stopped", callbacks=[StopAt(130)])
+    with pytest.raises(UsageError, match=r"a custom network, .*networks=\{'actor_network': CustomNetwork"):
+        duetto.load(run.path)
+    with pytest.raises(UsageError, match="a custom network"):
+        Run(run.path)
+    assert_same(Run(whole.path, networks=networks()), Run(run.path, networks=networks()).resume())
+    seen = observations(gymnasium.make("Pendulum-v1"), 5)
+    one, two = (duetto.load(run.path, backend=kind, networks=networks()) for kind in ("torch", "jax"))
+    np.testing.assert_allclose([one.act(obs) for obs in seen], [two.act(obs) for obs in seen], rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------- no code is run
+class Malicious:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_loading_runs_no_code(tmp_path: Path):
+    """Every file replaced by a pickle that makes a folder where it is loaded."""
+    run = train(tmp_path / "runs", steps=60)
+    harmful = pickle.dumps(Malicious(tmp_path / "ran"))
+    pickle.loads(harmful)
+    (tmp_path / "ran").rmdir()  # it would
+    files = [path for path in run.path.rglob("*") if path.is_file() and "tensorboard" not in str(path)]
+    assert len(files) > 10
+    for path in files:
+        if path.name == "config.yaml":
+            continue
+        original = path.read_bytes()
+        path.write_bytes(harmful)
+        for act in (lambda: duetto.load(run.path), lambda: duetto.load(run.path, "best"), lambda: run.metrics()):
+            with suppress(DuettoError):  # some do not read this file
+                act()
+        assert not (tmp_path / "ran").exists()
+        path.write_bytes(original)
+    for path in run.path.glob("checkpoints/**/*.*"):
+        path.write_bytes(harmful)
+    for checkpoint in ("last", "best", 60):
+        with pytest.raises(CheckpointError, match="damaged"):
+            duetto.load(run.path, checkpoint)
+    (run.path / "config.yaml").write_bytes(harmful)
+    with pytest.raises(DuettoError):
+        duetto.load(run.path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_source_never_unpickles():
+    """But what a process hands to one that it has started itself, by a pipe or through Ray, and copies in a process."""
+    handed_over = {
+        "environments/copying.py": ["pickle.loads(buffer.getvalue())"],
+        "environments/subproc.py": [
+            "pickle.loads(self._pipe.recv_bytes())",
+            "pickle.loads(pipe.recv_bytes())",
+            "pickle.loads(packed)()])",
+            "pickle.loads(packed))",
+            "pickle.loads(packed))",
+        ],
+        "environments/pickling.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
+        "runs/worker.py": ["pickle.loads(packed)"],
+        "cluster/actor_server.py": ["pickle.loads(self._role).make(self._share)"],
+    }
+    source = Path(duetto.__file__).parent
+    for path in source.rglob("*.py"):
+        text = path.read_text("utf-8")
+        calls = handed_over.pop(path.relative_to(source).as_posix(), [])
+        assert re.findall(r"pickle\.loads?\(.*\)", text) == calls, path
+        assert calls or "import pickle" not in text, path
+        assert "torch.load" not in text, path
+        assert "allow_pickle=True" not in text, path
+        assert "yaml.load(" not in text, path
+    assert not handed_over
+
+
+# ---------------------------------------------------------------------------------------------------- the contract
+class Typed(Line):
+    """Actions of another dtype than float32, and only those."""
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        low, high = (-3, 5) if "int" in dtype else (0.7, 1.1)  # float32 has a little less, and a little more
+        self.action_space = Box(low, high, (2,), np.dtype(dtype).type)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float64", "float32"])
+def test_actions_are_of_the_spaces_own_dtype_and_within_its_bounds(tmp_path: Path, dtype: str):
+    run = train(tmp_path, environment=lambda: Typed(dtype), steps=35, evaluate_every=0)
+    agent, space = duetto.load(run.path), Typed(dtype).action_space
+    for value in (-1e6, -0.5, 0.0, 0.5, 1e6):
+        action = agent.act(np.full(2, value))
+        assert action.dtype == dtype
+        assert space.contains(action)
+        assert all(space.contains(action) for action in agent.act_batch(np.full((3, 2), value), deterministic=False))
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_a_batch_is_what_each_alone_would_be(made: Run, backend: str):
+    agent = duetto.load(made.path, backend=backend)
+    obs = np.linspace(-1, 1, 8).reshape(4, 2)
+    actions = agent.act_batch(obs)
+    assert (actions.shape, actions.dtype) == ((4, 2), np.float32)
+    np.testing.assert_allclose(actions, [agent.act(one) for one in obs], rtol=1e-5)
+
+
+def test_recurrent_agents_remember_each_environment_on_its_own(tmp_path: Path):
+    algorithm = small("ppo", recurrent="lstm", recurrent_size=8, minibatches=1)
+    together, alone = (train(tmp_path, algorithm, Line, steps=20, evaluate_every=0).agent() for _ in range(2))
+    obs = np.random.default_rng(0).normal(size=(6, 2, 2))
+    starts = np.zeros((6, 2), bool)
+    starts[3, 1] = True
+    found = [together.act_batch(obs[t], starts=starts[t] | (t == 0), rewards=[t, -t]) for t in range(6)]
+    for env in range(2):
+        alone.reset()
+        for t in range(6):
+            if starts[t, env]:
+                alone.reset()
+            np.testing.assert_allclose(
+                alone.act(obs[t, env], reward=0.0 if starts[t, env] else (t, -t)[env]), found[t][env], rtol=1e-5
+            )
+    with pytest.raises(UsageError, match=r"remembers 2 environment\(s\), and here are 3 observations. Call reset\(\)"):
+        together.act_batch(np.zeros((3, 2)))
+    together.reset()
+    assert together.act_batch(np.zeros((3, 2))).shape == (3, 2)
+
+
+def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
+    obs = np.zeros(2)
+    agent = duetto.load(made.path)
+    noisy = {agent.act(obs, deterministic=False)[0] for _ in range(50)}
+    assert len(noisy) > 40
+    still = agent.act(obs)[0]
+    assert len({agent.act(obs)[0] for _ in range(3)}) == 1
+    # `exploration_noise` 0.1 of the range [-1, 3] is 0.2
+    assert np.std(list(noisy)) == pytest.approx(0.2, rel=0.5)
+    assert abs(np.mean(list(noisy)) - still) < 0.2
+    again = duetto.load(made.path)
+    assert noisy == {again.act(obs, deterministic=False)[0] for _ in range(50)}
+    chooser = train(
+        tmp_path, small("ppo", stochastic_evaluation=True), "CartPole-v1", steps=20, evaluate_every=0
+    ).agent()
+    assert {int(chooser.act(np.zeros(4), deterministic=False)) for _ in range(50)} == {0, 1}
+    assert {int(chooser.act(np.zeros(4))) for _ in range(50)} == {0, 1}  # as in its evaluations
+    assert len({int(chooser.act(np.zeros(4), deterministic=True)) for _ in range(50)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "sentence"),
+    [
+        ("act", np.zeros(3), "The observation has shape (3,); the agent was trained with (2,)."),
+        ("act", np.zeros((5, 2)), "The observation has shape (5, 2); the agent was trained with (2,). act takes one"),
+        ("act", 0.5, "The observation has shape (); the agent was trained with (2,)."),
+        ("act", {"a": 1}, "The observation is {'a': 1}; it must be numbers of shape (2,)."),
+        ("act", [[1], [2, 3]], "The observation is no array: "),
+        (
+            "act",
+            list(torch.zeros(2, requires_grad=True)),
+            "The observation is no array: Can't call numpy() on Tensor that re",
+        ),
+        ("act", None, "The observation is None; it must be numbers of shape (2,)."),
+        ("act_batch", np.zeros(2), "The observation has shape (2,); the agent was trained with (N, 2,). act takes one"),
+        ("act_batch", np.zeros((4, 3)), "The observation has shape (4, 3); the agent was trained with (N, 2,)."),
+    ],
+)
+def test_a_wrong_shape_is_said(made: Run, method: str, given: Any, sentence: str):
+    with pytest.raises(UsageError) as refusal:
+        getattr(duetto.load(made.path), method)(given)
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_a_part_that_is_missing_is_named(tmp_path: Path):
+    agent = train(tmp_path, environment=Components, steps=20, evaluate_every=0).agent()
+    with pytest.raises(UsageError, match=r"The observation lacks .*\. The agent was trained with .*; keys may be"):
+        agent.act({"nothing": 1})
+    with pytest.raises(UsageError, match="reset gives \\(observation, info\\): hand over the observation alone"):
+        agent.act(Components().reset())
+
+
+def test_an_observation_with_its_info_is_told_apart(made: Run):
+    with pytest.raises(UsageError, match="reset gives \\(observation, info\\): hand over the observation alone"):
+        duetto.load(made.path).act((np.zeros(2), {}))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_said(made: Run, wrong: float):
+    obs = np.zeros((2, 2), np.float32)
+    obs[1, 1] = wrong
+    agent = made.agent()
+    for act, given in ((agent.act, obs[1]), (agent.act_batch, obs)):
+        with pytest.raises(UsageError, match="The observation is NaN, infinite or beyond float32"):
+            act(given)
+    agent.act(np.full(2, 3e38, np.float32))  # whose squares overflow
+    with pytest.raises(UsageError, match="The observation is NaN, infinite or beyond float32"):
+        agent.act(np.array([1e39, 0.0]))
+
+
+def test_predict_is_act_here(made: Run):
+    with pytest.raises(AttributeError, match=r"no attribute 'predict'\. Call act\(observation\), which returns"):
+        made.agent().predict(np.zeros(2))  # as in Stable-Baselines3
+    assert not hasattr(made.agent(), "prediction")
+
+
+def test_sampled_its_noise_begins_anew_with_each_episode(tmp_path: Path):
+    """Ornstein-Uhlenbeck noise that nothing draws back to 0 is a random walk."""
+    options = {"exploration": "ou", "exploration_noise": 0.01, "ou_theta": 0.0, "random_steps": 40}
+    run = train(tmp_path, small("ddpg", **options), steps=40, evaluate_every=0)
+    spread = {}
+    for begins in (False, True):
+        policy = run.agent().policy
+        policy.explores = True
+        obs, starts = np.zeros((200, 3), np.float32), np.full(200, begins)
+        for _ in range(100):
+            action = policy(obs, starts)
+        spread[begins] = float(action.std())
+    assert spread[True] == pytest.approx(0.01, rel=0.3)
+    assert spread[False] == pytest.approx(0.1, rel=0.3)

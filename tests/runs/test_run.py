@@ -1,0 +1,357 @@
+"""`duetto.train` and `duetto.Run`: what may be handed over, what is refused, what is left behind."""
+
+from __future__ import annotations
+
+import errno
+import re
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import yaml
+from fake_disk import CountingOS
+from line_environment import Choosing, Components, Line, Looking, Unbounded
+from small_runs import OPTIONS, StopAt, assert_same, checkpoints, small, train
+
+import duetto
+from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
+from duetto.install_hint import install
+from duetto.runs.run import Run
+from duetto.storage import atomic_io
+from duetto.storage.lock import FolderLock
+from duetto.training.trainer import Trainer
+
+
+def make_line(length: int = 10) -> Line:
+    return Line(length)
+
+
+# ---------------------------------------------------------------------------------------------------- environments
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ("Pendulum-v1", "td3-Pendulum-v1-s0"),
+        (Line, "td3-Line-s0"),
+        (make_line, "td3-make_line-s0"),
+        (lambda: Line(), "td3-lambda-s0"),
+        (partial(make_line, length=7), "td3-partial-s0"),
+    ],
+)
+def test_an_id_a_class_or_a_factory(tmp_path: Path, environment: Any, name: str):
+    run = train(tmp_path, environment=environment, num_envs=2, steps=60)
+    assert run.path == tmp_path / name
+    assert len(run.evaluate(2).returns) == 2
+    assert run.resume(steps=80).path == run.path
+    assert checkpoints(run).load_latest().step == 80
+    later = Run(run.path, environment=None if isinstance(environment, str) else environment)
+    assert later.evaluate(1).lengths.tolist() == run.evaluate(1).lengths.tolist()
+    assert later.resume(steps=90).config.run.steps == 90
+
+
+@pytest.mark.parametrize("make", [partial(gymnasium.make, "Line-v0"), Line], ids=["registered", "own"])
+def test_an_instance_stays_the_users(tmp_path: Path, make: Any):
+    environment = make()
+    run = train(tmp_path, environment=environment, steps=60)
+    assert len(run.evaluate(2).returns) == 2
+    run.resume(steps=80)
+    assert not environment.unwrapped.closed
+    assert not run.config.remakeable
+    assert Run(run.path, environment=make()).resume(steps=100).config.run.steps == 100
+
+
+def test_a_vector_environment(tmp_path: Path):
+    vector = gymnasium.vector.SyncVectorEnv([Line] * 3)
+    run = train(tmp_path, environment=vector, steps=60)
+    assert run.resume(steps=90).metrics()[-1]["step"] == 90
+    assert len(run.evaluate(2).returns) == 2
+    vector.close()
+
+
+def test_options_reach_the_environments_of_training_and_evaluation(tmp_path: Path):
+    run = train(tmp_path, environment=Line, environment_options={"length": 7}, steps=60)
+    assert {row["mean_length"] for row in run.evaluations()} == {7.0}
+    assert run.metrics()[-1]["train/length"] == 7.0
+    assert run.evaluate(2).lengths.tolist() == [7, 7]
+
+
+def test_what_cannot_be_made_again_has_to_be_handed_over(tmp_path: Path):
+    run = Run(train(tmp_path, environment=Line, steps=40).path)
+    sentence = r"was trained on Line, an object .*hand it over with duetto.Run\(path, environment=...\)"
+    for act in (run.resume, run.evaluate, run.video):
+        with pytest.raises(UsageError, match=sentence):
+            act()
+    assert run.agent().act(np.zeros(2)).shape == (2,)  # acting needs no environment
+
+
+def test_a_run_stands_for_its_folder(tmp_path: Path):
+    run = train(tmp_path, environment=Line, steps=40)
+    assert duetto.load(run).step == 40
+    assert duetto.plot([run, run.path], output=tmp_path / "both.png").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- refused
+def fails() -> Any:
+    """An environment whose own constructor raises."""
+    return {}["size"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        ("CartPole-v1", r"needs .* \(Box\); CartPole-v1 has Discrete\(2\)\. Algorithms for it: bc, .* r2d2, r2d3\.$"),
+        (Choosing, r"td3 needs a continuous action space \(Box\); Choosing has Discrete\(4\)\."),
+        (Unbounded, r"unbounded in dimensions \[0, 1\]. Give its action_space finite"),
+        (Looking, r"td3 takes vectors; Looking observes Box\(3, 8, 8\), an image. Give a custom actor_network"),
+        ("Pendulun-v1", r"no environment Pendulun-v1. Did you mean Pendulum-v1"),
+        ("Pendulum-v7", r"no version 7 of Pendulum. Known are: Pendulum-v1"),
+        (5, r"5 is no environment. Give an id, an environment, or a factory"),
+        ("CartPole", r"CartPole names no version\. Write CartPole-v1; known are: CartPole-v0, CartPole-v1\."),
+        (
+            type("Old", (), {"step": None})(),
+            r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; replace",
+        ),
+        (type("Old", (), {"step": None}), r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; replace"),
+        (fails, r"(?s)factory fails failed: KeyError: 'size'\n.*test_run\.py\", line \d+, in fails"),
+    ],
+)
+def test_environments_that_do_not_fit_leave_nothing_behind(tmp_path: Path, environment: Any, sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path / "runs", environment=environment)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"step": 5}, "train has no option 'step'. Did you mean 'steps'?"),
+        ({"zzz": 5}, "train has no option 'zzz'. It has: steps, seed, backend"),
+        ({"steps": 0}, "steps is 0; it must be at least 1."),
+        ({"backend": "tensorflow"}, "backend is 'tensorflow'; it must be one of auto, torch, jax."),
+        ({"num_envs": 0}, "num_envs is 0; it must be at least 1."),
+        ({"seed": -1}, "seed is -1; it must be at least 0."),
+        ({"environment_options": {"speed": 3}}, "Pendulum-v1 cannot be made with {'speed': 3}"),
+    ],
+)
+def test_options_that_do_not_fit_leave_nothing_behind(tmp_path: Path, options: dict[str, Any], sentence: str):
+    with pytest.raises(UsageError, match=re.escape(sentence)):
+        train(tmp_path / "runs", **options)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["a/b", "../up", "..", ".hidden", "-x", "a b", "a\\b"])
+def test_names_that_are_no_folders(tmp_path: Path, name: str):
+    with pytest.raises(UsageError, match=re.escape(f"{name!r} cannot be a run's name")):
+        train(tmp_path / "runs", name=name)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("backend", "package"), [("jax", "optax"), ("torch", "torch")])
+def test_a_missing_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, package: str):
+    for name in [name for name in sys.modules if name == f"duetto.learners.{backend}"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("duetto.learners.backends.installed", lambda _: False)
+    with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*{re.escape(install(backend))}"):
+        train(tmp_path, backend=backend)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------------- resuming
+@pytest.fixture
+def made(tmp_path: Path) -> Run:
+    return train(tmp_path, steps=100, name="made", callbacks=[StopAt(70)])
+
+
+def edit(run: Run, changes: dict[str, Any]) -> Run:
+    """The run after somebody changed keys of its config.yaml, "run.steps" for example."""
+    path = run.path / "config.yaml"
+    values = yaml.safe_load(path.read_text("utf-8"))
+    for where, value in changes.items():
+        part, _, key = where.partition(".")
+        values[part] = values[part] | {key: value} if key else value
+    path.write_text(yaml.safe_dump(values), "utf-8")
+    return Run(run.path)
+
+
+def content(run: Run) -> dict[str, bytes]:
+    files = [path for path in run.path.rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(run.path)): path.read_bytes() for path in files}
+
+
+def check_refused_unharmed(run: Run, kind: type[DuettoError], sentence: str, **arguments: Any) -> None:
+    before = content(run)
+    with pytest.raises(kind, match=sentence):
+        run.resume(**arguments)
+    assert content(run) == before
+
+
+def test_resume_with_fewer_steps_than_were_made(made: Run):
+    check_refused_unharmed(made, UsageError, "has made 70 steps already, more than 60: give more --steps", steps=60)
+    assert made.resume().config.run.steps == 100
+
+
+def test_resume_of_a_run_in_use(made: Run):
+    with FolderLock(made.path), pytest.raises(RunInUseError, match=r"is in use by process \d+ on .*kill"):
+        made.resume()
+
+
+def test_two_runs_at_once_get_two_folders(tmp_path: Path):
+    inner: list[Run] = []
+
+    def another(trainer: Trainer) -> None:
+        if trainer.step == 5:
+            inner.append(train(tmp_path, steps=5))
+
+    assert train(tmp_path, steps=10, callbacks=[another]).path.name == "td3-Pendulum-v1-s0"
+    assert inner[0].path.name == "td3-Pendulum-v1-s0-2"
+
+
+def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
+    run = train(tmp_path, steps=100, name="run")
+    logged = [(run.path / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")]
+    shutil.rmtree(run.path / "checkpoints")
+    identifier = run.config.environment
+    check_refused_unharmed(edit(run, {"environment.id": "Nowhere-v0"}), UsageError, "no environment Nowhere-v0")
+    said: list[str] = []
+    again = edit(run, {"environment.id": identifier}).resume(on_start=lambda trainer: said.extend(trainer.notices))
+    assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
+    assert "has no checkpoint: the run starts at step 0 again" in said[0]
+    assert [row["step"] for row in again.evaluations()] == [0, 60, 100]
+    assert again.evaluations()[1]["mean_return"] == pytest.approx(float(logged[1].split()[2].split(b",")[1]))
+
+
+@pytest.mark.parametrize("option", ["backend", "device"])
+def test_a_config_that_leaves_open_what_a_run_used(made: Run, option: str):
+    with pytest.raises(UsageError, match=r"run\.backend must be torch or jax, and run\.device cpu or cuda"):
+        edit(made, {f"run.{option}": "auto"})
+
+
+def test_mistakes_of_showing(made: Run, tmp_path: Path):
+    with pytest.raises(UsageError, match="seed is -1; it must be at least 0"):
+        made.evaluate(1, seed=-1)
+    with pytest.raises(UsageError, match=r"seed is 1\.5; it must be a whole number"):
+        made.evaluate(1, seed=1.5)  # the mistake that is tried
+    for call in (made.evaluate, made.watch):
+        with pytest.raises(UsageError, match="episodes is True; it must be a whole number"):
+            call(True)
+        with pytest.raises(UsageError, match="seed is False; it must be a whole number"):
+            call(1, seed=False)
+    with pytest.raises(UsageError, match="seed is -2"):
+        made.video(seed=-2)
+    for folder in (tmp_path, f"{tmp_path}/new/"):
+        with pytest.raises(UsageError, match=r"is a folder\. Give the video a name in it, such as .*video\.mp4"):
+            made.video(folder)
+
+
+def test_resume_with_other_spaces(tmp_path: Path):
+    made = train(tmp_path, environment=Line, steps=100, callbacks=[StopAt(70)])
+    run = Run(made.path, environment=lambda: Line(size=3))
+    check_refused_unharmed(
+        run, CheckpointError, r"made with the observation space Box\(2,\); Line has Box\(3,\)\. Resume it"
+    )
+    run = Run(made.path, environment=Components)
+    check_refused_unharmed(run, CheckpointError, r"observation space Box\(2,\); Components has Dict\(inner/still")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"algorithm.hidden": [16, 16]}, r"layers.0.weight has shape \(32, 3\); this network has \(16, 3\)"),
+        ({"algorithm.hidden": [32]}, r"parameters of actor do not fit"),
+        (
+            {"algorithm.replay_capacity": 500},
+            r"replay memory has other sizes \(rows 120, here 500\)",
+        ),
+        ({"run.num_envs": 2}, r"replay memory has other sizes \(environments 1, here 2; rows 120, here 60\)"),
+        ({"algorithm.prioritized": True}, r"has no priorities\. Leave prioritized at false, or put it back"),
+        ({"algorithm.normalize_observations": "sampled"}, r"Put normalize_observations back to what it was"),
+    ],
+)
+def test_resume_with_other_sizes(made: Run, changes: dict[str, Any], sentence: str):
+    check_refused_unharmed(edit(made, changes), CheckpointError, sentence, accept_changes=True)
+
+
+def test_resume_on_the_other_backend(made: Run):
+    run = edit(made, {"run.backend": "jax"}).resume(accept_changes=True)
+    assert checkpoints(run).load_latest().step == 100
+
+
+def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class FullOS(CountingOS):
+        def write(self, *_: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fill(trainer: Trainer) -> None:
+        if trainer.step == 90:
+            monkeypatch.setattr(atomic_io, "os", FullOS())
+
+    sentence = (
+        r"checkpoint at step 120 could not .*No space left on device. It needs 0.\d MB. Free some space, then resume"
+    )
+    with pytest.raises(CheckpointError, match=sentence):
+        train(tmp_path, name="full", callbacks=[fill], environment_options={})
+    monkeypatch.undo()
+    run = Run(tmp_path / "full")
+    assert checkpoints(run).load_latest().step == 80
+    assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
+
+
+@pytest.mark.parametrize("given", [2.5, "3"])
+def test_numbers_that_are_not_whole_are_refused(made: Run, given: Any):
+    with pytest.raises(UsageError, match=f"episodes is {given!r}; it must be a whole number"):
+        made.evaluate(given)
+    if not isinstance(given, str):
+        with pytest.raises(UsageError, match=r"checkpoint is 2\.5; it must be last, best or a step"):
+            made.agent(given)
+    nothing: Any = None
+    with pytest.raises(UsageError, match="checkpoint is None; it must be last, best or a step"):
+        made.agent(nothing)
+
+
+# ---------------------------------------------------------------------------------------------------- the rest
+def test_what_a_run_says_about_itself(tmp_path: Path):
+    run = train(tmp_path, steps=60)
+    assert repr(run) == f"Run('{tmp_path}/td3-Pendulum-v1-s0')"
+    assert [line["step"] for line in run.metrics()] == [25, 50, 60]
+    assert run.evaluations()[0].keys() == {
+        "step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds"
+    }  # fmt: skip
+    assert {path.name for path in run.path.iterdir()} == {
+        ".lock", "checkpoints", "config.yaml", "evaluations.csv", "metrics.jsonl", "tensorboard"
+    }  # fmt: skip
+
+
+def test_evaluate_repeats_the_runs_own_evaluation(tmp_path: Path):
+    run = train(tmp_path, steps=120, evaluation_episodes=3)
+    last = run.evaluations()[-1]
+    assert last["step"] == 120
+    assert run.evaluate(3).mean_return == pytest.approx(last["mean_return"], rel=1e-6)
+    assert run.evaluate(3, seed=5).mean_return != pytest.approx(last["mean_return"], rel=1e-3)
+
+
+def test_ppo_is_evaluated_in_the_precision_that_it_was_trained_in(tmp_path: Path):
+    run = train(tmp_path, small("ppo"), steps=120, precision="bf16", num_envs=2)
+    last = run.evaluations()[-1]
+    assert run.evaluate(1).mean_return == pytest.approx(last["mean_return"], rel=1e-9)
+
+
+def test_tensorboard_has_every_line_once(tmp_path: Path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run = train(tmp_path, callbacks=[StopAt(130)]).resume()
+    events = event_accumulator.EventAccumulator(str(run.path / "tensorboard"))
+    events.Reload()
+    losses = events.Scalars("learn/critic_loss")
+    lines = [line for line in run.metrics() if "learn/critic_loss" in line]
+    assert [event.step for event in losses] == [line["step"] for line in lines]
+    assert [event.value for event in losses] == pytest.approx([line["learn/critic_loss"] for line in lines])
+    scores = events.Scalars("evaluation/mean_return")
+    assert [event.step for event in scores] == [0, 60, 120, 180, 200]
+
+
+def test_the_options_of_train_are_those_of_the_command_line():
+    assert set(OPTIONS) <= set(duetto.storage.config.RunOptions.__dataclass_fields__)

@@ -1,0 +1,185 @@
+"""config.yaml: complete, whole, and refused where it says what nobody reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import pickle
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from fake_disk import CountingOS
+from line_environment import Line
+from small_runs import assert_same, small, train
+
+from duetto.algorithms import ALGORITHMS
+from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.networks.specs import CustomNetwork
+from duetto.runs.run import start
+from duetto.runs.spec import RunSpec
+from duetto.storage import atomic_io
+from duetto.storage.config import Config, RunOptions, command_line
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config.yaml"
+
+
+def saved(path: Path, **changes: Any) -> dict[str, Any]:
+    Config(small(), "Pendulum-v1", RunOptions(backend="torch", device="cpu"), **changes).save(path)
+    return yaml.safe_load(path.read_text("utf-8"))
+
+
+def changed(path: Path, where: str, value: Any) -> None:
+    """Set a key of the file, "run.steps" for example."""
+    values = saved(path)
+    *outer, key = where.split(".")
+    inner = values
+    for name in outer:
+        inner = inner[name]
+    inner[key] = value
+    path.write_text(yaml.safe_dump(values), "utf-8")
+
+
+CHANGED = {"prioritized": True, "actor_learning_rate": 3e-4, "n_step": 3, "clip_value": True, "epochs": 3}
+CHANGED |= {"learning_rate": 3e-3, "learning_rate_decay": "linear", "target_noise_clip": (-0.25, 0.5), "hidden": ()}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_field_is_in_it_and_comes_back(path: Path, name: str):
+    changed = {field: value for field, value in CHANGED.items() if field in ALGORITHMS[name].options()}
+    algorithm = small(name, **changed)
+    assert len(changed) > 3
+    run = RunOptions(steps=77, seed=5, backend="jax", device="cpu", num_envs=2, log_every=3)
+    config = Config(algorithm, "Pendulum-v1", run, True, {"g": 9.0, "list": [1]}, "author", "a command", {"numpy": "2"})
+    config.save(path)
+    assert Config.load(path) == config
+    values = yaml.safe_load(path.read_text("utf-8"))
+    assert list(values["algorithm"]) == ["name", *algorithm.options()]
+    assert list(values["run"]) == [field.name for field in dataclasses.fields(RunOptions)]
+
+
+def test_a_run_starts_again_from_it_alone(tmp_path: Path):
+    algorithm = small(learning_rate_decay="linear", exploration="ou", target_noise_clip=(-0.3, 0.4))
+    options = {"seed": 4, "environment_options": {"g": 8.0, "max_episode_steps": 30}, "num_envs": 2}
+    first = train(tmp_path / "first", algorithm, **options)
+    config = Config.load(first.path / "config.yaml")
+    options, again = config.environment_options, tmp_path / "again"
+    spec = RunSpec(config.algorithm, config.environment, config.run, environment_options=options, runs_dir=again)
+    again = start(spec)
+    assert_same(first, again)
+    assert Config.load(again.path / "config.yaml") == config
+
+
+def test_it_says_in_which_circumstances_the_run_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/duetto", "train", "td3", "My Env-v0", "--hidden", "32", "32"])
+    values = yaml.safe_load((train(tmp_path, steps=1).path / "config.yaml").read_text("utf-8"))
+    assert values["command"] == command_line() == "duetto train td3 'My Env-v0' --hidden 32 32"
+    assert values["run"]["backend"] == "torch"
+    assert {"python", "platform", "duetto", "numpy", "gymnasium", "safetensors"} <= values["versions"].keys()
+    assert values["versions"]["numpy"] == np.__version__
+
+
+def test_options_that_it_cannot_hold_are_refused_before_there_is_a_folder(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"cannot be written to its config.yaml \((?s:.*)object(?s:.*)factory"):
+        train(tmp_path / "runs", environment=Line, environment_options={"render_mode": object()})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_it_is_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch):
+    class Full(CountingOS):
+        def write(self, *_: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    saved(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(atomic_io, "os", Full())
+    with pytest.raises(DuettoError, match=r"config.yaml cannot be written: No space left on device"):
+        saved(path, preset="other")
+    assert path.read_bytes() == before
+
+
+# ---------------------------------------------------------------------------------------------------- mistakes
+@pytest.mark.parametrize(
+    ("where", "value", "sentence"),
+    [
+        ("algorithm.learning_start", 5, "nothing is called algorithm.learning_start (did you mean 'learning_starts'?)"),
+        ("algorithm.zzz", 5, "nothing is called algorithm.zzz; there are batch_size, replay_capacity"),
+        ("run.stepz", 5, "nothing is called run.stepz (did you mean 'steps'?)"),
+        ("environment.optionz", {}, "nothing is called environment.optionz (did you mean 'options'?)"),
+        ("presets", "x", "nothing is called presets (did you mean 'preset'?)"),
+        ("environment.options", True, "environment.options is True, not a dict"),
+        ("environment.options", {1: 2}, "environment.options has 1, which is no name of an option. Take it out."),
+        ("preset", 5, "preset is 5, not a str"),
+        ("command", 5, "command is 5, not a str"),
+        ("versions", [1], "versions is list, not a dict"),
+        ("environment.id", 3, "environment.id is 3, not a str"),
+        ("environment.remakeable", "x", "environment.remakeable is 'x', not a bool"),
+        ("algorithm.name", "td4", "there is no algorithm 'td4' (did you mean 'td3'?)"),
+        ("algorithm.discount", 1.5, "discount is 1.5; it must be at least 0 and at most 1."),
+        ("algorithm.discount", "high", "discount is 'high'; it must be a number."),
+        ("algorithm.exploration", "pink", "exploration is 'pink'; it must be one of gaussian, ou, none."),
+        ("run.backend", "tf", "backend is 'tf'; it must be one of auto, torch, jax."),
+        ("run.steps", 0, "steps is 0; it must be at least 1."),
+    ],
+)
+def test_mistakes_are_named_with_the_file(path: Path, where: str, value: Any, sentence: str):
+    changed(path, where, value)
+    with pytest.raises(UsageError, match="^" + re.escape(f"{path}: {sentence}")):
+        Config.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"- 1", b"text", b"a: [", b"\xff\xfe", pickle.dumps({"a": 1}), b"run: 5"])
+def test_what_is_no_config_is_no_config(path: Path, content: bytes):
+    path.write_bytes(content)
+    with pytest.raises(DuettoError, match=re.escape(str(path))):
+        Config.load(path)
+
+
+def test_a_config_that_would_run_code_runs_none(path: Path, tmp_path: Path):
+    path.write_text(f"!!python/object/apply:os.system ['touch {tmp_path}/ran']")
+    with pytest.raises(CheckpointError):
+        Config.load(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_another_format_is_refused(path: Path):
+    saved(path)
+    assert "\nformat: 1\n" in path.read_text()
+    path.write_text(path.read_text().replace("\nformat: 1\n", "\nformat: 2\n"))
+    with pytest.raises(UsageError, match=r"it has format 2, and this Duetto reads 1\."):
+        Config.load(path)
+
+
+def test_no_run_folder(tmp_path: Path):
+    with pytest.raises(UsageError, match=rf"^{re.escape(str(tmp_path))} is no run folder: it has no config.yaml\."):
+        Config.load(tmp_path / "config.yaml")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a file that cannot be read")
+def test_a_config_that_may_not_be_read(path: Path):
+    saved(path)
+    path.chmod(0)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        Config.load(path)
+
+
+class Net:
+    """Any class: it is only named."""
+
+
+def test_networks_of_the_users_own_are_recorded_by_name_and_have_to_be_handed_over(path: Path):
+    custom = CustomNetwork(torch=Net, arguments={"width": 8})
+    Config(small(actor_network=custom), "Pendulum-v1", RunOptions(backend="torch", device="cpu")).save(path)
+    recorded = yaml.safe_load(path.read_text("utf-8"))["algorithm"]["actor_network"]
+    assert recorded == {"custom": {"torch": f"{__name__}.Net", "jax": None, "arguments": {"width": 8}}}
+    with pytest.raises(UsageError, match=r"a custom network, .*Net.* networks=\{'actor_network': CustomNetwork"):
+        Config.load(path)
+    assert Config.load(path, {"actor_network": custom}).algorithm == small(actor_network=custom)
