@@ -44,10 +44,9 @@ def test_an_expert_of_a_file_is_recorded(recorded: Result):
 
 def test_options_reach_the_environment_and_are_kept(duetto: Command):
     call = ["demos", "record", TASK, "--expert", PLANNER, "--episodes", "1", "--output", "demos"]
-    assert duetto(*call, "--environment-options", "view=image", "max_steps=50").code == 0
+    assert duetto(*call, "--environment-options", "agent_view_size=5", "max_steps=50").code == 0
     found = demonstrations.load("demos")
-    assert found.metadata.options == {"view": "image", "max_steps": 50}
-    assert isinstance(found.episodes[0].obs, dict)
+    assert found.metadata.options == {"agent_view_size": 5, "max_steps": 50}
     assert found.returns[0] == pytest.approx(1 - 0.9 * 5 / 50)
 
 

@@ -46,7 +46,6 @@ class Evaluator:
         remakes: bool,
         table: Csv,
         store: CheckpointStore,
-        notices: list[str],
     ) -> None:
         """Prepare evaluations.
 
@@ -58,11 +57,10 @@ class Evaluator:
                 which a callback may have changed, as in a curriculum.
             table: The table of results.
             store: The store of the best parameters.
-            notices: Sentences for the user.
         """
         self._options, self._trained, self._make, self._remakes = options, trained, make, remakes
         self.table: Csv = table
-        self._store, self._notices = store, notices
+        self._store = store
         self._vec_env: environments.VecEnv | None = None
         self.last: tuple[int, Evaluation] | None = None
         self.due: bool = False
@@ -93,15 +91,11 @@ class Evaluator:
         made: environments.VecEnv | None = None
         try:
             made = self._make(min(self._options.evaluation_episodes, PARALLEL))
-            if self._options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
-                check_same_spaces(made, self._trained.observation_space, self._trained.action_space)
+            check_same_spaces(made, self._trained.observation_space, self._trained.action_space)
         except UsageError as error:
             if made is not None:
                 made.close()
-            if before is None:
-                raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
-            self._notices.append(f"Evaluations stay in earlier copies of the environment: {error}")
-            return before
+            raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
         made.name += " (evaluation)"
         self._vec_env = made
         if before is not None:
