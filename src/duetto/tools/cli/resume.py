@@ -48,7 +48,6 @@ def resume(
     actors: shared.Actors = None,
     mode: shared.AnyMode = None,
     block: shared.Blocks = None,
-    ahead: shared.Ahead = None,
     replay_shards: shared.ReplayShards = None,
     stop_at_return: shared.StopAtReturn = None,
     time_limit: shared.TimeLimit = None,
@@ -65,7 +64,7 @@ def resume(
     """
     from duetto.training.progress import shown
 
-    how = {"actors": actors, "mode": mode, "block": block, "ahead": ahead, "replay_shards": replay_shards}
+    how = {"actors": actors, "mode": mode, "block": block, "replay_shards": replay_shards}
     placed = shared.cluster({"cluster": cluster, **how})
     watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
     with expendable() as stream:
