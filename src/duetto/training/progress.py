@@ -238,7 +238,12 @@ def watched(
     console = Console()
     with signals.passed_on() as came:
         if not (progress and is_watched(console)):
-            yield None, lambda folders: signals.say(came, folders)
+            yield (
+                None,
+                lambda folders: signals.say_how(
+                    came, f"Continue with: {', '.join(f'duetto.Run({str(path)!r}).resume()' for path in folders)}"
+                ),
+            )
             return
         with shown(console, beginning) as display:
             yield display, lambda folders: display.finish(*folders)
