@@ -161,7 +161,9 @@ def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path)
     assert json.loads(duetto(*quick, "--stochastic").out)["returns"] == noisy["returns"]
     code, _, err = duetto(*quick, "--environment", "CartPole-v1")
     assert code == 2
-    assert err.startswith("duetto: CartPole-v1 has the observation space Box(4,); the agent was trained with Box(3,).")
+    assert err.startswith(
+        "duetto: CartPole-v1 has the observation space Box((4,), float32); the agent was trained with Box((3,), float32)."
+    )
 
 
 def test_a_copy_of_a_run_with_a_beginning_says_so(duetto: Command, trained: Path, tmp_path: Path):
