@@ -171,7 +171,7 @@ def test_a_runs_own_options_are_taken(duetto: Command, train: Command):
 def test_a_run_of_another_environment(duetto: Command, run: str):
     code, _, err = duetto("demos", "record", "MountainCarContinuous-v0", "--expert", run, "--output", "demos")
     assert code == 2
-    assert "MountainCarContinuous-v0 has the observation space Box(2,); the agent was trained with Box(3,)." in err
+    assert "MountainCarContinuous-v0 has the observation space Box((2,), float32); the agent" in err
     assert not Path("demos").exists()
 
 
