@@ -3,8 +3,9 @@
     python benchmarks/faults.py --seconds 3000 --rows results/faults.csv --output results/faults.md
 
 Each round trains one job from start to end, while faults come at random, and compares the result with that of the same
-job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times.
-Rounds are appended to the rows, so that a campaign can continue with another --seed. Installs nothing.
+job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times. In the mode async, where
+the order depends on timing, it compares every count. Rounds are appended to the rows, so that a campaign can continue
+with another --seed. Installs nothing.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def test_bounds_of_observations_do_not_matter_and_those_of_actions_are_shown(due
     assert duetto(*call, "--output", "one", "--environment-options", "high=2").code == 0
     code, _, err = duetto(*call, "--output", "two", "--environment-options", "most=3")
     assert code == 2
-    assert "Box(1,) of float32 from -3 to 3; the agent was trained with Box(1,) of float32 from -1 to 1" in err
+    assert "Box((1,), float32, from -3 to 3); the agent was trained with Box((1,), float32, from -1 to 1)" in err
 
 
 MISTAKES = {

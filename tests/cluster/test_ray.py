@@ -112,25 +112,6 @@ def test_what_a_process_raised_is_said_in_a_line():
     assert _first_line(ray.exceptions.RaySystemError("\x1b[31mFull.\x1b[39m")) == "System error: Full"
 
 
-@pytest.mark.parametrize(("shards", "store"), [(0, (128 + 3 * 16) * 2**20), (2, None)])
-def test_a_cluster_of_our_own_has_room_for_what_passes_through(
-    shards: int, store: int | None, monkeypatch: pytest.MonkeyPatch
-):
-    """Two blocks of each actor; and batches, where they come from shards, for which Ray measures the machine."""
-    begun: list[Any] = []
-
-    def init(*_: Any, **options: Any) -> None:
-        begun.append(options["object_store_memory"])
-        raise RuntimeError("enough")
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
-    with pytest.raises(UsageError, match=r"no Ray cluster on this machine \(enough\)"):
-        duetto.Cluster(replay_shards=shards).connect(3)
-    assert begun == [store]
-
-
 @pytest.fixture
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
     """A port of this machine with a server that is not Ray's."""
@@ -223,7 +204,7 @@ def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algo
     how |= {"num_envs": 4, "evaluate_every": 0} | CUT  # else who is killed may be the one that evaluates
     cluster = duetto.Cluster(actors=2)
     undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
-    assert undisturbed.config.cluster == {"actors": 2, "block": 16}
+    assert undisturbed.config.cluster == {"mode": "sync", "actors": 2, "block": 16}
     strike = Strike(20, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
     struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
     assert_same(undisturbed, struck)
@@ -256,7 +237,7 @@ def test_a_sync_run_on_ray_equals_the_reference(nodes: Nodes, tmp_path: Path, ca
 def test_blocks_go_to_shards_and_outlive_the_actors_that_made_them(nodes: Nodes, tmp_path: Path):
     """An actor and then a shard are killed; the numbers are those of a memory in the process."""
     how: dict[str, Any] = {"num_envs": 4, "evaluate_every": 0}
-    paced: dict[str, Any] = {"actors": 2, "block": 5}
+    paced: dict[str, Any] = {"actors": 2, "mode": "sync", "block": 5}
     here = train(tmp_path, name="here", cluster=duetto.Cluster(**paced), **how)
     actor = Strike(60, lambda: os.kill(processes(nodes.folder, "ray::ActorServer")[0], signal.SIGKILL))
     shard = Strike(130, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))

@@ -92,7 +92,7 @@ def test_the_number_of_shards_decides_no_number(tmp_path: Path, algorithm: str):
     cluster = Simulation(rates=LOSSY, block=5, replay_shards=3)
     spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, callbacks=[StopAt(90)], **HOW)
     assert all(cluster.transports[0].mishaps[name] > 1 for name in ("answer_lost", "done_twice", "old_answer"))
-    assert spread.config.cluster == {"actors": 2, "block": 5}
+    assert spread.config.cluster == {"mode": "sync", "actors": 2, "block": 5}
     spread.resume(cluster=Simulation(), callbacks=[StopAt(130)])
     spread.resume(cluster=Simulation(rates=LOSSY, replay_shards=1), callbacks=[StopAt(170)])
     spread.resume(cluster=Simulation(replay_shards=2))

@@ -79,30 +79,22 @@ def make_source(
     """Return the actors as a source of experience.
 
     Raises:
-        UsageError: A block would be too large, or `ahead` is less than one block.
+        UsageError: A block would be too large.
     """
     engine = _engine(stepper)
     envs = max(len(actor.share) for actor in engine.pool.actors)
     length = _block_length(cluster.block, config, stepper, learner, envs)
     kind = SyncSource if cluster.mode == "sync" else AsyncSource
     parts = (config.algorithm, stepper, cast(Learner, learner), normalizer)
-    source: BlockSource = kind(*parts, length)
     if normalizer.mode == "rollouts" and normalizer.moments:
         engine.pool.notices.append(
             "On a cluster the observation statistics that actors use are older than those that a rollout is learned "
             "with. Set observation_statistics=steps (--observation-statistics steps) to learn with those of the actors."
         )
-    if isinstance(source, AsyncSource) and cluster.ahead:
-        source.ahead = cluster.ahead
-        if source.ahead < length * envs:
-            raise UsageError(
-                f"ahead is {source.ahead}, less than the {length * envs} steps of a block, so no actor could start "
-                "one. Raise ahead, or lower block."
-            )
     engine.decided = {"mode": cluster.mode, "block": length}
     if cluster.mode == "sync":
         engine.decided["actors"] = len(engine.pool.actors)
-    return source
+    return kind(*parts, length)
 
 
 def decided(stepper: VecEnv) -> dict[str, Any]:

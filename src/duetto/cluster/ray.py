@@ -23,15 +23,11 @@ import ray
 from ray import exceptions
 from typing_extensions import override
 
-from duetto.cluster.config import BLOCK_BYTES
 from duetto.cluster.transport import Answer, Transport
 from duetto.environments.errors import summary
 from duetto.errors import UsageError
 
 TO_CONNECT = 10.0  # seconds
-# Bytes of the object store of a cluster of our own, which only what lies there takes: weights and steps, and of each
-OBJECT_STORE = 128 * 2**20
-IN_FLIGHT = 2 * BLOCK_BYTES  # ... actor a block that has come and is handed out, and the next one.
 NOT_RAYS = [grpc.StatusCode[n] for n in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "UNKNOWN", "INTERNAL")]
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 DIED = "died (its process was killed or ended, or its machine is gone)"
@@ -40,11 +36,8 @@ DIED = "died (its process was killed or ended, or its machine is gone)"
 class RayTransport(Transport):
     """Calls through Ray. A cluster that is started here has no dashboard, and ends with `close`."""
 
-    def __init__(self, address: str | None, actors: int, batches: bool = False) -> None:
-        """Connect. `address` None: the cluster that this process is connected to already, or else a new one of its own.
-
-        `batches`: whether batches, of whatever size, pass through its object store, too.
-        """
+    def __init__(self, address: str | None, actors: int) -> None:
+        """Connect. `address` None: the cluster that this process is connected to, or else a new one of its own."""
         self._folder: str | None = None
         self._ours = not ray.is_initialized()
         if address is not None and not self._ours:
@@ -57,13 +50,13 @@ class RayTransport(Transport):
                 # Else it prints a page to stdout when a process dies, whatever it was told; we say a sentence.
                 vars(ray._private.worker)["_worker_logs_enabled"] = False  # type: ignore[attr-defined]
                 with _own_signals():
-                    self._connect(address, actors, batches)
+                    self._connect(address, actors)
             self._check_room(actors)
         except BaseException:
             self.close()
             raise
 
-    def _connect(self, address: str | None, actors: int, batches: bool) -> None:
+    def _connect(self, address: str | None, actors: int) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if address is not None:
@@ -72,10 +65,8 @@ class RayTransport(Transport):
                 return
             self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
             with _deaf_to_hangups():
-                # For batches Ray's own measure: up to 30 % of what is free. One of R2D2's on Atari has 146 MB.
-                store = None if batches else OBJECT_STORE + actors * IN_FLIGHT
-                own: dict[str, Any] = {"object_store_memory": store, "_temp_dir": self._folder}
-                ray.init("local", num_cpus=actors, num_gpus=0, include_dashboard=False, **own, **quiet)
+                own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": self._folder}
+                ray.init("local", num_cpus=actors, num_gpus=0, **own, **quiet)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"There is no Ray cluster {where} ({_first_line(error)}).") from error

@@ -14,7 +14,7 @@ from duetto.functional.rng import as_int
 
 # Options of the command line, of other calls and of other libraries, and how they are written here.
 WRITTEN = {
-    **dict.fromkeys(("actors", "mode", "block", "ahead", "replay_shards"), "cluster=duetto.Cluster({}=...)"),
+    **dict.fromkeys(("actors", "mode", "block", "replay_shards"), "cluster=duetto.Cluster({}=...)"),
     "stop_at_return": "callbacks=[duetto.callbacks.StopAtReturn(...)]",
     "time_limit": "callbacks=[duetto.callbacks.TimeLimit(...)]",
     "video_every": "callbacks=[duetto.callbacks.RecordVideo(...)]",

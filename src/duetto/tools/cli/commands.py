@@ -34,7 +34,6 @@ def resume(
     actors: shared.Actors = None,
     mode: shared.AnyMode = None,
     block: shared.Blocks = None,
-    ahead: shared.Ahead = None,
     replay_shards: shared.ReplayShards = None,
     stop_at_return: shared.StopAtReturn = None,
     time_limit: shared.TimeLimit = None,
