@@ -115,13 +115,11 @@ def test_it_says_what_the_runs_are(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "out" / "report.html").parent.is_dir()
 
 
-def test_runs_without_evaluations_show_another_metric(tmp_path: Path):
+def test_runs_without_evaluations_show_the_returns_of_training(tmp_path: Path):
     run = pretend(tmp_path / "a", [1, 2, 3], metrics={"train/return": [None, 5.0, 7.0]})
     header = (run / "evaluations.csv").read_text().splitlines(keepends=True)[0]
     (run / "evaluations.csv").write_text(header)  # evaluate_every=0
-    assert made([run], tmp_path, "train/return").curves(0)[0]["y"] == [5.0, 7.0]
-    with pytest.raises(UsageError, match=r"has no 'mean_return'\. It has: .*train/return"):
-        made([run], tmp_path)
+    assert made([run], tmp_path).curves(0)[0]["y"] == [5.0, 7.0]
 
 
 def test_the_charts_have_the_numbers(tmp_path: Path):

@@ -42,7 +42,7 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     step = loaded.step
     try:
         best = store.load_best()
-        _pack_state(best, folder / "checkpoints" / "best" / best.path.name)
+        _pack_state(best, folder / "checkpoints" / "best" / f"{best.step:012}")
         step = best.step if checkpoint == "best" else step
     except CheckpointError:
         if checkpoint == "best":
