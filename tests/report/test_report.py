@@ -164,7 +164,7 @@ def test_a_chart_says_what_is_drawn_and_what_it_means(tmp_path: Path):
     ]
     assert [curve["mode"] for curve in seen.curves(0)] == ["markers"] * 3  # a single evaluation
     assert [seed["visible"] for curve in seen.curves(0) for seed in curve["seeds"]] == [False] * 3 + [True] * 2
-    assert "td3: squared errors of both critics" in seen.texts["dd"]
+    assert "td3: squared errors of both critics, added" in seen.texts["dd"]
     assert "q_max" in seen.texts["code"]  # `q_max` in the text
 
 
@@ -528,6 +528,6 @@ def test_what_is_not_written_comes_from_the_nearest_that_is():
 
     assert what("dqfd", "learn/target_mean") == what("dqn", "learn/target_mean")  # a base class
     assert what("discretesac", "learn/temperature") == what("sac", "learn/temperature")  # `like`
-    assert what("td3", "learn/critic_gradient_norm") == "length of the gradient, before it is clipped"
+    assert what("td3", "learn/critic_gradient_norm") == "norm of the gradient before it is clipped"
     assert what("somebody's", "learn/critic_loss") is None
     assert (metric_docs.stem("learn/q_min"), metric_docs.stem("learn/minimum")) == ("learn/q", "learn/minimum")
