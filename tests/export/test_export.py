@@ -14,11 +14,11 @@ import gymnasium
 import numpy as np
 import pytest
 from goal_environment import GoalLine
+from line_environment import Line
 from masked_environments import Turnstile, Turnstiles
 from policy_environments import Cell, Free, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
 from small_runs import small, train
 from test_joint_actions import Cockpit
-from test_normalizer import Bytes
 
 import duetto
 from duetto.errors import DuettoError, UsageError
@@ -29,6 +29,17 @@ from duetto.tools.cli import main
 from duetto.tools.export import writing
 from duetto.tools.export.checking import check
 from duetto.tools.export.graph import NEXT, Graph, _in_units
+
+
+class Bytes(Line):
+    """Seen as bytes, which are no image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0, 255, (2,), np.uint8)
+
+    def see(self) -> Any:
+        return np.array([100 + self.time, 200], np.uint8)
 
 
 class Notches(gymnasium.Env):
