@@ -162,7 +162,7 @@ def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path)
     code, _, err = duetto(*quick, "--environment", "CartPole-v1")
     assert code == 2
     assert err.startswith(
-        "duetto: CartPole-v1 has the observation space Box((4,), float32); the agent was trained with"
+        "duetto: CartPole-v1 has the observation space Box((4,), float32); the agent was trained with Box((3,), "
     )
 
 
@@ -209,11 +209,9 @@ def test_where_the_other_run_is_not_what_it_was_config_refuses(duetto: Command, 
     code, out, err = duetto("train", "td3", "--config", second, "--name", "again")
     assert (code, out.count("step 1")) == (1, 0)
     assert f"The run started with step 60 of {first}: {first} is no run to start from" in err
-    assert "--from RUN" in err
     assert not second.with_name("again").exists()
     assert duetto("train", "td3", "--config", second, "--from", moved, "--name", "again").code == 0
     assert beginning(second.with_name("again"))["run"] == str(moved)
-    assert beginning(second.with_name("again"))["optimizers"] is True  # as the file says
     assert Run(second.with_name("again")).agent().fingerprint == Run(second).agent().fingerprint
     shutil.copytree(moved, first)
     assert duetto("resume", first, "--steps", "150").code == 0  # of which that step is forgotten
