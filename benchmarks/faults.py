@@ -39,7 +39,7 @@ from duetto.storage.config import versions
 
 METHOD = """\
 Runs of a few thousand steps on a Ray cluster of three nodes on this machine. During training, faults occur at random,
-{gap:g} s apart on average: kill -9 of an actor, of the evaluator, or of a replay shard; an actor that hangs for a while
+{gap:g} s apart on average: kill -9 of an actor or of a replay shard; an actor that hangs for a while
 (a delay); a node that disappears with all its processes; kill -9 of the run itself, which is then resumed. A fault that
 sends the run back to its checkpoint (its own death; with shards, the death of a shard or a node) occurs only after the
 run has made another checkpoint. At the end the run is compared with the same one undisturbed: last checkpoint, replay

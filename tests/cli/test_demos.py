@@ -218,7 +218,10 @@ MISTAKES = {
         "has no class 'Plan'. Did you mean 'Planner'? It has: ",
     ),
     "no name": ([TASK, "--expert", PLANNER.partition(":")[0]], ".py:CLASS. It has: "),
-    "no keys": (["Pendulum-v1", "--expert", f"{EXPERTS / 'keyboard.py'}:Keyboard"], "Only Discrete actions can be keys"),
+    "no keys": (
+        ["Pendulum-v1", "--expert", f"{EXPERTS / 'keyboard.py'}:Keyboard"],
+        "Only Discrete actions can be keys",
+    ),
     "no run": (["CartPole-v1", "--expert", "."], " is no run folder"),
     "too good": ([TASK, "--expert", PLANNER, "--minimum-return", "0.99"], "Only 0 of 20 episodes were good enough"),
     "no episodes": ([TASK, "--expert", PLANNER, "--episodes", "0"], "episodes is 0; it must be at least 1"),

@@ -9,7 +9,6 @@
 - `rollout`, `recurrent_rollout`: on-policy batches
 - `sharded_replay`, `replay_shard`, `shard_states`: a buffer in several processes
 - `update_schedule`: how many batches are due
-- `stored_episodes`: whole episodes of a buffer
 - `base`, `experience`, `factory`: the data that goes in and out, and how buffers are made
 """
 
@@ -32,7 +31,6 @@ from duetto.buffers.rollout import Rollout
 from duetto.buffers.sequences import SequenceReplay
 from duetto.buffers.sharded_replay import ShardedReplay
 from duetto.buffers.storage_fields import step_fields
-from duetto.buffers.stored_episodes import LeftOut
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space
 
@@ -40,7 +38,6 @@ __all__ = [
     "Episodes",
     "Experience",
     "HindsightGoals",
-    "LeftOut",
     "MixedReplay",
     "Replay",
     "ReplayFactory",

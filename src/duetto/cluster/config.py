@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.learners import Policy
     from duetto.storage.config import Config
     from duetto.training.collector import Source
-    from duetto.training.execution import Evaluator
     from duetto.training.normalizer import Normalizer
 
 Mode = Literal["sync", "async"]
@@ -118,12 +117,6 @@ class Cluster:
         from duetto.cluster import launch
 
         return launch.make_source(self, config, stepper, learner, normalizer)
-
-    def make_evaluator(self, config: Config, environment: Any, stepper: VecEnv) -> Evaluator | None:
-        """Make an evaluator in a process of its own; None if the run does not evaluate."""
-        from duetto.cluster import launch
-
-        return launch.make_evaluator(config, environment, stepper)
 
     def make_shards(self, config: Config, stepper: VecEnv) -> Shards | None:
         """Make replay shards in processes of their own; None if the whole memory is in the run's process."""

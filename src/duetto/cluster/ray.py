@@ -75,8 +75,8 @@ class RayTransport(Transport):
         cores = int(ray.cluster_resources().get("CPU", 0))
         if actors > cores:
             raise UsageError(
-                f"The cluster has {cores} CPUs, and {actors} processes take one each: actors, that of the evaluations "
-                "included, and replay shards. Use fewer --actors."
+                f"The cluster has {cores} CPUs, and {actors} processes take one each: actors and "
+                "replay shards. Use fewer --actors."
             )
 
     @override
@@ -121,32 +121,6 @@ class RayTransport(Transport):
             ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-class RayTasks(RayTransport):
-    """A transport for functions that are called once, each on a CPU and in a process of its own; calls without room
-    wait.
-    """
-
-    def cpus(self) -> int:
-        """The number of CPUs of the whole cluster, as it is now."""
-        return int(ray.cluster_resources().get("CPU", 1))
-
-    def task(self, function: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
-        """Call the function once, somewhere on the cluster; `wait` gives its result."""
-        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_retries": 0}
-        own = ray.remote(max_calls=1)(function)  # its process ends with it, and lets go of a GPU's memory
-        return own.options(scheduling_strategy="SPREAD", **options).remote(*arguments)
-
-    def close(self, tasks: Sequence[Any] = ()) -> None:
-        """Kill the tasks that are still at work, and disconnect from the cluster."""
-        for task in tasks:
-            with suppress(exceptions.RayError):
-                ray.cancel(task, force=True)
-        super().close()
-
-    def _check_room(self, actors: int) -> None:
-        pass
 
 
 def _answer(call: Any) -> Answer:
