@@ -223,11 +223,6 @@ class EpisodeStorage:
         available = (self.written[env] - 1 - slot) % self.rows + 1
         return (env * self.rows)[:, None] + (slot[:, None] + np.arange(n)) % self.rows, available
 
-    def continuing(self, index: np.ndarray) -> np.ndarray:
-        """Return whether each step (K,) continues the one before it, which has to be stored."""
-        env, slot = np.divmod(index, self.rows)
-        return self._places[0, index] == self._places[1, self._index(env, slot - 1)]
-
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the steps, as arrays (num_envs, ...)."""

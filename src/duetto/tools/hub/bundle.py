@@ -25,7 +25,6 @@ from duetto.tools.hub.file_rules import CONFIG, EVALUATIONS, METRICS
 from duetto.tools.hub.private_paths import bare_command, without_places
 
 
-
 def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: bool) -> tuple[int, list[str]]:
     """Write the run into an empty folder; return the agent's step, and notices on differences from the run's folder.
 
