@@ -1,4 +1,4 @@
-"""Categorical critics as an option of TD3: the loss by hand."""
+"""Categorical critics as an option of SAC, CrossQ and TD3: the loss by hand."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from learning_cases import ACTION, VECTOR, batch, build
 
-from duetto.algorithms import TD3
+from duetto.algorithms import SAC, TD3, TQC, CrossQ
 from duetto.algorithms.actor_critic import categorical_loss
 from duetto.algorithms.base import PRIORITY, Batch
+from duetto.errors import UsageError
+
+KINDS = [SAC, CrossQ, TD3]
 
 
 def test_the_loss_by_hand(array: Any):
@@ -31,17 +34,23 @@ def test_the_loss_by_hand(array: Any):
     assert float(info["clipped"]) == pytest.approx(0.0)
 
 
-def test_critics_learn_the_reward_where_episodes_end(backend: str):
+@pytest.mark.parametrize("kind", KINDS)
+def test_critics_learn_the_reward_where_episodes_end(kind: Any, backend: str):
     """Distributions whose means go to the rewards, which lie between the atoms."""
-    algorithm = TD3(
-        hidden=(32,), critic="categorical", num_atoms=21, value_range=(-4.0, 4.0), critic_learning_rate=3e-3
-    )
-    learner = build(backend, algorithm)
+    options: dict[str, Any] = {"hidden": (32,), "critic": "categorical", "num_atoms": 21, "policy_delay": 3}
+    options = {name: value for name, value in options.items() if name in kind.options()}
+    learner = build(backend, kind(**options, value_range=(-4.0, 4.0), critic_learning_rate=3e-3))
     given = batch(32)._replace(discount=np.zeros(32, np.float32))
     errors = [np.asarray(learner.update(given).priority).mean() for _ in range(300)]
     assert errors[-1] < 0.25 * errors[0]
 
 
-def test_heads_have_an_output_for_each_atom():
-    spec: Any = TD3(critic="categorical", num_atoms=51).networks(VECTOR, ACTION)["critic"]
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_have_an_output_for_each_atom(kind: Any):
+    spec: Any = kind(critic="categorical", num_atoms=51).networks(VECTOR, ACTION)["critic"]
     assert spec.stacks[0][0].layers[-1][1] == 51
+
+
+def test_quantiles_are_another_kind():
+    with pytest.raises(UsageError, match="tqc has no hyper-parameter 'critic'"):
+        TQC(critic="categorical")  # pyright: ignore[reportArgumentType]

@@ -23,6 +23,7 @@ from typing import Annotated, Any, ClassVar
 
 from array_api_compat import array_namespace
 
+from duetto.algorithms.actor_critic import categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
 from duetto.algorithms.options import Option, OptionTable
 from duetto.algorithms.sac import SAC, ActionNoisePair
@@ -74,17 +75,25 @@ class CrossQ(SAC):
             PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
 
+    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """Cross-entropy of categorical critics with the pass and the target of `critic_loss`."""
+        xp, size = array_namespace(batch.reward), len(batch.reward)
+        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
+        both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)
+        entropy_cost = xp.exp(nets.log_alpha) * log_prob
+        return categorical_loss(batch, both[:, :size], both[:, size:], entropy_cost, self.value_range)
+
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, by the critics' running statistics."""
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs, train=True).sample_and_log_prob(noise)
-        q = xp.min(nets.critic(batch.obs, action), axis=0)
+        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update the critics, and in phase 0 actor and temperature."""
-        learner.minimize("critic", self.critic_loss, batch, noise.next)
+        learner.minimize("critic", self.loss_of_critics(), batch, noise.next)
         if phase == 0:
             actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
             if self.learn_temperature:

@@ -39,7 +39,11 @@ class DiscreteSAC(SAC):
     target_entropy_scale: NonNegative = 0.98
     """The target entropy is this fraction of the maximum, that of equally likely actions."""
 
-    critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
+    # No options: critics take no action, and their values are scalars.
+    critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
+    critic: ClassVar[str] = "scalar"  # pyright: ignore[reportIncompatibleVariableOverride]
+    num_atoms: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
+    value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     actions: ClassVar[str] = "Discrete"
     option_table: ClassVar[OptionTable] = {

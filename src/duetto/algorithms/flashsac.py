@@ -39,10 +39,8 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.exploration import RepeatedSampling
-from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.sac import SAC, ActionNoisePair
-from duetto.functional import categorical
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.distributions import SquashedGaussian
 from duetto.functional.schedules import Decay
@@ -72,10 +70,7 @@ class FlashSAC(SAC):
     tau: Fraction = 0.01
     """Step of the target networks towards the online ones at an update; 1 copies."""
     critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
-    num_atoms: Annotated[int, Bounds(2)] = 101
-    """Fixed returns of the critics' distributions."""
-    value_range: tuple[float, float] = (-5.0, 5.0)
-    """Lowest and highest of these returns."""
+    critic: ClassVar[str] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     normalize_rewards: bool = True
     """Divide the rewards of a batch by the running std of discounted returns."""
     hidden: Annotated[tuple[int, ...], Bounds(1)] = (128, 128)
@@ -106,10 +101,6 @@ class FlashSAC(SAC):
         **in_group("", "num_atoms", "value_range", "return_bound"),
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("value_range", self.value_range)
-
     # ------------------------------------------------------------------------------------------------ the equations
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min E Z(s, a) of fresh actions, by the critics' running statistics."""
@@ -117,7 +108,7 @@ class FlashSAC(SAC):
         both = nets.actor(concat(batch.obs, batch.next_obs), train=True)  # π of [s; s'], (2B, A)
         policy = SquashedGaussian(both.mean[:size], both.log_std[:size])
         action, log_prob = policy.sample_and_log_prob(noise)
-        q = xp.min(categorical.mean_value(nets.critic(batch.obs, action), *self.value_range), axis=0)
+        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 

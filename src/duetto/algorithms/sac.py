@@ -19,18 +19,21 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
+from typing_extensions import override
 
-from duetto.algorithms.actor_critic import ActorCritic
+from duetto.algorithms.actor_critic import ActorCritic, CategoricalHead, categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, NonNegative, OptimizerSpec, Positive, Tree, Updater
 from duetto.algorithms.exploration import PolicySampling
+from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape, stop_gradient
+from duetto.functional.categorical import mean_value
 from duetto.functional.targets import bootstrap
-from duetto.networks.heads import SquashedGaussianHead
+from duetto.networks.heads import CriticHead, SquashedGaussianHead
 from duetto.networks.spaces import Space
 from duetto.networks.specs import AnyNetworkSpec, ParameterSpec
 
@@ -62,13 +65,25 @@ class SAC(ActorCritic):
     """The target entropy is minus this times the size of an action."""
     stochastic_evaluation: bool = False
     """Sample actions also in evaluations, instead of using the mode."""
+    critic: Literal["scalar", "categorical"] = "scalar"
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101
+    """Fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)
+    """Lowest and highest return of a categorical critic."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "learn_temperature", "temperature"),
         "target_entropy_scale": Option(needs="learn_temperature"),
         "temperature_learning_rate": Option("optimizer", needs="learn_temperature"),
         **in_group("exploration", "stochastic_evaluation", rare=True),
+        **in_group("", "critic"),
+        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
     }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("value_range", self.value_range)
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
@@ -86,11 +101,22 @@ class SAC(ActorCritic):
             PRIORITY: xp.mean(xp.abs(error), axis=0),
         }
 
+    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+        """Cross-entropy of categorical critics with the soft target of `critic_loss`."""
+        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
+        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
+        entropy_cost = array_namespace(log_prob).exp(nets.log_alpha) * log_prob
+        return categorical_loss(batch, logits, next_logits, entropy_cost, self.value_range)
+
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
+        return output if self.critic == "scalar" else mean_value(output, *self.value_range)
+
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs).sample_and_log_prob(noise)
-        q = xp.min(nets.critic(batch.obs, action), axis=0)
+        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
@@ -103,11 +129,15 @@ class SAC(ActorCritic):
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update critics, actor and temperature, then the critics' targets."""
-        learner.minimize("critic", self.critic_loss, batch, noise.next)
+        learner.minimize("critic", self.loss_of_critics(), batch, noise.next)
         actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
         if self.learn_temperature:
             learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
         self.track_targets(learner)
+
+    def loss_of_critics(self) -> Any:
+        """Return the method that is the critics' loss."""
+        return self.distribution_loss if self.critic == "categorical" else self.critic_loss
 
     def draw(self, random: np.random.Generator, batch: Batch) -> ActionNoisePair:
         """Draw standard normal noise for this action and the next one."""
@@ -135,6 +165,11 @@ class SAC(ActorCritic):
     def policy(self, size: int) -> SquashedGaussianHead:
         """Return the actor's head, tanh of a Gaussian."""
         return SquashedGaussianHead(size, self.hidden, self.activation, self.network)
+
+    @override
+    def critic_head(self, size: int) -> CriticHead:
+        head = super().critic_head(size)
+        return head if self.critic == "scalar" else CategoricalHead(**vars(head), atoms=self.num_atoms)
 
     def critics(self) -> int:
         """Return the number of critics."""

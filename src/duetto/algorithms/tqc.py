@@ -75,6 +75,10 @@ class TQC(SAC):
     dropped_quantiles: CountOrZero = 2
     """d: the largest quantiles, per critic, that targets leave out: more for lower estimates."""
 
+    critic: ClassVar[str] = "quantiles"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
+    num_atoms: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]
+    value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # pyright: ignore[reportIncompatibleVariableOverride]
+
     alternatives: ClassVar[dict[str, Any]] = {"num_quantiles": (24, {})}
     option_table: ClassVar[OptionTable] = in_group("", "num_critics", "num_quantiles")
 
