@@ -3,8 +3,9 @@
     python benchmarks/faults.py --seconds 3000 --rows results/faults.csv --output results/faults.md
 
 Each round trains one job from start to end, while faults come at random, and compares the result with that of the same
-job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times.
-Rounds are appended to the rows, so that a campaign can continue with another --seed. Installs nothing.
+job undisturbed: the last checkpoint with its memory, and the logs, bit for bit, except times. In the mode async, where
+the order depends on timing, it compares every count. Rounds are appended to the rows, so that a campaign can continue
+with another --seed. Installs nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from duetto.storage.config import versions
 
 METHOD = """\
 Runs of a few thousand steps on a Ray cluster of three nodes on this machine. During training, faults occur at random,
-{gap:g} s apart on average: kill -9 of an actor, of the evaluator, or of a replay shard; an actor that hangs for a while
+{gap:g} s apart on average: kill -9 of an actor or of a replay shard; an actor that hangs for a while
 (a delay); a node that disappears with all its processes; kill -9 of the run itself, which is then resumed. A fault that
 sends the run back to its checkpoint (its own death; with shards, the death of a shard or a node) occurs only after the
 run has made another checkpoint. At the end the run is compared with the same one undisturbed: last checkpoint, replay

@@ -13,7 +13,7 @@ from duetto.training import video
 from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer
 
-__all__ = ["Callback", "KeepCheckpoints", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
+__all__ = ["Callback", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
 
 
 def _warn_without_evaluations(callback: Callback, trainer: Trainer) -> None:
@@ -55,19 +55,12 @@ class StopWithoutImprovement(Callback):
 
     def __post_init__(self) -> None:
         check_fields(self)
-        self._begin()
-
-    def _begin(self) -> None:
         self._best: float | None = None
         self._without = 0
-        self._taken_up = False
 
     def on_start(self, trainer: Trainer) -> None:
-        """Warn if nothing is evaluated; in a new run, forget the state of an earlier run."""
+        """Warn if nothing is evaluated."""
         _warn_without_evaluations(self, trainer)
-        if not self._taken_up:
-            self._begin()
-        self._taken_up = False
 
     def on_evaluation(self, trainer: Trainer) -> None:
         """Count evaluations without a new best, and stop the run at the limit."""
@@ -90,7 +83,7 @@ class StopWithoutImprovement(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state of `state_dict`. Raises CheckpointError if it is malformed."""
         state_schema.check(state, {"best": OptionalOf(float), "without": int}, "callbacks/StopWithoutImprovement")
-        self._best, self._without, self._taken_up = state["best"], state["without"], True
+        self._best, self._without = state["best"], state["without"]
 
 
 @dataclass
@@ -112,36 +105,6 @@ class TimeLimit(Callback):
             trainer.stop(
                 f"It has worked for {self.seconds:g} seconds, its time limit. Resume it with a longer one, or without."
             )
-
-
-@dataclass
-class KeepCheckpoints(Callback):
-    """Keep every `every`-th scheduled checkpoint for good, to evaluate or to fine-tune from.
-
-    Checkpoints share the files of their replay memory; those of a kept checkpoint are not removed.
-    """
-
-    every: Count
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Warn if `checkpoint_every` is 0, so no checkpoint is scheduled."""
-        if not trainer.config.run.checkpoint_every:
-            trainer.notices.append(
-                "KeepCheckpoints needs checkpoint_every, which is 0: it keeps no checkpoint for good."
-            )
-
-    def on_checkpoint(self, trainer: Trainer) -> None:
-        """Keep the checkpoint if its number is a multiple of `every`."""
-        interval = trainer.config.run.checkpoint_every
-        if not interval:
-            return
-        number, since = divmod(trainer.step, interval)
-        # The first step at or after a scheduled one: a checkpoint of a run that was stopped does not count.
-        if number and number % self.every == 0 and since < trainer.stepper.num_envs:
-            trainer.checkpoints.store.keep_for_good(trainer.step)
 
 
 @dataclass
@@ -171,6 +134,6 @@ class RecordVideo(Callback):
             self._record(trainer)
 
     def _record(self, trainer: Trainer) -> None:
-        with trainer.in_its_folder(), closing(trainer.another_environment(render_mode="rgb_array")) as stepper:
+        with closing(trainer.another_environment(render_mode="rgb_array")) as stepper:
             path = video.place(trainer.folder, trainer.step)
             video.record(trainer.policy, stepper, trainer.config.run.seed, path, tell=trainer.on_activity)

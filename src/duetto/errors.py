@@ -87,10 +87,6 @@ class CheckpointError(DuettoError):
     """A checkpoint cannot be written, or is damaged, foreign or missing."""
 
 
-class FolderLostError(DuettoError):
-    """A run's folder was moved, deleted or replaced while the run worked in it."""
-
-
 class RunInUseError(DuettoError):
     """Another living process works on the same run folder."""
 

@@ -162,7 +162,7 @@ def test_the_frames_are_as_drawn(stacked: int):
     model = Model(1, 9, "image", stacked)
     for number in range(4):
         model.add([model.step(0, "terminated" if number == 2 else "")])
-    words = " ".join(map(str, model.storage._frame[:4]))
+    words = " ".join(map(str, model.storage._frame(np.arange(4))))
     assert storage.__doc__ is not None
     assert f"frame {words}" in [" ".join(line.split("frames")[0].split()) for line in storage.__doc__.splitlines()]
 

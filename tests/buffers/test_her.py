@@ -272,12 +272,3 @@ def test_a_memory_that_was_saved_goes_on_in_the_same_bits(strategy: str, capacit
                 np.testing.assert_array_equal(array, getattr(second, name)[part])
         np.testing.assert_array_equal(first.reward, second.reward)
         np.testing.assert_array_equal(first.discount, second.discount)
-
-
-def test_without_its_contents_it_begins_anew():
-    replay = build(share=1.0)
-    play(replay, [6] * 3)
-    replay.load_state_dict(replay.emptied(replay.state_dict()))
-    play(replay, [4] * 2)
-    drawn = Drawn(replay)
-    np.testing.assert_array_equal(drawn.source // 4, drawn.number // 4)

@@ -7,7 +7,7 @@ from shard_cases import sharded
 
 from duetto.algorithms.base import Prioritization
 from duetto.buffers.sampling import MassItems, ReplaySampler
-from duetto.errors import NonFiniteError, UsageError
+from duetto.errors import NonFiniteError
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
 
@@ -179,11 +179,6 @@ def test_priorities_that_are_none_are_refused(priority, error, words):
         replay.feedback(sample, priority)
     assert masses(replay)[:2] == pytest.approx([1.00001**0.6] * 2)
     assert replay.needs_priorities
-
-
-def test_an_epsilon_of_zero_is_refused():
-    with pytest.raises(UsageError, match="epsilon"):
-        build(prioritization=replace(PROPORTIONAL, epsilon=0.0))
 
 
 @pytest.mark.parametrize("after", [0.0, 0.3, 1.0])

@@ -193,19 +193,6 @@ def test_a_capacity_that_does_not_fit_says_how_much_it_needs():
         build(capacity=10**13)
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"capacity": 0}, "capacity is 0"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"gradient_steps": 0}, "gradient_steps is 0"),
-    ],
-)
-def test_numbers_that_make_no_memory_are_refused(changes, words):
-    with pytest.raises(UsageError, match=words):
-        build(**changes)
-
-
 def test_the_capacity_is_shared_out_rounded_up():
     replay = buffers.build(spec(capacity=10), VECTOR, ACTION, 3, np.random.default_rng(0))
     fill(replay, [9, 9, 9])

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -228,16 +226,6 @@ def test_a_foreign_segment_is_refused():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"capacity": 0}, "capacity is 0"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"unroll": 0}, "unroll is 0"),
-        ({"n_step": 0}, "n_step is 0"),
-        ({"gradient_steps": 0}, "gradient_steps is 0"),
-        ({"burn_in": -1}, "burn_in is -1"),
-        ({"overlap": 1}, "overlap is 1. Choose at least burn_in, 2,"),
-        ({"overlap": 6}, r"less than burn_in \+ unroll, 6"),
-        ({"priority_mix": 1.5}, "priority_mix is 1.5"),
-        ({"prioritization": replace(PROPORTIONAL, epsilon=0.0)}, "epsilon is 0"),
         ({"capacity": 13, "num_envs": 2, "overlap": 2, "unroll": 5}, "7 steps, but a sequence of 7 steps needs 8"),
         ({"capacity": 6, "stacked": 4, "observation": image(4)}, "6 steps, but a sequence of 6 steps needs 7"),
         ({"capacity": 10**13}, r"needs .* GiB.*Lower replay_capacity"),

@@ -203,7 +203,7 @@ def test_bounds_of_observations_do_not_matter_and_those_of_actions_are_shown(due
     assert duetto(*call, "--output", "one", "--environment-options", "high=2").code == 0
     code, _, err = duetto(*call, "--output", "two", "--environment-options", "most=3")
     assert code == 2
-    assert "Box(1,) of float32 from -3 to 3; the agent was trained with Box(1,) of float32 from -1 to 1" in err
+    assert "Box((1,), float32, from -3 to 3); the agent was trained with Box((1,), float32, from -1 to 1)" in err
 
 
 MISTAKES = {
@@ -218,7 +218,10 @@ MISTAKES = {
         "has no class 'Plan'. Did you mean 'Planner'? It has: ",
     ),
     "no name": ([TASK, "--expert", PLANNER.partition(":")[0]], ".py:CLASS. It has: "),
-    "no keys": (["Pendulum-v1", "--expert", f"{EXPERTS / 'keyboard.py'}:Keyboard"], "Only Discrete actions can be keys"),
+    "no keys": (
+        ["Pendulum-v1", "--expert", f"{EXPERTS / 'keyboard.py'}:Keyboard"],
+        "Only Discrete actions can be keys",
+    ),
     "no run": (["CartPole-v1", "--expert", "."], " is no run folder"),
     "too good": ([TASK, "--expert", PLANNER, "--minimum-return", "0.99"], "Only 0 of 20 episodes were good enough"),
     "no episodes": ([TASK, "--expert", PLANNER, "--episodes", "0"], "episodes is 0; it must be at least 1"),

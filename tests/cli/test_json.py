@@ -43,7 +43,6 @@ CALLS = [
     "list algorithms",
     "list environments",
     "list presets",
-    "demos export made --output exported",
     "demos export DEMOS --output exported",
     RECORDING + " --output recorded",
     "demos inspect DEMOS",

@@ -89,21 +89,6 @@ def test_resume_where_everything_is_damaged(duetto: Command, run: Path):
     assert err.startswith(f"duetto: No checkpoint in {run}/checkpoints can be used:\n")
 
 
-def test_resume_without_a_damaged_memory(duetto: Command, run: Path):
-    segment = run / "checkpoints" / "memory" / "segment-000000000001.safetensors"
-    segment.write_bytes(segment.read_bytes()[:-1])
-    code, _, err = duetto("resume", run, "--steps", "90")
-    assert code == 1
-    assert err.endswith("To resume from it with an empty memory: duetto resume run --without-memory\n")
-    code, out, err = duetto("evaluate", run, "--episodes", "1")
-    assert (code, err) == (0, "")
-    code, out, err = duetto("resume", run, "--steps", "90", "--without-memory")
-    assert (code, err) == (0, "")
-    assert "Resuming at step 60." in out
-    assert "The run continues with an empty memory and new episodes" in out
-    assert duetto("resume", run).code == 0
-
-
 def test_resume_says_which_log_was_changed(duetto: Command, run: Path):
     (run / "evaluations.csv").write_text("")
     code, out, _ = duetto("resume", run, "--steps", "90")

@@ -42,8 +42,8 @@ def test_one_command_s_words_are_of_all_and_a_name_is_for_each(train: Command, t
     first, *rest = out.splitlines()
     assert first == "td3 on Pendulum-v1, torch on cpu, seeds 0, 2 side by side, preset Pendulum-v1, 60 steps each"
     assert rest[:2] == ["runs/try-s0/", "runs/try-s2/"]
-    assert "2 of 2 seeds stopped. Each continues by itself: duetto resume runs/try-s0" in rest
-    assert rest[-1] == "See them: duetto plot runs/try-s0 runs/try-s2"
+    assert "2 of 2 seeds stopped. Continue with: duetto resume runs/try-s0" in rest
+    assert rest[-1] == "See it: duetto plot runs/try-s0 runs/try-s2"
 
 
 def test_a_dry_run_is_the_configuration_of_each(train: Command, tmp_path: Path):

@@ -37,8 +37,8 @@ def test_options_become_a_cluster(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(options, "find_spec", lambda name: name)
     assert cluster({"seeds": "3", "actors": None}) is None
     assert cluster({"cluster": "here"}) == Cluster(None, 0, None)
-    given = {"cluster": "auto", "actors": 8, "mode": "async", "block": 4, "ahead": 64}
-    assert cluster(given) == Cluster("auto", 8, "async", 4, 64)
+    given = {"cluster": "auto", "actors": 8, "mode": "async", "block": 4}
+    assert cluster(given) == Cluster("auto", 8, "async", 4)
     with pytest.raises(UsageError, match="--actors is of a cluster"):
         cluster({"actors": 3})
     with pytest.raises(UsageError, match="--mode is of a cluster"):

@@ -180,7 +180,7 @@ def check_async(
     cluster = Simulation(mode="async", actors=3, **blocks)
     run = train(tmp_path, agent, environment, name="async", cluster=cluster, callbacks=[StopAt(130)], **how)
     assert run.config.cluster == {"mode": "async", "block": 5}
-    run.resume(cluster=Simulation(actors=2, ahead=20), callbacks=[StopAt(171)])
+    run.resume(cluster=Simulation(actors=2), callbacks=[StopAt(171)])
     run.resume(cluster=Simulation(actors=4))
     found = outcome(run)
     assert found["step"] >= 240
@@ -208,8 +208,6 @@ def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
 
 
 def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"ahead is 7, less than the 8 steps of a block, so no actor could start one"):
-        train(tmp_path, num_envs=4, cluster=Simulation(mode="async", block=4, ahead=7))
     with pytest.raises(
         UsageError, match=r"A block of 1000000 vector steps is larger than 8 MB\. Use a block of \d+ at"
     ):
@@ -347,8 +345,6 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
         duetto.Cluster(mode="fast")
     with pytest.raises(UsageError, match="actors is -1; it must be at least 0"):
         duetto.Cluster(actors=-1)
-    with pytest.raises(UsageError, match="ahead is of the mode async; this one is sync"):
-        train(tmp_path, cluster=Simulation(ahead=3))
     with pytest.raises(UsageError, match=r"lives in this process\. For a cluster, pass its id, or a factory"):
         train(tmp_path, environment=gymnasium.make("Pendulum-v1"), cluster=Simulation())
     with (

@@ -16,7 +16,7 @@ from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome
 import duetto
 from duetto.cluster import config as options
 from duetto.cluster.shard_server import ShardServer
-from duetto.errors import PartLostError, UsageError
+from duetto.errors import UsageError
 from duetto.runs.run import Run, start
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
@@ -92,7 +92,7 @@ def test_the_number_of_shards_decides_no_number(tmp_path: Path, algorithm: str):
     cluster = Simulation(rates=LOSSY, block=5, replay_shards=3)
     spread = train(tmp_path, agent, environment, name="spread", cluster=cluster, callbacks=[StopAt(90)], **HOW)
     assert all(cluster.transports[0].mishaps[name] > 1 for name in ("answer_lost", "done_twice", "old_answer"))
-    assert spread.config.cluster == {"actors": 2, "block": 5}
+    assert spread.config.cluster == {"mode": "sync", "actors": 2, "block": 5}
     spread.resume(cluster=Simulation(), callbacks=[StopAt(130)])
     spread.resume(cluster=Simulation(rates=LOSSY, replay_shards=1), callbacks=[StopAt(170)])
     spread.resume(cluster=Simulation(replay_shards=2))
@@ -222,15 +222,6 @@ def test_in_async_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
     found = outcome(train(tmp_path, small("td3", prioritized=True), cluster=cluster, **HOW))
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     assert len(cluster.transports) > 1
-
-
-def test_one_that_dies_before_the_run_has_begun_leaves_nothing(tmp_path: Path):
-    """It starts with another run's memory."""
-    other = train(tmp_path, name="other", **HOW | {"steps": 60})
-    cluster = Simulation(replay_shards=2, strike={"method": "load_segment"})
-    with pytest.raises(PartLostError, match=r"^Shard 0 of the replay memory \(environments 0 to 1\) died\.$"):
-        train(tmp_path, name="next", from_run=other, from_memory=True, cluster=cluster, **HOW)
-    assert not (tmp_path / "next").exists()
 
 
 def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: Path):

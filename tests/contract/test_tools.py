@@ -147,13 +147,12 @@ def test_demos(command: Command, run: Path):
     brief = "--environment-options max_episode_steps=15"
     for text in (
         f"record Pendulum-v1 --expert runs/made --episodes 2 --output recorded {brief}",
-        "export runs/made --output remembered",
         "export recorded --output exported",
         f"import minari --environment Pendulum-v1 --output imported --trust {brief}",
     ):
         done = command(f"demos {text}")
         assert done.code == 0, f"{text}: {done.err}"
-    for name in ("recorded", "remembered", "imported"):
+    for name in ("recorded", "imported"):
         assert "Pendulum-v1" in command(f"demos inspect {name}").out
 
 

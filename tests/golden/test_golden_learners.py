@@ -73,9 +73,11 @@ CASES = {
         GOALS, NUMBERS, **HER | DECAY, learn_temperature=False, temperature=0.2, network="simba", hidden=(8,)
     ),
     "sac, lstm": case(VECTOR, NUMBERS, recurrent="lstm", target_entropy_scale=0.5, max_grad_norm=0.5),
+    "sac, categorical": case(VECTOR, NUMBERS, tau=0.1, critic="categorical", num_atoms=21),
     "crossq": case(VECTOR, NUMBERS, activation="tanh"),
     "crossq, her": case(GOALS, NUMBERS, **HER | SLOW, activation="tanh", network="batch_norm", policy_delay=1),
     "crossq, gru": case(VECTOR, NUMBERS, recurrent="gru", activation="tanh"),
+    "crossq, categorical": case(VECTOR, NUMBERS, activation="tanh", critic="categorical", policy_delay=2, **SLOW),
     "flashsac": case(VECTOR, NUMBERS, hidden=(8, 8), critic_hidden=(12, 12), tau=0.1),
     "discretesac": case(VECTOR, CHOICE, tau=0.1),
     "discretesac, her, masks": case(GOALS, CHOICE, masked=True, **HER | DECAY, target_entropy_scale=0.5),

@@ -69,19 +69,6 @@ def _umask() -> int:
     return mask
 
 
-def test_it_is_gone_on_with_with_an_empty_memory(there: dict[str, bytes]):
-    pulled = duetto.pull("me/run", "there")
-    assert pulled.notices == [
-        "Its replay memory was not sent. To resume the run, give --without-memory, which starts with an empty one."
-    ]
-    with pytest.raises(DuettoError, match="--without-memory"):
-        pulled.resume(steps=80)
-    said: list[str] = []
-    pulled.resume(steps=90, without_memory=True, on_start=lambda trainer: said.extend(trainer.notices))
-    assert [notice.split(":")[0] for notice in said] == ["The run continues with an empty memory and new episodes"]
-    assert Run("there").agent().step == 90
-
-
 def test_by_the_installed_command(server: Server, there: dict[str, bytes], packed: dict[str, bytes], tmp_path: Path):
     """HF_ENDPOINT and HF_TOKEN, in a process of its own, as everybody gives them."""
     environment = os.environ | {"HF_ENDPOINT": server.address, "HF_TOKEN": TOKEN}

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 import toy_networks
 from learning_cases import ACTION, VECTOR, batch, build, small
 
@@ -67,24 +66,3 @@ def test_jax_raises_where_a_loss_would_make_ranks_equal():
 def test_an_own_network_may_make_ranks_equal():
     learner = build("jax", small(critic_network=CustomNetwork(jax=JaxPromoting)))
     assert np.isfinite(np.asarray(learner.update(batch(4)).values)).all()
-
-
-class TorchLazy(torch.nn.Module):
-    """An actor with a layer that finds out its size; `called` in time, or never."""
-
-    def __init__(self, observation, action_size, called=False):
-        super().__init__()
-        self.layer, self.lazy = torch.nn.Linear(observation.size, action_size), torch.nn.LazyLinear(action_size)
-        if called:
-            self.lazy(torch.zeros(1, observation.size))
-
-    def forward(self, obs):
-        return torch.tanh(self.layer(obs))
-
-
-def test_parameters_without_a_size_are_refused():
-    with pytest.raises(
-        UsageError, match=r"actor network of your own has .* sizes, lazy\.weight, lazy\.bias, as .*__init__"
-    ):
-        build("torch", small(actor_network=CustomNetwork(torch=TorchLazy)))
-    build("torch", small(actor_network=CustomNetwork(torch=TorchLazy, arguments={"called": True}))).update(batch(4))

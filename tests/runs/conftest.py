@@ -1,4 +1,4 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent.parent / "cli"))  # calls of the command line
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small runs, calls of commands

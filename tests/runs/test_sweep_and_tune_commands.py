@@ -188,7 +188,7 @@ def test_a_study_keeps_options_that_are_given_however_they_are_written(command: 
         (
             "sweep",
             "ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...]",
-            "seeds jobs output cluster preset tau steps",
+            "seeds jobs output preset tau steps",
         ),
         ("tune", "ALGORITHM ENVIRONMENT", "trials seeds search jobs preset tau steps"),
     ],
@@ -203,7 +203,7 @@ def test_help_lists_the_options(command: Any, command_name: str, arguments: str,
 
 def test_help_of_a_sweep_from_a_file_lists_its_options(command: Any):
     text = command("sweep x.yaml --help").out
-    assert all(f"--{name}" in text for name in ("jobs", "output", "cluster", "dry-run", "quiet", "json"))
+    assert all(f"--{name}" in text for name in ("jobs", "output", "dry-run", "quiet", "json"))
 
 
 # ---------------------------------------------------------------------------------------------------- displays
@@ -212,7 +212,7 @@ def lines_of(display: Any, work: Any, width: int) -> list[str]:
     out = display._console.file
     display.announce(work)
     out.truncate(out.seek(0))
-    display._console.print(display)
+    display._console.print(display._progress.get_renderable())
     lines = out.getvalue().splitlines()
     assert all(len(line) <= width for line in lines)
     return lines
@@ -274,7 +274,7 @@ def test_all_runs_take_no_less_time_than_the_slowest(monkeypatch: pytest.MonkeyP
     runs[0].step, runs[1].step = 900_000, 100_000
     sweep.on_poll()
     out.truncate(out.seek(0))
-    console.print(display)
+    console.print(display._progress.get_renderable())
     fast, slow, both = out.getvalue().splitlines()
     assert (fast.split()[-1], slow.split()[-1]) == ("0:00:11", "0:15:00")
     assert both.endswith("about 0:15:00 to go")

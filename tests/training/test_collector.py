@@ -92,12 +92,6 @@ def test_gaussian_noise_is_independent_and_has_its_std():
     assert np.abs(np.corrcoef(noises[:-1, 0, 0], noises[1:, 0, 0])[0, 1]) < 0.1
 
 
-def test_no_noise():
-    parts = Components(small(random_steps=0, exploration="none"))
-    parts.collect(3)
-    assert (parts.noises == 0).all()
-
-
 @pytest.mark.parametrize("reset", [True, False])
 def test_ou_noise_begins_again_where_an_episode_ended_and_only_there(reset: bool):
     algorithm = small(random_steps=0, exploration="ou", ou_theta=0.0, exploration_noise=0.1, ou_reset=reset)
@@ -116,32 +110,6 @@ def test_ou_noise_begins_again_where_an_episode_ended_and_only_there(reset: bool
         wanted[0, 1] = False  # and this one was made to start anew
         np.testing.assert_allclose(parts.noises[4, 0], 0.1 * normal[4, 0], rtol=1e-5)
     np.testing.assert_array_equal(walks, wanted)
-
-
-def test_noise_fades_over_the_run():
-    fading = {
-        "random_steps": 0,
-        "exploration": "ou",
-        "ou_theta": 0.0,
-        "exploration_final_scale": 0.0,
-        "ou_reset": False,
-    }
-    one, other = Components(small(**fading)), Components(small(**fading))
-    one.collect(100, total=100)
-    other.collect(100, total=50)
-    np.testing.assert_allclose(other.noises[25] / one.noises[25], 0.5 / 0.75, rtol=1e-5)
-    assert (other.noises[50:] == 0).all()
-    assert (one.noises[50:99] != 0).all()
-
-
-def test_the_seed_decides():
-    noises = []
-    for seed in (1, 1, 2):
-        parts = Components(small(random_steps=2), seed=seed)
-        actions = [experience.action for experience in parts.collect(6)]
-        noises.append(np.concatenate(actions))
-    np.testing.assert_array_equal(noises[0], noises[1])
-    assert (noises[0] != noises[2]).all()
 
 
 @pytest.mark.parametrize("exploration", ["gaussian", "ou"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,8 +13,6 @@ from line_environment import Line
 from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
 
 import duetto
-from duetto.environments import make
-from duetto.environments.engines import Engine
 from duetto.runs.run import Run
 
 
@@ -139,34 +137,6 @@ def test_it_counts_from_then_on_and_comes_back_with_a_resume(tmp_path: Path, how
     assert returns(went_on) == returns(whole)
 
 
-def test_a_function_that_a_callback_set_is_not_taken_for_the_one_that_was_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
-    """Functions are in no checkpoint: the resumed run had the first one again, and nothing was said."""
-    run = train(tmp_path, environment=Ruled, callbacks=[Rules(), StopAt(80)], steps=120)
-    assert "Ruled starts a new episode when this run is resumed: its rule was set to what no checkpoint" in caplog.text
-    caplog.clear()
-    Run(run.path, Ruled).resume(callbacks=[Rules()])
-    assert "could not be restored (its rule was set to what no checkpoint holds): the run continues with" in caplog.text
-    caplog.clear()
-    before = train(tmp_path, name="before", environment=Ruled, callbacks=[Rules(), StopAt(40)], steps=120)
-    Run(before.path, Ruled).resume(callbacks=[Rules()])
-    assert "could not be restored" not in caplog.text
-
-
-def test_closures_of_one_function_with_other_numbers_are_other_functions(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
-    class Closed(Ruled):
-        def __init__(self) -> None:
-            super().__init__()
-            self.rule = scaled(1.0)
-
-    run = train(tmp_path, environment=Closed, callbacks=[Rules(), StopAt(80)], steps=120)
-    Run(run.path, Closed).resume(callbacks=[Rules()])
-    assert "the run continues with new episodes" in caplog.text
-
-
 def test_with_hindsight_the_environment_that_is_asked_for_rewards_gets_it_too(tmp_path: Path):
     """Rewards of other goals were the old ones, and then the run ended: compute_reward was said to be wrong."""
     algorithm, seen = small(hindsight="future", batch_size=64), Stricter()
@@ -177,62 +147,3 @@ def test_with_hindsight_the_environment_that_is_asked_for_rewards_gets_it_too(tm
     assert later.seen == [-1.0] * 80
     whole = train(tmp_path, algorithm, Tolerant, name="whole", callbacks=[Stricter()], steps=200, checkpoint_every=100)
     assert_same(whole, went_on)
-
-
-class SavesItself(Scaled):
-    """It saves what it knows of, and not what somebody else sets."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"position": self.position, "time": self.time}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.position, self.time = state["position"], state["time"]
-
-
-@pytest.mark.parametrize("how", ["sync", "subprocess"])
-def test_it_comes_back_where_an_environment_saves_itself(tmp_path: Path, how: str):
-    options: dict[str, Any] = {"environment": SavesItself, "vectorization": how, "log_every": 20, "steps": 220}
-    whole = train(tmp_path, name="whole", callbacks=[Curriculum()], **options)
-    run = train(tmp_path, name="run", callbacks=[Curriculum(), StopAt(160)], **options)
-    went_on = Run(run.path, SavesItself).resume(callbacks=[Curriculum()])
-    assert_same(whole, went_on)
-    assert returns(went_on)[-1] == pytest.approx((10 * 10 + 12 * 100) / 22)  # of all 22 episodes
-
-
-def test_it_comes_back_with_new_episodes_where_an_environment_cannot_be_saved():
-    saving, resumed = make(Unsaved), make(Unsaved)
-    saving.reset(0)
-    saving.set_attr("scale", [10.0])
-    resumed.load_state_dict(saving.state_dict())
-    assert not resumed.resumed_exactly
-    assert resumed.step(np.zeros((1, 2)))[0].reward == 10.0
-
-
-class Unsaved(Scaled):
-    """Its episodes cannot be repeated."""
-
-    metadata: ClassVar[dict[str, Any]] = {"resets_only": True}
-
-
-class Bare(Line):
-    """What was set in `Unsaved` is no more."""
-
-
-@pytest.mark.parametrize("how", ["sync", "subprocess"])
-def test_what_cannot_be_set_again_is_no_end_of_the_run(tmp_path: Path, how: str):
-    options: dict[str, Any] = {"steps": 160, "evaluate_every": 0, "vectorization": how}
-    run = train(tmp_path, environment=Unsaved, callbacks=[Curriculum(), StopAt(120)], **options)
-    assert Run(run.path, Bare).resume(accept_changes=True).agent().step == 160
-
-
-def test_where_environments_cannot_be_reached_their_saved_state_is_enough(monkeypatch: pytest.MonkeyPatch):
-    """A cluster's cannot; they come back with what was set, as everywhere."""
-    saving, resumed = make(Scaled), make(Scaled)
-    saving.reset(0)
-    saving.set_attr("scale", [10.0])
-    state = saving.state_dict()
-    monkeypatch.setattr(type(resumed.engine), "set_attr", Engine.set_attr)
-    resumed.load_state_dict(state)
-    assert resumed.resumed_exactly
-    assert resumed.step(np.zeros((1, 2)))[0].reward == 10.0
-    assert resumed.attributes == {"scale": [10.0]}

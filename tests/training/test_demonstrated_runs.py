@@ -15,7 +15,6 @@ from rich.console import Console
 from small_runs import checkpoints, small, train
 
 import duetto
-from duetto.algorithms.exploration import EpsilonGreedy
 from duetto.errors import UsageError
 from duetto.training import progress
 from duetto.training.trainer import Trainer
@@ -69,37 +68,6 @@ def test_pretraining_comes_before_the_first_step(tmp_path: Path, demos: str, nam
     assert seen == later
 
 
-def test_the_epsilon_schedule_does_not_see_pretraining(tmp_path: Path, demos: str, monkeypatch: pytest.MonkeyPatch):
-    steps: dict[int, list[tuple[int, float]]] = {}
-    epsilons = EpsilonGreedy.epsilons
-
-    def noted(self: Any, step: int, num_envs: int) -> np.ndarray:
-        found = epsilons(self, step, num_envs)
-        steps[updates].append((step, float(found[0])))
-        return found
-
-    monkeypatch.setattr(EpsilonGreedy, "epsilons", noted)
-    for updates in (0, 20):
-        steps[updates] = []
-        agent = small("dqfd", demonstrations=demos, pretraining_updates=updates, exploration_steps=100, random_steps=0)
-        train(tmp_path, agent, **OPTIONS | {"steps": 60})
-    assert steps[0] == steps[20]
-    assert steps[0][50] == (50, pytest.approx(1 - 0.95 / 2))
-
-
-def test_what_pretraining_writes_down(tmp_path: Path, demos: str):
-    """A line of metrics of step 0, an evaluation and a checkpoint, when it is over."""
-    agent = small("dqfd", demonstrations=demos, pretraining_updates=30, head_hidden=())
-    run = train(tmp_path, agent, **OPTIONS | {"evaluate_every": 60, "checkpoint_every": 40, "steps": 120})
-    assert [row["step"] for row in run.evaluations()] == [0, 0, 60, 120]
-    assert [line["step"] for line in run.metrics()] == [0, 25, 50, 75, 100, 120]
-    first, second = run.metrics()[:2]
-    assert (first["learn/updates"], first["learn/demonstrations"]) == (30, 1.0)
-    assert "learn/q_loss" not in second  # learning starts at step 30: nothing of pre-training is in it
-    assert run.metrics()[2]["learn/demonstrations"] < 1
-    assert checkpoints(run).steps()[-1] == 120
-
-
 def test_what_a_person_sees_of_pretraining(tmp_path: Path, demos: str, monkeypatch: pytest.MonkeyPatch):
     """How much of it is left, before there is any step."""
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
@@ -151,10 +119,6 @@ def test_behaviour_cloning_imitates_a_rule(tmp_path: Path, recurrent: str):
 
 
 # ---------------------------------------------------------------------------------------------------- the folder
-def test_without_demonstrations_nothing_is_left_behind(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"r2d3 learns from demonstrations\. Give --demonstrations FOLDER"):
-        train(tmp_path, small("r2d3", **SEQUENCES), **OPTIONS)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_without_demonstrations_is_refused(tmp_path: Path):

@@ -9,16 +9,14 @@ from typing import Any
 import gymnasium
 import pytest
 from line_environment import Line
-from small_runs import StopAt, small, train
-from test_run import edit
+from small_runs import small, train
 
-from duetto.algorithms import BC, PPO
+from duetto.algorithms import PPO
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.run import Run, start
+from duetto.runs.run import start
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
-from duetto.training.diagnostics import too_short
 from duetto.training.trainer import Trainer
 
 MINE, NUMBERS = CustomNetwork(torch=object), Box((2,), "float32", (-1.0,), (1.0,))
@@ -87,31 +85,6 @@ def test_only_random_actions_are_said_too(tmp_path: Path):
     assert noted(tmp_path, hyperparameters={"learning_starts": 10}, steps=31)[0] == []
 
 
-def test_a_run_that_goes_on_says_it_only_of_what_is_to_come(tmp_path: Path):
-    said: list[str] = []
-    run = train(tmp_path, small("ppo"), steps=15, evaluate_every=0)
-    run.resume(on_start=lambda trainer: said.extend(trainer.notices))
-    assert said == []  # nothing is left to do
-    run.resume(steps=16, on_start=lambda trainer: said.extend(trainer.notices))
-    assert said == []
-    assert [line["learn/updates"] for line in Run(run.path).metrics()] == [2]  # 16 steps: the update is made
-    stopped = train(tmp_path, small("ppo"), steps=15, evaluate_every=0, callbacks=[StopAt(5)])
-    stopped.resume(on_start=lambda trainer: said.extend(trainer.notices))
-    assert len(said) == 1
-
-
-def test_a_run_that_goes_on_without_an_update_says_so_in_true_words(tmp_path: Path):
-    run = train(tmp_path, steps=100, evaluate_every=0)
-    run = edit(run, {"algorithm.learning_starts": 5000, "algorithm.random_steps": 1000})
-    said: list[str] = []
-    run.resume(steps=140, accept_changes=True, on_start=lambda trainer: said.extend(trainer.notices))
-    assert said[1:] == [
-        "From step 100 on, 40 steps are too few: there will be no update, because learning_starts is 5,000, and all "
-        "actions will be random, because random_steps is 1,000. Increase --steps, or lower these options."
-    ]
-    assert [line["learn/updates"] for line in run.metrics()][-2:] == [70, 70]
-
-
 # ---------------------------------------------------------------------------------------------------- looking back
 def heard(folder: Path, algorithm: Any, environment: Any, **options: Any) -> list[str]:
     """All that a run said."""
@@ -158,15 +131,6 @@ def test_a_run_that_learned_nothing_says_so_at_its_end(
     assert cause in "".join(found)
 
 
-def test_a_run_that_was_stopped_or_was_too_short_does_not_look_back(tmp_path: Path):
-    waiting = small("dqn", train_at_episode_end=True)
-    options: dict[str, Any] = {"environment_options": {"length": 10**9}}
-    assert "no update in" not in "".join(heard(tmp_path, waiting, Choosing, also=[StopAt(90)], **options))
-    said = "".join(heard(tmp_path, waiting, Choosing, steps=20, **options))
-    assert said.startswith("20 steps are too few")
-    assert "made no update" not in said
-
-
 # ---------------------------------------------------------------------------------------------------- PPO's symptoms
 CHOICE, BOX = Discrete(2), Box((1,), "float32", (-1.0,), (1.0,))
 
@@ -207,11 +171,3 @@ def test_a_policy_that_learns_no_more_is_said_once(tmp_path: Path, learning_rate
         [notice] = said
         assert re.match("Step 75: learn/(approx_kl|entropy) is ", notice)
         assert "lower learning_rate" in notice
-
-
-def test_pretraining_is_not_called_nothing():
-    """An agent that learns from demonstrations before the first step, and from too few steps after."""
-    algorithm, options = small("dqfd", learning_starts=30, train_every=1, random_steps=0), RunOptions(steps=10)
-    (sentence,) = too_short(algorithm, options, 1, 0, 0, updated=False, pretraining=True)
-    assert "there will be no update after pre-training, because learning_starts is 30" in sentence
-    assert too_short(BC(), RunOptions(steps=4), 1, 0, 0, updated=False, pretraining=True) == []

@@ -1,23 +1,25 @@
-"""Evaluation: whole episodes from fixed initial states, that leave training as it was."""
+"""Evaluations: whole episodes in environments of their own."""
 
 from __future__ import annotations
 
 import threading
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from goal_environment import GoalLine
-from gymnasium.wrappers import NormalizeObservation
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import vector as around
 from line_environment import Components, Line
-from small_runs import BRIEF, differences, outcome, small, train
+from small_runs import BRIEF, CrashAt, CrashError, differences, outcome, small, train
 
+import duetto
 from duetto import environments
-from duetto.callbacks import RecordVideo
+from duetto.environments import make
+from duetto.environments.engines import GymVectorEngine
+from duetto.environments.vec_env import VecEnv
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.training import evaluation as evaluation_module
@@ -65,38 +67,6 @@ def test_each_episode_has_its_own_seed_however_many_run_side_by_side(num_envs: i
     assert len(set(wanted.lengths)) > 5
     np.testing.assert_array_equal(result.lengths, wanted.lengths)
     np.testing.assert_allclose(result.returns, wanted.returns, rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["HopperBulletEnv-v0", "AntBulletEnv-v0"])
-def test_in_bullet_the_first_is_like_the_others(name: str):
-    """Bullet's first reset builds a world, and the later ones restore it, which is not quite the same."""
-    stepper = environments.make(name, num_envs=2)
-
-    def swing(obs: np.ndarray) -> np.ndarray:
-        return np.sin(9 * obs[:, : stepper.action_space.size])
-
-    first, second = (evaluate(swing, stepper, 3, seed=0) for _ in range(2))
-    np.testing.assert_array_equal(first.returns, second.returns)
-
-
-def test_it_repeats_whatever_was_before():
-    stepper = environments.make(Lengths, num_envs=3)
-    first = evaluate(still, stepper, 5, seed=1)
-    evaluate(still, stepper, 4, seed=2)
-    second = evaluate(still, stepper, 5, seed=1)
-    np.testing.assert_array_equal(first.returns, second.returns)
-
-
-def test_more_environments_than_episodes():
-    result = evaluate(still, environments.make(Lengths, num_envs=4), 2, seed=7)
-    np.testing.assert_array_equal(result.lengths, expected(7, 2).lengths)
-
-
-def test_what_it_says():
-    result = Evaluation(np.array([1.0, 2.0, 6.0]), np.array([3, 3, 4]))
-    assert result.mean_return == 3.0
-    assert result.std_return == pytest.approx(np.sqrt((4 + 1 + 9) / 3))
-    assert str(result) == "3.0 ± 2.2 over 3 episodes"
 
 
 def test_a_real_policy_on_one_or_several(tmp_path: Path):
@@ -180,51 +150,13 @@ def test_what_was_set_on_an_object_is_evaluated_too(tmp_path: Path):
     assert run.notices == []
 
 
-def test_an_object_that_cannot_be_copied_says_it_once(tmp_path: Path):
-    environment = gymnasium.make("Pendulum-v1", **BRIEF)
-    environment.unwrapped.lock = threading.Lock()
-    said: list[list[str]] = []
-    run = train(tmp_path, environment=environment, steps=60, callbacks=[lambda trainer: said.append(trainer.notices)])
-    assert sum("Pendulum-v1 cannot be copied" in notice for notice in said[-1]) == 1
-    for _ in range(2):
-        run.evaluate(1)
-    assert [notice.split(" (")[0] for notice in run.notices] == ["Pendulum-v1 cannot be copied"]
-
-
-@pytest.mark.parametrize("what", ["videos", "goals"])
-def test_so_it_is_where_it_is_made_anew_for_something_else(tmp_path: Path, what: str):
-    gymnasium.register("AnewLine-v0", lambda render_mode=None: GoalLine())
-    environment = gymnasium.make("AnewLine-v0") if what == "goals" else gymnasium.make("Pendulum-v1", **FILMED)
-    environment.unwrapped.lock = threading.Lock()
-    said: list[list[str]] = []
-    callbacks: list[Any] = [lambda trainer: said.append(trainer.notices)]
-    callbacks += [RecordVideo(30)] if what == "videos" else []
-    algorithm = small(hindsight="future") if what == "goals" else small()
-    train(tmp_path, algorithm, environment, steps=61, evaluate_every=0, callbacks=callbacks)
-    gymnasium.registry.pop("AnewLine-v0")
-    assert sum("cannot be copied" in notice for notice in said[-1]) == 1
-
-
-def test_fixed_statistics_of_an_object_are_those_of_its_evaluations(tmp_path: Path):
-    """The observations of evaluations are (position - 3) / 2 of those without."""
-    environment = NormalizeObservation(Line())
-    environment.obs_rms.mean[:], environment.obs_rms.var[:] = 3.0, 4.0
-    environment.update_running_mean = False
-    run = train(tmp_path, environment=environment, steps=60)
-    stepper, plain = run.stepper(1), environments.make(Line)
-    stepper.reset(5)
-    plain.reset(5)
-    np.testing.assert_allclose(stepper.obs, (plain.obs - 3) / 2, rtol=1e-4)
-
-
 def never(tmp_path: Path, environment: Any, **options: Any) -> str:
     with pytest.raises(UsageError) as refusal:
         train(tmp_path, environment=environment, **options)
-    assert not list(tmp_path.iterdir())
     return str(refusal.value)
 
 
-def test_vectors_that_no_evaluation_is_like_are_refused_before_anything_is_written(tmp_path: Path):
+def test_vectors_that_no_evaluation_is_like_are_refused(tmp_path: Path):
     vector = gymnasium.vector.SyncVectorEnv([Line] * 2)
     said = never(tmp_path, around.FlattenObservation(vector))
     assert "has FlattenObservation around the whole vector environment" in said
@@ -236,21 +168,6 @@ def test_vectors_that_no_evaluation_is_like_are_refused_before_anything_is_writt
     run = train(tmp_path, environment=rewarded, evaluate_every=0, steps=40)
     with pytest.raises(UsageError, match="has TransformReward around"):
         run.evaluate(1)
-
-
-def test_vectors_of_running_statistics_are_not_led_into_that(tmp_path: Path):
-    said = never(tmp_path, around.NormalizeObservation(gymnasium.vector.SyncVectorEnv([Line] * 2)))
-    assert "put one with fixed statistics (update_running_mean False) around each environment" in said
-
-
-def test_a_vector_environments_options_are_its_own(tmp_path: Path):
-    vector = gymnasium.vector.SyncVectorEnv([Line] * 3)
-    assert "comes too late" in never(tmp_path, vector, vectorization="subprocess")
-    assert "has 3 environments, num_envs says 2" in never(tmp_path, vector, num_envs=2)
-    assert "is one environment; num_envs=2" in never(tmp_path, Line(), num_envs=2)
-    run = train(tmp_path, environment=vector, steps=60)
-    assert (run.config.run.num_envs, run.config.run.vectorization) == (3, "sync")
-    assert run.resume(steps=90).metrics()[-1]["step"] == 90
 
 
 def test_an_evaluation_of_other_spaces_is_refused(tmp_path: Path):
@@ -270,7 +187,6 @@ def test_an_evaluation_whose_episodes_do_not_end_says_so_once(
     stepper = environments.make(Line, num_envs=2, kwargs={"length": 39})
     evaluate(still, stepper, 6, seed=0, tell=told.append)  # 117 steps, with ends between
     assert caplog.messages == []
-    assert not any("time limit" in text for text in told)
     longer = environments.make(Line, num_envs=2, kwargs={"length": 50})
     for _ in range(2):
         evaluate(still, longer, 2, seed=0, tell=told.append)
@@ -279,7 +195,6 @@ def test_an_evaluation_whose_episodes_do_not_end_says_so_once(
         "Line: no episode has ended for 40 steps, and an evaluation waits until its episodes end."
     )
     assert "evaluate_every=0" in message
-    assert told[-1].endswith("step 49 of those that run; none ends: has it a time limit?")
 
 
 class Harder(Line):
@@ -311,13 +226,78 @@ def test_what_is_set_on_an_object_meanwhile_is_there_in_evaluations(tmp_path: Pa
     assert env.reward == 4.0
 
 
-def test_an_evaluation_that_takes_long_says_so_after_a_while(monkeypatch: pytest.MonkeyPatch, caplog: Any):
-    monkeypatch.setattr(evaluation_module, "LONG", 0.05)
+LENGTHS = (3, 2, 4)  # of successive episodes
 
-    def slowly(obs: Any) -> np.ndarray:
-        time.sleep(0.01)
-        return still(obs)
 
-    evaluate(slowly, environments.make(Line, kwargs={"length": 20}), 2, seed=0)
-    [message] = caplog.messages
-    assert message.startswith("Line: no episode has ended for ")
+class Task(gymnasium.Env):
+    """Its episodes are done, missed and without a word in turn; success before the last step is not the episode's."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, key: str = "is_success", silent: bool = False, first: int = 0) -> None:
+        self.key, self.silent, self.episode = key, silent, first - 1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        if seed is not None and seed >= 100:  # an evaluation's, which starts each episode by its seed
+            self.episode = seed - 101
+        self.episode, self.time = self.episode + 1, 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1
+        over = self.time == LENGTHS[self.episode % 3]
+        value = {0: np.float32(1.0), 1: False}.get(self.episode % 3)
+        info = {} if over and (value is None or self.silent) else {self.key: value if over else True}
+        return np.zeros(1, np.float32), 1.0, False, over, {} if self.silent else info
+
+
+def stepper(mode: Any, key: str) -> VecEnv:
+    factories = [partial(Task, key, first=first) for first in range(2)]
+    if isinstance(mode, AutoresetMode):
+        return VecEnv(GymVectorEngine(SyncVectorEnv(factories, autoreset_mode=mode), "Task"))
+    return make(partial(Task, key), num_envs=2, vectorization=mode)
+
+
+@pytest.mark.parametrize("key", ["is_success", "success"])
+@pytest.mark.parametrize("mode", ["sync", "subprocess", *AutoresetMode])
+def test_it_is_the_last_infos_word_whoever_steps(mode: Any, key: str):
+    found: dict[int, list[float | None]] = {0: [], 1: []}
+    steps = stepper(mode, key)
+    steps.reset(None)
+    for _ in range(20):
+        for episode in steps.step(np.zeros((2, 1), np.float32))[1]:
+            found[episode.env].append(episode.success)
+    steps.close()
+    later = isinstance(mode, AutoresetMode)  # where the second environment starts with another episode
+    assert found[0][:4] == [1.0, 0.0, None, 1.0]
+    assert found[1][:4] == ([0.0, None, 1.0, 0.0] if later else [1.0, 0.0, None, 1.0])
+
+
+def test_where_nothing_says_so_nothing_is_told(tmp_path: Path):
+    run = train(tmp_path, environment=partial(Task, silent=True), steps=60, evaluate_every=30)
+    assert all("success_rate" not in row for row in [*run.evaluations(), *run.metrics()])
+    assert all("train/success_rate" not in row for row in run.metrics())
+    assert run.evaluate(3).success_rate is None
+    assert "success" not in str(run.evaluate(3))
+
+
+def test_it_is_in_every_table_and_a_killed_run_has_the_same(tmp_path: Path):
+    options: dict[str, Any] = {"environment": Task, "steps": 90, "evaluate_every": 30, "evaluation_episodes": 4}
+    whole = train(tmp_path / "a", **options)
+    assert [row["success_rate"] for row in whole.evaluations()] == [pytest.approx(2 / 3)] * 4  # done, missed, -, done
+    lines = [line["train/success_rate"] for line in whole.metrics()]
+    assert lines
+    assert all(0.4 < rate < 0.6 for rate in lines)  # of every two that say so, one
+    result = whole.evaluate(2)
+    assert (result.success_rate, str(result)) == (0.5, "2.5 ± 0.5 over 2 episodes, success 0.50")
+    assert result.to_dict()["success_rate"] == 0.5
+    with pytest.raises(CrashError):
+        train(tmp_path / "b", **options, callbacks=[CrashAt(70)])
+    killed = duetto.Run(tmp_path / "b" / whole.path.name, environment=Task).resume(progress=False)
+    own = [name for name in whole.evaluations()[0] if name != "seconds"]
+    assert [[row[name] for name in own] for row in killed.evaluations()] == [
+        [row[name] for name in own] for row in whole.evaluations()
+    ]
+    assert [line["train/success_rate"] for line in killed.metrics()] == lines

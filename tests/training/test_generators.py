@@ -13,7 +13,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from line_environment import Line
 from small_runs import assert_same, differences, outcome, small, train
 
-from duetto import environments
 from duetto.callbacks import RecordVideo
 from duetto.training.trainer import Trainer
 
@@ -26,20 +25,6 @@ class Sampling(Line):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-
-    def step(self, action: np.ndarray) -> Any:
-        obs, *rest = super().step(action)
-        return np.clip(obs + 0.1 * self.action_space.sample(), -1, 1).astype(np.float32), *rest
-
-
-class OfTheClass(Line):
-    """All environments of the class have one action space."""
-
-    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-
-    def __init__(self) -> None:
-        super().__init__()
-        del self.action_space
 
     def step(self, action: np.ndarray) -> Any:
         obs, *rest = super().step(action)
@@ -86,17 +71,6 @@ def test_environments_that_draw_from_their_own_spaces_are_the_same_for_a_seed(ma
     )
 
 
-def test_one_environment_that_is_reset_alone_seeds_its_spaces() -> None:
-    vector = SyncVectorEnv([Sampling] * 2, autoreset_mode=AutoresetMode.DISABLED)
-    for stepper in (environments.make(vector), environments.make(Sampling, num_envs=2)):
-        seen = []
-        for seed in (5, 5, 6):
-            stepper.reset_env(1, seed) if stepper.begun else stepper.reset(4)  # the second one has 5
-            row, _ = stepper.step(np.zeros((2, 2), np.float32))
-            seen.append(row.next_obs[1].tolist())
-        assert seen[0] == seen[1] != seen[2]
-
-
 def test_evaluations_and_videos_leave_the_global_generators_as_they_were(tmp_path: Path) -> None:
     found = []
     for every, callbacks in ((0, []), (20, [RecordVideo(30)])):
@@ -120,15 +94,3 @@ def test_one_seed_is_told_that_global_generators_have_none(tmp_path: Path) -> No
     assert len([words for words in said if "another run of the same seed differs" in words]) == 1
     train(tmp_path / "other", small(), Sampling, steps=60, callbacks=[listen])
     assert not [words for words in said if "global generators" in words]
-
-
-def test_environments_of_a_class_do_not_share_its_spaces():
-    """In one process they draw what they draw in processes of their own."""
-    seen = []
-    for vectorization in ("sync", "subprocess"):
-        stepper = environments.make(OfTheClass, num_envs=2, vectorization=vectorization)
-        stepper.reset(3)
-        actions = np.zeros((2, 2), np.float32)
-        seen.append([stepper.step(actions)[0].next_obs for _ in range(3)])
-        stepper.close()
-    np.testing.assert_array_equal(*seen)

@@ -17,7 +17,6 @@ from test_resume import check_killed_anywhere
 
 import duetto
 from duetto import environments
-from duetto.algorithms import CrossQ
 from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.networks.spaces import Box, Dict
 from duetto.runs.run import Run
@@ -62,14 +61,6 @@ def test_environments_without_goals_are_refused_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_goals_of_two_shapes_are_refused():
-    other = Dict((SPACE.parts[0], ("desired_goal", Box((2,), "float32", (0.0,), (1.0,))), SPACE.parts[2]))
-    with pytest.raises(UsageError, match="two Boxes of one shape"):
-        duetto.TD3(hindsight="final").check_spaces(other, ACTION, "it")
-    with pytest.raises(UsageError, match="observes only goals"):
-        duetto.TD3(hindsight="final").check_spaces(Dict(SPACE.parts[:2]), ACTION, "it")
-
-
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
@@ -87,13 +78,6 @@ def test_rewards_that_goals_do_not_explain_end_the_run(tmp_path: Path, environme
 
 
 # ------------------------------------------------------------------------------------------------ what is seen
-@pytest.mark.parametrize("kind", [duetto.DDPG, duetto.TD3, duetto.SAC, CrossQ])
-def test_networks_see_the_state_and_the_goal(kind: Any):
-    for hindsight, names in (("none", 3), ("future", 2)):
-        for spec in kind(hindsight=hindsight).networks(SPACE, ACTION).values():
-            if hasattr(spec, "torso"):
-                assert len(spec.torso.observation.parts) == names
-                assert "desired_goal" in dict(spec.torso.observation.parts)
 
 
 def test_the_goals_of_an_environment():
@@ -135,15 +119,6 @@ def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str,
 
 
 # ------------------------------------------------------------------------------------------------ exactly the same
-def test_each_strategy_and_share_is_another_run(tmp_path: Path):
-    def learned(**options: Any) -> str:
-        return fingerprint(train(tmp_path, small(**options), GoalLine, steps=60, evaluate_every=0))
-
-    others = [{"hindsight": strategy} for strategy in ("none", "future", "final", "episode")]
-    others.append({"hindsight": "future", "hindsight_share": 0.5})
-    runs = [learned(**options) for options in others]
-    assert len(set(runs)) == len(runs)
-    assert learned(**others[-1]) == runs[-1]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
@@ -175,15 +150,6 @@ def test_what_is_interrupted_ends_as_what_is_not(tmp_path: Path, backend: str, n
 
 def resumed(run: Run) -> Run:
     return Run(run.path, environment=GoalLine).resume()
-
-
-def test_environments_in_processes_of_their_own_are_the_same(tmp_path: Path):
-    algorithm = small(hindsight="future")
-    runs = [
-        train(tmp_path, algorithm, "goal_environment:GoalLine-v0", name=way, vectorization=way, num_envs=2, steps=80)
-        for way in ("sync", "subprocess")
-    ]
-    assert fingerprint(runs[0]) == fingerprint(runs[1])
 
 
 def test_both_frameworks_learn_from_the_same_batches(tmp_path: Path):
@@ -227,12 +193,3 @@ def test_choices_have_hindsight_too(tmp_path: Path):
 
 
 SMALL_STEPS: dict[str, Any] = {"batch_size": 16, "random_steps": 30, "learning_starts": 30, "replay_capacity": 120}
-
-
-def test_the_agent_looks_at_the_goal_and_not_at_what_was_achieved(tmp_path: Path):
-    run = train(tmp_path, small(hindsight="future"), GoalLine, steps=60)
-    obs = GoalLine().reset(seed=3)[0]
-    agent = duetto.load(run.path)
-    action = agent.act(obs)
-    np.testing.assert_array_equal(action, agent.act(obs | {"achieved_goal": np.zeros(1, np.float32)}))
-    assert not np.array_equal(action, agent.act(obs | {"desired_goal": obs["desired_goal"] + 3}))

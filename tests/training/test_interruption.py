@@ -49,11 +49,3 @@ def test_a_signal_is_passed_on_also_where_the_run_then_fails(caplog: pytest.LogC
         assert "DuettoError: the disk is full" in caplog.text
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_a_handler_that_python_cannot_put_back_is_left_alone(monkeypatch: pytest.MonkeyPatch):
-    """Of a program that Python is embedded in."""
-    own = signal.getsignal
-    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else own(number))
-    with interruptible(lambda: None):
-        pass

@@ -15,11 +15,8 @@ from gymnasium.vector import SyncVectorEnv
 from small_runs import StopAt, checkpoints, small, train
 
 import duetto
-from duetto.environments import from_gymnasium, make
-from duetto.errors import CheckpointError, UsageError
-from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical
-from duetto.networks import action_distributions
-from duetto.runs.agent import _structured
+from duetto.environments import make
+from duetto.errors import UsageError
 
 SPACE = Dict(
     {
@@ -58,27 +55,6 @@ class Cockpit(gymnasium.Env):
         return *self.see()[:1], reward, False, self.time == 5, self.see()[1]
 
 
-def test_the_parts_add_up(array: Any) -> None:
-    """aim (2 + 3 logits), buttons (2 + 2), move/0 (3), move/1 (2 means, 2 log std), side by side in that order."""
-    numbers = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
-    action = np.array([[1, 2, 0, 1, 2, 0.5, -3]] * 4, np.float32)
-    whole = action_distributions.distribution(from_gymnasium(SPACE), array(numbers.tolist()))
-    parts = [
-        (MultiCategorical((Categorical(numbers[:, :2]), Categorical(numbers[:, 2:5]))), action[:, :2].astype(int)),
-        (MultiCategorical((Categorical(numbers[:, 5:7]), Categorical(numbers[:, 7:9]))), action[:, 2:4].astype(int)),
-        (Categorical(numbers[:, 9:12]), action[:, 4].astype(int)),
-        (DiagonalGaussian(numbers[:, 12:14], numbers[:, 14:]), action[:, 5:]),
-    ]
-    log_prob, entropy = whole.log_prob(array(action.tolist())), whole.entropy()
-    np.testing.assert_allclose(log_prob, sum(part.log_prob(own) for part, own in parts), rtol=1e-5)
-    np.testing.assert_allclose(entropy, sum(part.entropy() for part, _ in parts), rtol=1e-5)
-    np.testing.assert_allclose(whole.kl(whole), 0, atol=1e-6)
-    mode = np.asarray(whole.mode())
-    assert mode.shape == (4, 7)
-    np.testing.assert_allclose(mode[:, 5:], numbers[:, 12:14])
-    assert mode[:, 4].tolist() == numbers[:, 9:12].argmax(axis=1).tolist()
-
-
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("vector", [False, True])
 def test_an_environment_gets_what_its_space_says(masked: bool, vector: bool) -> None:
@@ -115,46 +91,6 @@ def test_it_learns_acts_and_resumes(recurrent: Any, tmp_path: Path) -> None:
     several = agent.act_batch([obs] * 3, action_mask=[info["action_mask"]] * 3)
     assert several["move"][1].shape == (3, 2)
     assert several["buttons"].dtype == np.int8
-
-
-class Notches(gymnasium.Env):
-    """Whole numbers from 0 to 10 beside a choice; it keeps what it was given."""
-
-    observation_space = Box(-1, 1, (1,), np.float32)
-    action_space: Any = Dict({"dial": Box(0, 10, (3,), np.int64), "switch": Discrete(2)})
-
-    def __init__(self) -> None:
-        self.given: list[Any] = []
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        return np.ones(1, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        assert self.action_space.contains(action), action
-        self.given.append(action)
-        return np.ones(1, np.float32), 0.0, False, len(self.given) == 4, {}
-
-
-def test_whole_numbers_are_rounded_and_not_cut(tmp_path: Path) -> None:
-    """An agent gives what its environment gets in evaluations: the nearest ones."""
-    run = train(tmp_path, small("ppo"), Notches, steps=16, evaluate_every=0)
-    env = Notches()
-    run.evaluate(episodes=1, environment=lambda: env)
-    agent = run.agent()
-    raw = agent.policy(np.ones((1, 1), np.float32))[0, :3]
-    expected = np.rint(5 + 5 * np.clip(raw.astype(np.float64), -1, 1))
-    assert any(expected != np.floor(5 + 5 * raw))  # so this test can tell
-    np.testing.assert_array_equal(env.given[0]["dial"], expected)
-    np.testing.assert_array_equal(agent.act(np.ones(1, np.float32))["dial"], expected)
-
-
-@pytest.mark.parametrize(
-    "made", [None, [], ["dict", "aim"], ["array", "x", [-5], "int64"], ["dict", "aim", ["array", "aim", [2], "no"]], 7]
-)
-def test_what_a_stranger_says_of_actions_is_refused(made: Any) -> None:
-    with pytest.raises(CheckpointError, match="The checkpoint"):
-        _structured({"action_structure": made}, from_gymnasium(SPACE))
 
 
 def test_every_part_is_learned(tmp_path: Path) -> None:

@@ -11,11 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from fake_run import same
-from gymnasium.spaces import Box as Numbers
-from gymnasium.spaces import Dict
-from gymnasium.spaces import Discrete as Choices
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from imageio.v2 import imread
 from masked_environments import Shown, Trap, Turnstile, Turnstiles
 from small_runs import StopAt, small, train
 
@@ -27,8 +23,8 @@ from duetto.environments import make
 from duetto.errors import DuettoError, UsageError
 from duetto.networks import masks
 from duetto.networks.spaces import Box, Discrete
-from duetto.runs.replay_to_demos import remembered
 from duetto.storage.checkpoint import CheckpointStore
+from duetto.training import video
 
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
 CASES: dict[str, tuple[Any, Any]] = {
@@ -63,18 +59,6 @@ def test_no_forbidden_action_is_ever_taken(case: str, tmp_path: Path) -> None:
             over = terminated or truncated
 
 
-@pytest.mark.parametrize("case", ["dqn", "remembering"])
-def test_what_a_masked_run_remembers_can_be_exported(case: str, tmp_path: Path) -> None:
-    """Its memory has masks beside observations; the checkpoint was called another run's."""
-    algorithm, environment = CASES[case]
-    run = train(tmp_path, algorithm(), environment, steps=60, evaluate_every=0)
-    episodes = list(remembered(run).episodes)
-    assert len(episodes) > 5
-    for episode in episodes:
-        assert episode.obs.shape == (episode.length + 1, 1)
-        assert set((episode.action - episode.obs[:-1, 0]) % 4) <= {0, 1}  # what is allowed where one is
-
-
 @pytest.mark.parametrize("case", ["dqn", "remembering", "ppo remembering"])
 def test_a_stopped_run_goes_on_bit_for_bit(case: str, tmp_path: Path) -> None:
     algorithm, environment = CASES[case]
@@ -86,41 +70,6 @@ def test_a_stopped_run_goes_on_bit_for_bit(case: str, tmp_path: Path) -> None:
     assert one["spaces"]["action_mask"] is True
     for part in ("learner", "memory", "collector", "stepper"):
         assert same(one[part], other[part]), part
-
-
-class Spelled(Turnstile):
-    """Its observation has parts that are called as masks, and as what Duetto keeps beside observations, may be."""
-
-    observation_space = Dict(
-        {"info": Dict({"action_mask": Numbers(-1, 3, (1,), np.float32)}), "obs": Numbers(-1, 3, (1,), np.float32)}
-        | {"action_mask": Numbers(-1, 3, (2,), np.float32), "next_obs/mask": Choices(4)}
-    )
-
-    def see(self) -> Any:
-        obs, info = super().see()
-        parts = {"obs": obs, "action_mask": np.append(obs, obs), "next_obs/mask": self.at}
-        return parts | {"info": {"action_mask": obs.copy()}}, info
-
-
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
-def test_parts_of_observations_may_be_called_as_the_mask_is(algorithm: str, tmp_path: Path) -> None:
-    parts = train(tmp_path, small(algorithm), Spelled, steps=60, num_envs=2, evaluate_every=0)
-    duetto.Run(parts.path, Spelled).resume(steps=90)
-    agent, env = parts.agent(), Spelled()
-    obs, info = env.reset(seed=0)
-    assert info["action_mask"][agent.act(obs, action_mask=info["action_mask"])]
-    duetto.export(parts, "torch", tmp_path / "agent.pt2")
-
-
-@pytest.mark.parametrize("name", ["", "/action_mask", "/"])
-def test_names_that_parts_of_observations_cannot_have(name: str) -> None:
-    """A name that starts with / is Duetto's own, and the empty one is that of an observation of one part."""
-
-    class Named(Spelled):
-        observation_space = Dict({name: Numbers(-1, 3, (1,), np.float32), "obs": Numbers(-1, 3, (1,), np.float32)})
-
-    with pytest.raises(UsageError, match="Rename its key"):
-        make(Named)
 
 
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
@@ -146,13 +95,6 @@ def test_a_mask_belongs_to_its_observation(mode: AutoresetMode | None) -> None:
         ends["terminated"] += transition.terminated.sum()
         ends["truncated"] += transition.truncated.sum()
     assert min(ends.values()) > 5
-
-
-def test_random_actions_are_uniform_among_the_allowed() -> None:
-    mask = np.tile(np.array([0, 1, 0, 1, 1], bool), (30_000, 1))
-    counts = np.bincount(masks.sample_allowed(np.random.default_rng(0), mask), minlength=5)
-    assert counts[[0, 2]].tolist() == [0, 0]
-    np.testing.assert_allclose(counts[[1, 3, 4]] / 30_000, 1 / 3, atol=0.01)
 
 
 @pytest.mark.parametrize("double", [True, False])
@@ -242,36 +184,6 @@ def _some_steps(stepper: environments.VecEnv) -> None:
         stepper.step(stepper.sample_actions(np.random.default_rng(0)))
 
 
-class Later(Turnstile):
-    """Gives masks in steps alone."""
-
-    def reset(self, **arguments: Any) -> Any:
-        return super().reset(**arguments)[0], {}
-
-
-def test_masks_now_and_then() -> None:
-    stepper = make(Later)
-    stepper.reset(0)
-    with pytest.raises(UsageError, match="info has an action_mask, but that of its first reset had none"):
-        stepper.step(stepper.obs[:, 0].astype(np.int64))
-
-
-class Steered(Turnstile):
-    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-
-    def check(self, action: Any) -> None:
-        """Everything goes."""
-
-
-def test_numbers_have_no_mask(tmp_path: Path) -> None:
-    said: list[str] = []
-    callbacks = [lambda trainer: said.extend(trainer.notices)]
-    run = train(tmp_path, small("td3"), Steered, steps=40, evaluate_every=0, callbacks=callbacks)
-    assert "its actions are numbers, of which a mask says nothing: it is ignored" in " ".join(said)
-    with pytest.raises(UsageError, match="Leave it out"):
-        run.agent().act(np.zeros(1, np.float32), action_mask=[1])
-
-
 def test_a_forbidden_action_is_refused() -> None:
     stepper = make(Turnstile)
     stepper.reset(0)
@@ -303,19 +215,17 @@ def test_demonstrations_know_no_masks_and_nothing_is_written(name: str, tmp_path
 
 
 @pytest.mark.parametrize("camera", [False, True])
-def test_videos_and_watching(camera: bool, tmp_path: Path) -> None:
+def test_videos_and_watching(camera: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment that raises at a forbidden action is filmed and shown; the mask is no part of the picture."""
     pytest.importorskip("imageio_ffmpeg")
     environment = partial(Shown, camera)
     algorithm = small("dqn", image_features=16, evaluation_epsilon=0.5)
     run = train(tmp_path, algorithm, environment, steps=40, evaluate_every=0)
-    frames = tmp_path / "frames"
-    assert run.video(frames=frames).stat().st_size > 500
-    pictures = [imread(path) for path in sorted(frames.iterdir())]
+    pictures: list[np.ndarray] = []
+    monkeypatch.setattr(video, "_even", lambda frame: pictures.append(frame) or frame)
+    run.video()
     assert len(pictures) in range(3, 7)
     assert {picture.shape for picture in pictures} == {(36, 72 if camera else 36, 3)}
-    if camera:  # what is observed is beside what is shown, and the same
-        assert all((picture[:, :36] == picture[:, 36:]).all() for picture in pictures)
     assert [episode.length in range(3, 7) for episode in run.watch(episodes=3)] == [True] * 3
 
 
@@ -380,7 +290,7 @@ class Beside(Misnamed):
 class SteeredBeside(Beside):
     """Numbers have no mask, whatever is observed."""
 
-    action_space = Steered.action_space
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
-from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
-from tensorboardX.proto.event_pb2 import Event
 
-import duetto
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError
 from duetto.learners.base import Metrics
@@ -42,14 +36,6 @@ def test_means_over_the_updates_since_the_last_line(log: MetricLog):
     log.add(4, update(critic_loss=5.0))
     assert learned(log.write(4, {"learn/updates": 4})) == {"learn/critic_loss": 5.0, "learn/updates": 4}
     assert learned(log.write(5, {})) == {}
-
-
-def test_a_value_that_only_some_updates_have_is_a_mean_over_those(log: MetricLog):
-    """TD3's actor learns at every second update."""
-    log.add(1, update(critic_loss=1.0))
-    log.add(2, update(critic_loss=2.0, actor_loss=-6.0))
-    log.add(3, update(critic_loss=6.0))
-    assert learned(log.write(3, {})) == {"learn/actor_loss": -6.0, "learn/critic_loss": 3.0}
 
 
 def test_returns_and_lengths_of_the_last_hundred_episodes(log: MetricLog):
@@ -121,17 +107,6 @@ def test_its_state_holds_the_window_and_the_recent_episodes(tmp_path: Path):
     assert [line["step"] for line in JsonLines.read(tmp_path / "metrics.jsonl")] == [1, 3]
 
 
-def test_tensorboard_is_asked_for_only_when_something_is_written(log: MetricLog, tmp_path: Path):
-    log.add(1, update(critic_loss=1.0))
-    assert not (tmp_path / "tensorboard").exists()
-    log.to_board(3, {"step": 3, "a": 1.5, "b": None})
-    [file] = (tmp_path / "tensorboard").iterdir()
-    log.close()
-    content = file.read_bytes()
-    assert b"a" in content
-    assert b"step" not in content
-
-
 def test_a_full_disk_ends_tensorboard_and_not_the_run(
     log: MetricLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -147,57 +122,3 @@ def test_a_full_disk_ends_tensorboard_and_not_the_run(
     [said] = [record.getMessage() for record in caplog.records]
     assert "tensorboard cannot be written: No space left on device. The run continues" in said
     assert [line["step"] for line in JsonLines.read(tmp_path / "metrics.jsonl")] == [1, 2, 3]
-
-
-def test_what_tensorboard_is_told(log: MetricLog, tmp_path: Path):
-    log.purge_after(5)
-    log.to_board(7, {"step": 7, "a": 1.5, "b/c": -2, "d": None})
-    log.to_board(9, {"a": float("nan")})
-    log.close()
-    [file] = (tmp_path / "tensorboard").iterdir()
-    content, events = file.read_bytes(), []
-    while content:  # each has its length before it, and checksums behind both
-        [length] = struct.unpack("Q", content[:8])
-        events.append(Event.FromString(content[12 : 12 + length]))
-        content = content[16 + length :]
-    assert [event.step for event in events] == [0, 6, 7, 9]
-    assert events[1].session_log.status == 1  # START: what others have from here on is not shown
-    assert [(value.tag, value.simple_value) for value in events[2].summary.value] == [("a", 1.5), ("b/c", -2.0)]
-    assert np.isnan(events[3].summary.value[0].simple_value)
-
-
-def test_two_writers_within_a_second_do_not_share_a_file(tmp_path: Path):
-    for step in (1, 2):
-        log = MetricLog(tmp_path)
-        log.to_board(step, {"loss": 1.0})
-        log.close()
-    assert len(list((tmp_path / "tensorboard").iterdir())) == 2
-
-
-class Brief(gymnasium.Env):
-    """Three steps with a reward of 1 each."""
-
-    observation_space, action_space = Box(-1, 1, (2,)), Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.time = 0
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.time += 1
-        return np.full(2, self.time / 3, np.float32), 1.0, self.time == 3, False, {}
-
-
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_of_sequences_only_steps_count_that_there_are(tmp_path: Path, backend: Any):
-    """Padding, of which episodes shorter than a sequence are full, made the mean target 0.15 and the least one 0."""
-    algorithm = duetto.R2D2(
-        discount=0.0, n_step=1, rescale_values=False, hidden=(8,), recurrent_size=8, burn_in=0, unroll=20, overlap=10,
-        batch_size=4, learning_starts=12, train_every=4,
-    )  # fmt: skip
-    run = duetto.train(algorithm, Brief, steps=40, evaluate_every=0, log_every=20, backend=backend, runs_dir=tmp_path)
-    line = run.metrics()[-1]
-    targets = [line[f"learn/target_{which}"] for which in ("mean", "min", "max")]
-    assert targets == pytest.approx([1.0, 1.0, 1.0])
-    assert line["learn/q_min"] <= line["learn/q_mean"] <= line["learn/q_max"]

@@ -1,4 +1,4 @@
-"""Running normalisation: which numbers it takes in, which parts it scales, what is saved."""
+"""Running statistics of observations and rewards."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import gymnasium
 import numpy as np
 import pytest
 from fake_run import same
+from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
+from gymnasium.wrappers.utils import RunningMeanStd
 from line_environment import Line
 from policy_environments import Wander
 from small_runs import checkpoints, small, train
 
-from duetto.algorithms import PPO
-from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch
-from duetto.errors import CheckpointError
+from duetto.algorithms.base import Batch, OneStep, RolloutBatch, SequenceBatch
+from duetto.errors import UsageError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
-from duetto.training.normalizer import Normalizer
+from duetto.storage.tree_codec import decode_tree, encode_tree
+from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.trainer import Learning, Trainer
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
@@ -36,21 +38,6 @@ def moments(normalizer: Normalizer, part: str = "") -> tuple[np.ndarray, np.ndar
     return state["mean"], state["variance"], state["count"]
 
 
-@pytest.mark.parametrize("mode", ["off", "collected", "sampled", "rollouts", "steps"])
-def test_before_it_saw_anything_it_changes_nothing_within_the_clip(mode: str):
-    obs = np.array([[1.0, -4.5]], np.float32)
-    np.testing.assert_allclose(Normalizer(VECTOR, mode)(obs), obs, rtol=1e-6)
-
-
-def test_off_is_off():
-    normalizer = Normalizer(VECTOR, "off")
-    normalizer.observe(np.full((9, 2), 100.0, np.float32))
-    obs = np.array([[1000.0, -4.5]], np.float32)
-    assert normalizer(obs) is obs
-    assert normalizer.batch(same_batch := batch(obs)) is same_batch
-    assert normalizer.state_dict() == {}
-
-
 def test_the_mean_and_variance_of_all_that_was_seen():
     """It starts as if it had seen one sample of mean 0 and variance 1."""
     random = np.random.default_rng(0)
@@ -66,10 +53,6 @@ def test_the_mean_and_variance_of_all_that_was_seen():
     scaled = normalizer(data.astype(np.float32))
     assert scaled.dtype == np.float32
     np.testing.assert_allclose(scaled, np.clip((data - mean) / np.sqrt(variance), -5, 5), rtol=1e-4, atol=1e-5)
-
-
-def test_far_away_is_clipped():
-    np.testing.assert_array_equal(Normalizer(VECTOR, "sampled")(np.array([[1e9, -1e9]])), [[5.0, -5.0]])
 
 
 def test_only_real_numbers_are_scaled():
@@ -111,17 +94,6 @@ def test_both_observations_of_a_batch_count_as_in_skrl():
     np.testing.assert_array_equal(result.next_obs, both(next_obs))
 
 
-def test_the_bound_and_the_prior_are_the_algorithms():
-    normalizer = Normalizer(PARTS, *PPO(
-        normalize_observations=True, observation_clip=10.0, normalization_prior=1e-4
-    ).observation_scaling())  # fmt: skip
-    assert moments(normalizer, "where")[2] == 1e-4
-    far = normalizer({"where": np.array([[1e9, -1e9]]), "image": None, "choice": None})
-    np.testing.assert_array_equal(far["where"], [[10.0, -10.0]])
-    assert PPO(normalize_observations=True).observation_scaling() == ("rollouts", 5.0, 1.0)  # of runs made before
-    assert PPO(observation_statistics="steps").observation_scaling().mode == "off"
-
-
 def test_of_sequences_what_is_learned_from_counts():
     """Two sequences of three steps, the second with burn-in and padding around one step: four are learned from,
     each with its next observation."""
@@ -135,19 +107,6 @@ def test_of_sequences_what_is_learned_from_counts():
     both = obs[0, :3].sum(axis=0) + obs[1, 1] + obs[0, 1:].sum(axis=0) + obs[1, 2]
     np.testing.assert_allclose(mean, both / 9, rtol=1e-6)
     np.testing.assert_array_equal(result.obs.obs, normalizer(obs))
-
-
-def test_statistics_of_other_parts_are_refused():
-    with pytest.raises(CheckpointError, match="has statistics of no observations, this run wants them of all"):
-        Normalizer(VECTOR, "collected").load_state_dict({})
-    with pytest.raises(CheckpointError, match="statistics of all observations, this run wants them of no"):
-        Normalizer(VECTOR, "off").load_state_dict(Normalizer(VECTOR, "collected").state_dict())
-
-
-def test_acting_teaches_it_nothing():
-    normalizer = Normalizer(VECTOR, "sampled")
-    normalizer(np.full((9, 2), 100.0))
-    assert moments(normalizer)[2] == 1
 
 
 def test_its_state_is_all_of_it():
@@ -208,21 +167,6 @@ def test_a_rollout_is_learned_from_as_it_was_collected():
     np.testing.assert_allclose(mean, [4 / 3, 8 / 3])
 
 
-def test_of_parts_too():
-    obs = {
-        "choice": np.array([1, 2, 0]),
-        "image": np.full((3, 3, 4, 4), 200, np.uint8),
-        "where": np.array([[1.0, 5.0], [3.0, 9.0], [0, 0]], np.float32),
-    }
-    normalizer = Normalizer(PARTS, "rollouts")
-    normalizer.after_learning(rollout(obs, [1, 1, 0]))
-    mean, _, count = moments(normalizer, "where")
-    assert (mean.tolist(), count) == ([4 / 3, 14 / 3], 3)
-    scaled = normalizer.batch(rollout(obs, [1, 1, 0])).obs
-    assert scaled["image"] is obs["image"]
-    assert np.abs(scaled["where"] - obs["where"]).min() > 0.1
-
-
 @pytest.mark.parametrize("mode", ["off", "collected", "sampled"])
 def test_only_of_rollouts_it_learns_behind_them(mode: str):
     normalizer = Normalizer(VECTOR, mode)
@@ -251,14 +195,6 @@ def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_pat
     assert moments(agent._normalizer)[2] == 65
 
 
-def test_in_a_run_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
-    """What was collected with one scaling is learned from with the same: in the second rollout too."""
-    options: dict[str, Any] = {"steps": 48, "log_every": 16, "evaluate_every": 0}
-    algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1)
-    run = train(tmp_path, algorithm, Wander, **options)
-    assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3
-
-
 # ---------------------------------------------------------------------------------------------------- steps
 def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     """The first rollout too; what is learned from is what was acted on."""
@@ -284,23 +220,7 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     np.testing.assert_allclose(learned[0].obs, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_in_a_run_steps_ratios_of_the_first_minibatch_are_1(tmp_path: Path):
-    options: dict[str, Any] = {"steps": 48, "log_every": 16, "evaluate_every": 0}
-    algorithm = small("ppo", normalize_observations=True, observation_statistics="steps", epochs=1, minibatches=1)
-    run = train(tmp_path, algorithm, Wander, **options)
-    assert [line["learn/approx_kl"] < 1e-6 for line in run.metrics()] == [True] * 3
-
-
 # ---------------------------------------------------------------------------------------------------- bytes
-class Bytes(Line):
-    """Seen as bytes, which are no image."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = gymnasium.spaces.Box(0, 255, (2,), np.uint8)
-
-    def see(self) -> Any:
-        return np.array([100 + self.time, 200], np.uint8)
 
 
 BYTE_RUNS: list[tuple[str, dict[str, Any]]] = [
@@ -310,50 +230,210 @@ BYTE_RUNS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_bytes_that_are_no_image_are_scaled():
-    normalizer = Normalizer(BYTES, "collected")
-    obs = np.array([[10, 200], [30, 200]], np.uint8)
-    normalizer.observe(obs)
-    mean, variance, _ = moments(normalizer)
-    np.testing.assert_allclose(mean, [40 / 3, 400 / 3])
-    np.testing.assert_allclose(normalizer(obs), (obs - mean) / np.sqrt(variance), rtol=1e-5)
-    assert normalizer(obs).dtype == np.float32
-
-
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-@pytest.mark.parametrize(("name", "options"), BYTE_RUNS)
-def test_in_a_run_bytes_are_scaled_learned_from_and_resumed(
-    tmp_path: Path, name: str, options: dict[str, Any], backend: str
-):
-    """Also where the memory holds what was scaled, and in the middle of a rollout."""
-    run_options: dict[str, Any] = {"evaluate_every": 0, "steps": 70, "backend": backend}
-    run = train(tmp_path, small(name, **options), Bytes, **run_options)
-    mean, _, count = moments(run.agent().normalizer)
-    assert 100 * (count - 1) / count < mean[0] < 110
-    assert mean[1] == pytest.approx(200 * (count - 1) / count)
-    longer = run.resume(steps=100)
-    assert moments(longer.agent().normalizer)[2] > count
-    without = train(tmp_path, small(name), Bytes, **run_options | {"steps": 100})
-    assert longer.agent().fingerprint != without.agent().fingerprint
-
-
 # ---------------------------------------------------------------------------------------------------- a number
-class Number(Line):
-    """Seen as a number, which has no axis."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = gymnasium.spaces.Box(-100, 100, (), np.float64)
-
-    def see(self) -> Any:
-        return np.array(10.0 + self.time)
 
 
-@pytest.mark.parametrize(("name", "mode"), [("td3", "collected"), ("sac", "sampled"), ("ppo", True)])
-def test_an_observation_that_is_a_number_is_scaled_and_saved(tmp_path: Path, name: str, mode: Any):
-    run = train(tmp_path, small(name, normalize_observations=mode), Number, steps=80)
-    state = checkpoints(run).load_latest().state["normalizer"][""]
-    assert state["mean"].shape == state["variance"].shape == ()
-    assert 9 < float(state["mean"]) < 20
-    half = train(tmp_path, small(name, normalize_observations=mode), Number, steps=40, name="half")
-    assert checkpoints(half.resume(steps=80)).load_latest().state["normalizer"][""]["mean"] == state["mean"]
+NO, YES = np.zeros(1, bool), np.ones(1, bool)
+ONLY = np.zeros(1, np.int64)
+
+
+def one(scaler: RewardScaler, reward: float, done: np.ndarray = NO) -> float:
+    """The scaled reward of a single environment."""
+    scaled = scaler(np.array([reward], np.float32), ONLY, done)
+    assert (scaled.dtype, scaled.shape) == (np.float32, (1,))
+    return float(scaled[0])
+
+
+def test_by_hand():
+    """γ .5, rewards 1, 2 (the episode ends), 3: discounted sums 1, 2.5, 3. From (mean, variance, count) = (0, 1, 1):
+
+    1:    (1 + 1² · 1/2) / 2 = .75;               1 / √.75 = 1.1547005
+    2.5:  (1.5 + 2² · 2/3) / 3 = 1.3888889;       2 / √1.3888889 = 1.6970563
+    3:    (4.1666667 + 1.8333333² · 3/4) / 4 = 1.671875;  3 / √1.671875 = 2.3201669
+    """
+    scaler = RewardScaler(1, 0.5)
+    found = [one(scaler, 1), one(scaler, 2, YES), one(scaler, 3)]
+    np.testing.assert_allclose(found, [1.1547005, 1.6970563, 2.3201669], rtol=1e-6)
+
+
+def test_gymnasiums_prior_gives_gymnasiums_rewards():
+    """From the first one on, which is 1 / 0.01 where its first sum is its mean: clipped to 10."""
+
+    class Paid(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Box(0, 1, (1,)), gymnasium.spaces.Discrete(2)
+        rewards = iter([1.0, 2.0, 3.0, -1.0, 0.5])
+
+        def step(self, action: Any) -> Any:
+            return np.zeros(1, np.float32), next(self.rewards), False, False, {}
+
+    theirs = gymnasium.wrappers.NormalizeReward(Paid(), gamma=0.5)
+    expected = [np.clip(theirs.step(0)[1], -10, 10) for _ in range(5)]
+    scaler = RewardScaler(1, 0.5, prior=1e-4)
+    np.testing.assert_allclose([one(scaler, r) for r in (1, 2, 3, -1, 0.5)], expected, rtol=1e-6)
+    assert one(RewardScaler(1, 0.5), 1) < 1.2 < 10 == expected[0]
+
+
+def test_the_sums_begin_again_where_an_episode_ended():
+    """Without the end the third sum would be 4.25."""
+    ended, went_on = RewardScaler(1, 0.5), RewardScaler(1, 0.5)
+    for scaler, done in ((ended, YES), (went_on, NO)):
+        one(scaler, 1)
+        one(scaler, 2, done)
+    assert ended.state_dict()["sums"].tolist() == [0.0]
+    assert went_on.state_dict()["sums"].tolist() == [2.5]
+    assert one(ended, 3) > one(went_on, 3)
+    went_on.interrupt()
+    assert went_on.state_dict()["sums"].tolist() == [0.0]
+
+
+def test_it_goes_on_from_its_state():
+    ours, again = RewardScaler(1, 0.9), RewardScaler(1, 0.9)
+    for reward in (1, -2, 3):
+        one(ours, reward)
+    again.load_state_dict(decode_tree("state", encode_tree("state", ours.state_dict())))
+    for reward in (5, 0.5):
+        assert one(ours, reward) == one(again, reward)
+    assert encode_tree("state", ours.state_dict()) == encode_tree("state", again.state_dict())
+
+
+# ---------------------------------------------------------------------------------------- of sampled batches
+def sampled(*rewards: tuple[float, bool], discount: float = 0.5, bound: float = 5.0) -> RewardScaler:
+    """A scaler for sampled batches that has seen these rewards and ends of episodes."""
+    scaler = RewardScaler(1, discount, prior=1e-4, sampled=True, bound=bound)
+    for reward, done in rewards:
+        assert one(scaler, reward, np.array([done])) == reward  # what the buffer stores
+    return scaler
+
+
+def of_batch(scaler: RewardScaler, reward: float) -> float:
+    ones = np.ones(1, np.float32)
+    single = OneStep(2 * reward * ones, ones, ones)
+    batch = scaler.batch(Batch(ones, ones, reward * ones, ones, ones, ones, one_step=single))
+    assert isinstance(batch, Batch)
+    assert batch.one_step is not None
+    assert (batch.reward.dtype, batch.one_step.reward.dtype) == (np.float32, np.float32)
+    assert batch.one_step.reward[0] == pytest.approx(2 * batch.reward[0])
+    return float(batch.reward[0])
+
+
+def test_sampled_rewards_are_divided_by_the_std_of_the_sums():
+    """γ .5: sums 1, 2.5, -2.75 (the episode ends), 1: mean .4375, variance 3.7617, √ = 1.9395 > 2.75 / 5.
+
+    In FlashSAC's code the sums are 1, 2.5, -4, -1, since a sum ends a step early, and 1 becomes .4109.
+    """
+    scaler = sampled((1, False), (2, False), (-4, True), (1, False))
+    assert of_batch(scaler, 1) == pytest.approx(1 / 1.9395, rel=1e-4)
+    assert of_batch(scaler, -7) == pytest.approx(-7 / 1.9395, rel=1e-4)  # not clipped
+    assert scaler.largest == 2.75
+
+
+def test_sampled_rewards_are_bounded_by_the_largest_sum():
+    """γ .5: sums 10, 15, 17.5 of variance 9.7222, √ = 3.118 < 17.5 / 5."""
+    rewards = [(10.0, False)] * 3
+    assert of_batch(sampled(*rewards), 7) == pytest.approx(2.0)
+    assert of_batch(sampled(*rewards, bound=0), 7) == pytest.approx(7 / 3.118, rel=1e-3)
+
+
+# ---------------------------------------------------------------------------------------------------- in a run
+def rewards(parent: Path, **hyperparameters: Any) -> tuple[np.ndarray, list[float]]:
+    """What the memory holds of the first rollout before it is learned from, and the training returns."""
+    held: list[np.ndarray] = []
+
+    def look(trainer: Trainer) -> None:
+        if trainer.step == 30:
+            held.append(trainer.memory.state_dict()["arrays"]["reward"])
+
+    run = train(parent, small("ppo", **hyperparameters), Wander, num_envs=2, steps=60, log_every=20, callbacks=[look])
+    return held[0], [line["train/return"] for line in run.metrics()]
+
+
+def test_the_memory_holds_scaled_rewards_and_the_log_true_ones(tmp_path: Path):
+    """Pitfall 27. The first rollout is collected alike, so scaling is all the difference."""
+    raw, returns = rewards(tmp_path / "raw")
+    scaled, same = rewards(tmp_path / "scaled", normalize_rewards=True)
+    np.testing.assert_array_equal(np.sign(raw), np.sign(scaled))
+    assert not np.allclose(raw, scaled, rtol=0.05)
+    assert returns[0] == same[0]
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "crossq"])
+def test_batches_are_scaled_and_the_buffer_is_not(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    """Each batch by the statistics of its step, which random actions change, too."""
+    scaled: list[np.ndarray] = []
+    learned: list[np.ndarray] = []
+
+    def watch(trainer: Trainer) -> None:
+        scaler, update_each = trainer.collector.rewards, trainer.learner.update_each
+        assert scaler is not None
+        assert scaler.moments.count == pytest.approx(trainer.step, abs=1e-3)
+        if trainer.step == 60:
+            scale = scaler.batch
+
+            def noted(batch: Any) -> Any:
+                factor = max(np.sqrt(scaler.moments.variance + 1e-8), scaler.largest / 5)
+                scaled.append(batch.reward / factor)
+                return scale(batch)
+
+            def update(batches: Any, progress: Any) -> Any:
+                learned.extend(batch.reward for batch in batches)
+                return update_each(batches, progress)
+
+            monkeypatch.setattr(scaler, "batch", noted)
+            monkeypatch.setattr(trainer.learner, "update_each", update)
+
+    algorithm = small(name, normalize_rewards=True, critic="categorical", num_atoms=11)
+    train(tmp_path, algorithm, steps=100, evaluate_every=0, callbacks=[watch])
+    assert len(scaled) >= 30
+    np.testing.assert_allclose(learned, scaled, rtol=1e-5)
+    assert np.abs(scaled).max() < 5 < 100 * np.abs(scaled).max()
+
+
+class Own(gymnasium.Wrapper):
+    """A user's own, with the class that everybody takes."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.moments = RunningMeanStd(shape=(2,))
+
+
+def wrapped() -> gymnasium.Env:
+    return TimeLimit(NormalizeObservation(Line()), 100)
+
+
+def vectors() -> gymnasium.vector.VectorEnv:
+    return gymnasium.wrappers.vector.NormalizeObservation(gymnasium.vector.SyncVectorEnv([Line, Line]))
+
+
+@pytest.mark.parametrize(
+    ("environment", "algorithm", "named", "instead"),
+    [
+        (wrapped, "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
+        (wrapped, "ppo", "NormalizeObservation", "give ppo normalize_observations=True"),
+        (wrapped(), "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
+        (vectors(), "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
+        (gymnasium.vector.SyncVectorEnv([wrapped] * 2), "td3", "NormalizeObservation", "normalize_observations="),
+        (lambda: NormalizeReward(Line()), "ppo", "NormalizeReward", "give ppo normalize_rewards=True"),
+        (
+            lambda: NormalizeReward(Line()),
+            "td3",
+            "NormalizeReward",
+            "give td3 normalize_rewards=True",
+        ),
+        (lambda: Own(Line()), "td3", "Own", "give td3 normalize_observations='collected'"),
+    ],
+)
+def test_it_is_refused(tmp_path: Path, environment: Any, algorithm: str, named: str, instead: str):
+    with pytest.raises(UsageError) as refusal:
+        train(tmp_path, small(algorithm), environment)
+    assert f" has a {named}: its running statistics are those of one environment" in str(refusal.value)
+    assert instead in str(refusal.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_statistics_that_stand_still_are_the_same_everywhere(tmp_path: Path):
+    def fixed() -> gymnasium.Env:
+        environment = NormalizeObservation(Line())
+        environment.update_running_mean = False
+        return environment
+
+    assert train(tmp_path, environment=fixed, steps=40).evaluations()

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from line_environment import Line
 from rich.console import Console
 from small_runs import OPTIONS, StopAt, small, train
 
 from duetto import TD3
-from duetto.errors import PartLostError
 from duetto.runs.run import Run, start
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
@@ -102,36 +97,6 @@ def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path
     assert text.index(damage) < text.index("evaluation")
 
 
-def test_a_run_that_goes_back_says_so_after_other_notices_and_once(tmp_path: Path):
-    """Its new trainer has notices of its own, and no evaluation yet."""
-    console = Console(record=True, force_terminal=False, width=140, file=io.StringIO())
-    lost = [90, 130]
-
-    def lose(trainer: Trainer) -> None:
-        if trainer.step == 10:
-            trainer.notices += ["First.", "Second."]
-        if lost and trainer.step == lost[0]:
-            lost.pop(0)
-            raise PartLostError("A shard died.")
-
-    with ProgressDisplay(console) as display:
-        spec = RunSpec(small(), Line, RunOptions(**OPTIONS), runs_dir=tmp_path, name="shown")
-        start(spec, [display, lose], display.announce)
-    text = console.export_text()
-    assert text.count("A shard died. The run continues from its checkpoint of step") == 2
-    assert text.count("Second.") == 1
-    assert "None" not in text
-
-
-def test_damage_is_said_also_where_nothing_is_left_to_do(tmp_path: Path):
-    run = train(tmp_path, callbacks=[StopAt(130)])
-    (run.path / "checkpoints" / "step-000000000130" / "state.json").unlink()
-    console = Console(record=True, file=io.StringIO())
-    with ProgressDisplay(console) as display:
-        run.resume(steps=120, callbacks=[display], on_start=display.announce)
-    assert console.export_text().endswith("state.json is missing.\n")
-
-
 RESULTS = ["evaluation -1,234.5", "training -1,234.5", "critic loss 0.00123"]
 
 
@@ -148,7 +113,7 @@ class Long(LiveDisplay):
 
 def rendered(display: LiveDisplay) -> list[str]:
     console = display._console
-    console.print(display)
+    console.print(display._progress.get_renderable())
     return console.file.getvalue().splitlines()
 
 
@@ -171,56 +136,12 @@ def test_names_are_shown_without_markup_and_control_characters():
     assert line.startswith("[red]sly[/red]\\x1b[2J ")
 
 
-def test_an_activity_replaces_the_results():
-    display = Long(80)
-    display.doing("evaluating: 3 of 10 episodes")
-    assert rendered(display)[1].rstrip() == "evaluating: 3 of 10 episodes (0 s)"
-    display = LiveDisplay(Console(width=20, file=io.StringIO(), force_terminal=True, color_system=None))
-    display.doing("td3 on Line: making environments")
-    assert rendered(display) == ["td3 on Line: making…"]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
 def test_the_cursor_comes_back_after_an_error(error: type[BaseException]):
     written = io.StringIO()
     with pytest.raises(error), Long(80, written):
         raise error
     assert written.getvalue().rindex("\x1b[?25h") > written.getvalue().rindex("\x1b[?25l")
-
-
-def test_the_cursor_comes_back_if_the_block_is_never_left():
-    code = "from rich.console import Console; from duetto.training.progress_lines import LiveDisplay; "
-    code += "LiveDisplay(Console(force_terminal=True)).__enter__(); raise SystemExit(3)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 3
-    assert done.stdout.rindex("\x1b[?25h") > done.stdout.rindex("\x1b[?25l")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a process of Windows without a handler")
-def test_the_cursor_comes_back_before_sigterm_ends_the_process():
-    code = "import os, signal; from rich.console import Console; from duetto.training.progress_lines import LiveDisplay"
-    code += "\nwith LiveDisplay(Console(force_terminal=True)): os.kill(os.getpid(), signal.SIGTERM)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGTERM
-    assert done.stdout.rindex("\x1b[?25h") > done.stdout.rindex("\x1b[?25l")
-
-
-def test_sigterm_is_as_it_was_after_the_display():
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # another test's Ray has one
-    try:
-        with LiveDisplay(Console(force_terminal=True, file=sys.__stdout__)):
-            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def test_the_last_lines_are_below_the_bar(tmp_path: Path):
-    written = io.StringIO()
-    with shown_on(Console(force_terminal=True, width=100, file=written, color_system=None), "begins") as display:
-        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
-        display.finish(run.path)
-    assert written.getvalue().rindex("━") < written.getvalue().index("60 steps and 30 updates in")
 
 
 def test_a_collapsed_policy_is_warned_of_again_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -276,33 +197,3 @@ def test_text_is_printed_as_it_is():
     path = "runs/[bold]a run/with a long name/that is wider than the terminal"
     say(console, path)
     assert console.export_text() == path + "\n"
-
-
-def test_it_may_be_used_from_python_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    with ProgressDisplay(Console()) as display:
-        run = train(tmp_path, steps=60, callbacks=[display])
-    assert "evaluation" in capsys.readouterr().out
-    assert np.isfinite(run.evaluations()[0]["mean_return"])
-
-
-def test_a_complete_run_has_nothing_left_to_do(tmp_path: Path):
-    run = train(tmp_path, environment=Line, steps=60)
-    console = Console(record=True, width=140, file=io.StringIO())
-    with ProgressDisplay(console) as display:
-        run.resume(callbacks=[display], on_start=display.announce)
-        display.finish(run.path)
-    text = console.export_text()
-    assert (
-        "\nNothing was left to do: all steps are made. More of them, --steps N, continue.\nLast evaluation: mean "
-        in text
-    )
-    assert f"mean return {run.evaluations()[-1]['mean_return']:.1f} at step 60\n" in text
-
-
-def test_the_evaluation_of_a_stopped_run_is_shown(tmp_path: Path):
-    run = train(tmp_path, environment=Line, callbacks=[StopAt(50)])
-    console = Console(record=True, width=140, file=io.StringIO())
-    with ProgressDisplay(console) as display:
-        run.resume(callbacks=[display, StopAt(55)], on_start=display.announce)
-        display.finish(run.path)
-    assert re.search(r"\nstep +55  evaluation -.*\nStopped at step 55\. Continue with: ", console.export_text())

@@ -357,27 +357,6 @@ def test_rollouts(tmp_path: Path, options: dict[str, Any], vector: bool):
     np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # of the policy that learns from the one that acted
 
 
-def test_steps_that_only_reset_some_environments_shift_no_row(tmp_path: Path):
-    """Five environments with episodes of different lengths. Values and log-probabilities are the network's own on the
-    batch, with observations as they were scaled for acting and the first hidden states. Statistics count real steps.
-    """
-    options = {"rollout_steps": 13, "epochs": 1, "minibatches": 1, "policy_gain": 3.0, "recurrent": "lstm"}
-    scaling = {"normalize_observations": True, "observation_statistics": "steps"}
-    algorithm = ALGORITHMS["ppo"](**STILL | options | scaling)
-    played = Played(tmp_path, algorithm, steps=400, vector=True, num_envs=5)
-    assert len(played.samples) > 4
-    gaps = []
-    for sample in played.samples:
-        batch: Any = sample.batch
-        real = batch.weight > 0
-        gaps.append(not real[:, 0].all())
-        np.testing.assert_allclose(played.learner.value(batch.obs)[real], batch.value[real], **CLOSE)
-    assert any(gaps)  # a first step that lacks some environments
-    np.testing.assert_allclose(played.divergences, 0, atol=1e-10)  # half the mean square of log π(a) - log π_old(a)
-    steps = sum(len(episode) for episode in played.record.episodes())
-    assert played.trainer.normalizer.state_dict()[""]["count"] == 1 + steps
-
-
 class Values:
     """V of every place, final observations too."""
 

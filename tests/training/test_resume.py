@@ -25,17 +25,13 @@ from small_runs import (
     StopAt,
     assert_same,
     checkpoints,
-    outcome,
     small,
     train,
 )
 
 from duetto.cpu import processor
 from duetto.errors import CheckpointError
-from duetto.learners import runtime
-from duetto.runs.run import Run, start
-from duetto.runs.spec import RunSpec
-from duetto.storage.config import RunOptions
+from duetto.runs.run import Run
 from duetto.training import resume_checks
 from duetto.training.trainer import Trainer
 
@@ -165,23 +161,6 @@ def test_jax_goes_on_with_the_threads_that_it_began_with(tmp_path: Path):
         assert_same(whole, fewer, "of two cores")
 
 
-def test_jax_that_has_begun_with_other_threads_is_said(tmp_path: Path):
-    has = runtime.start_jax()
-    found: list[str] = []
-
-    def look(trainer: Trainer) -> None:
-        found[:] = trainer.notices
-
-    run = train(tmp_path, threads=has + 3, backend="jax", steps=60, callbacks=[look])
-    assert run.config.run.threads == has + 3
-    [said] = found
-    assert said.startswith(f"JAX had started in this process with {has} thread")
-    assert f"not the {has + 3} that it asks for: its last bits may differ. In a new process it has {has + 3}." in said
-    found.clear()
-    run.resume(70, callbacks=[look])
-    assert found == [said]  # and nothing of a change since the checkpoint, which was made with as many
-
-
 def test_killed_several_times(tmp_path: Path):
     whole, call = twice(tmp_path, steps=280)
     moments = [random.randrange(start, start + 40) for start in (50, 130, 210)]
@@ -221,26 +200,6 @@ def test_killed_while_a_checkpoint_is_written(tmp_path: Path):
     run = Run(tmp_path / "mortal")
     assert checkpoints(run).load_latest().step in (2 * EVERY, 3 * EVERY)
     assert_same(whole, run.resume(), f"after kill -9 at file operation {operation}")
-
-
-def test_killed_at_a_random_moment(tmp_path: Path):
-    whole, call = twice(tmp_path, steps=700)
-    delay = random.uniform(0, 0.2)
-    with spawn(call) as process:
-        wait_for_checkpoint(tmp_path / "mortal", process)
-        time.sleep(delay)
-        process.kill()
-        process.communicate()
-    run = Run(tmp_path / "mortal")
-    step = checkpoints(run).load_latest().step
-    assert step < 700, "it was not killed in time"
-    assert_same(whole, run.resume(), f"after kill -9 {delay} s after the first checkpoint, at step {step} or later")
-
-
-def wait_for_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:
-    while not list(folder.glob("checkpoints/step-*")):
-        assert process.poll() is None
-        time.sleep(0.01)
 
 
 # ---------------------------------------------------------------------------------------------------- damage
@@ -295,23 +254,13 @@ def test_when_all_are_damaged_nothing_is_changed(interrupted: tuple[Run, Run]):
     assert {path for path in before | after if before.get(path) != after.get(path)} == set()
 
 
-@pytest.mark.parametrize("file", ["state.safetensors", "state.json", "manifest.json", "info.json"])
-def test_damaged_best_parameters_are_said_and_make_way_for_the_next(interrupted: tuple[Run, Run], file: str):
-    """Resuming does not need them; but they would be called the best, and be unreadable, to the run's end."""
-    _, run = interrupted
-    [best] = run.path.glob("checkpoints/best/*")
-    flip(best / file)
-    said: list[str] = []
-    run.resume(on_start=lambda trainer: said.extend(trainer.notices))
-    assert len(said) == 1
-    assert str(best / file) in said[0]
-    assert "now the next evaluation's become the best" in said[0]
-    assert checkpoints(run).load_best().step in (180, 200)
-    run.resume(steps=210, on_start=lambda trainer: said.extend(trainer.notices))
-    assert len(said) == 1
-
-
 # ---------------------------------------------------------------------------------------------------- stopping
+def wait_for_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:
+    while not list(folder.glob("checkpoints/step-*")):
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
 def check_stopped_by(
     number: signal.Signals, folder: Path, to_all: bool = False, times: int = 1, **options: Any
 ) -> None:
@@ -347,20 +296,6 @@ def small_as_arguments() -> dict[str, str]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_sigterm_and_sighup_write_a_checkpoint_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals):
     check_stopped_by(number, tmp_path)
-
-
-def test_a_terminal_that_closes_says_so_twice_and_to_all(tmp_path: Path):
-    check_stopped_by(signal.SIGHUP, tmp_path, to_all=True, times=2, vectorization="subprocess", num_envs=2)
-
-
-def test_after_nohup_a_terminal_may_close(tmp_path: Path):
-    """SIGHUP is ignored before the run starts; it stays so."""
-    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        run = train(tmp_path, callbacks=[lambda trainer: signal.raise_signal(signal.SIGHUP)], steps=60)
-    finally:
-        signal.signal(signal.SIGHUP, earlier)
-    assert checkpoints(run).steps()[-1] == 60
 
 
 def test_ctrl_c_reaches_the_environments_processes_too_and_they_do_not_mind(tmp_path: Path):
@@ -432,24 +367,9 @@ def test_stopped_by_hand(tmp_path: Path, stop_at: int):
     assert_same(train(tmp_path, name="whole"), run.resume())
 
 
-def test_stopped_before_the_first_step(tmp_path: Path):
-    spec = RunSpec(small(), "Pendulum-v1", RunOptions(**OPTIONS), runs_dir=tmp_path, name="stopped")
-    run = start(spec, on_start=Trainer.stop)
-    assert checkpoints(run).steps() == [0]
-    assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
-
-
 def test_more_steps_than_planned(tmp_path: Path):
     whole = train(tmp_path, name="whole", steps=200)
     run = train(tmp_path, name="short", steps=120)
     run.resume(steps=200)
     assert run.config.run.steps == Run(run.path).config.run.steps == 200
     assert_same(whole, run)
-
-
-def test_a_finished_run_stays_as_it_is(tmp_path: Path):
-    run = train(tmp_path)
-    before = outcome(run)
-    assert run.resume().path == run.path
-    assert before.keys() == outcome(run).keys()
-    assert_same(run, train(tmp_path))

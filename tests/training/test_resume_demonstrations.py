@@ -12,7 +12,7 @@ from demonstrated import CHOICES, CUT, SEQUENCES, episodes, recorded
 from small_runs import CrashError, StopAt, assert_same, checkpoints, small, train
 from test_resume import check_killed_anywhere
 
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError
 from duetto.runs.run import Run
 from duetto.training.trainer import Trainer
 
@@ -121,11 +121,3 @@ def test_other_demonstrations_are_refused(tmp_path: Path):
     shutil.rmtree(tmp_path / "demos")
     (tmp_path / "old").rename(tmp_path / "demos")
     assert checkpoints(run.resume()).steps()[-1] == 200
-
-
-def test_a_missing_folder_is_refused(tmp_path: Path):
-    run = stopped(tmp_path)
-    shutil.rmtree(tmp_path / "demos")
-    with pytest.raises(UsageError, match=r"demos holds no demonstrations"):
-        run.resume()
-    assert checkpoints(run).steps()[-1] == 50

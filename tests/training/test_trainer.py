@@ -1,7 +1,9 @@
-"""The loop: what happens at which step, and what ends it."""
+"""The loop: its timetable, its end, and errors in it."""
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line, Opaque
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, differences, outcome, small, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
-from duetto.errors import NonFiniteError, UsageError
+import duetto
+from duetto.callbacks import StopWithoutImprovement, TimeLimit
+from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
 from duetto.storage.logs import JsonLines
 from duetto.training import evaluator as evaluator_module
@@ -25,23 +29,6 @@ def test_the_timetable(tmp_path: Path):
     assert [row["step"] for row in run.evaluations()] == [0, 50, 100, 130]  # the last policy is always evaluated
     assert [line["step"] for line in run.metrics()] == [40, 80, 120, 130]
     assert checkpoints(run).steps() == [120, 130]  # the last two; the end always gets one
-
-
-def test_several_environments_count_all_their_steps(tmp_path: Path):
-    seen: list[int] = []
-    run = train(
-        tmp_path,
-        steps=100,
-        num_envs=3,
-        evaluate_every=50,
-        checkpoint_every=60,
-        log_every=40,
-        callbacks=[lambda trainer: seen.append(trainer.step)],
-    )
-    assert seen == list(range(3, 103, 3))  # 102 is the first multiple of 3 that is not below 100
-    assert [row["step"] for row in run.evaluations()] == [0, 51, 102]
-    assert [line["step"] for line in run.metrics()] == [42, 81, 102]
-    assert checkpoints(run).steps() == [60, 102]
 
 
 def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path: Path):
@@ -104,12 +91,6 @@ def test_a_callback_sees_every_step_and_may_end_the_run(tmp_path: Path):
     assert checkpoints(run).steps() == [40, 45]
 
 
-def test_asked_to_stop_after_the_last_step_it_is_simply_done(tmp_path: Path):
-    trainers: list[Trainer] = []
-    train(tmp_path, steps=45, callbacks=[StopAt(45), trainers.append])
-    assert not trainers[-1].stopped
-
-
 def test_an_error_in_a_callback_comes_through_and_keeps_what_was_saved(tmp_path: Path):
     def fail(trainer: Trainer) -> None:
         if trainer.step == 45:
@@ -158,26 +139,6 @@ def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run.agent("best").step == 40
 
 
-def test_where_all_are_equal_the_best_is_not_that_of_step_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    equal = Evaluation(np.zeros(1), np.array([10]))
-    monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: equal)
-    run = train(tmp_path, steps=100, evaluate_every=40)
-    assert checkpoints(run).load_best().step == 40
-    run.resume(steps=120)
-    assert checkpoints(run).load_best().step == 40
-    early = train(tmp_path, name="early", steps=100, evaluate_every=60, callbacks=[StopAt(50)])
-    assert checkpoints(early).load_best().step == 50
-    early.resume()
-    assert checkpoints(early).load_best().step == 60
-
-
-def test_subprocesses_change_nothing(tmp_path: Path):
-    options = {"num_envs": 2, "steps": 90, "environment_options": {"max_episode_steps": 20}}
-    sync = outcome(train(tmp_path, **options))
-    subprocess = outcome(train(tmp_path, vectorization="subprocess", **options))
-    assert differences(sync, subprocess) == []
-
-
 def test_the_optimisers_learning_rate_and_the_updates_are_logged(tmp_path: Path):
     algorithm = small(learning_rate_decay="linear", learning_rate_final=0.5, actor_learning_rate=0.01)
     lines = train(tmp_path, algorithm, steps=100).metrics()
@@ -214,13 +175,6 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
     assert checkpoints(run).load_latest().step == 100
 
 
-def test_one_that_can_be_saved_says_nothing(tmp_path: Path):
-    run = train(tmp_path, environment=Line, callbacks=[StopAt(75)])
-    notices: list[str] = []
-    run.resume(on_start=lambda trainer: notices.extend(trainer.notices))
-    assert notices == []
-
-
 # ---------------------------------------------------------------------------------------------------- not finite
 @pytest.mark.parametrize(("bad", "named"), [("obs", "the observation is NaN"), ("reward", "the reward is NaN or inf")])
 def test_an_environment_that_breaks_is_named_and_costs_nothing_that_was_saved(tmp_path: Path, bad: str, named: str):
@@ -233,17 +187,6 @@ def test_an_environment_that_breaks_is_named_and_costs_nothing_that_was_saved(tm
     run = Run(tmp_path / "broken", environment=lambda: Line())
     assert checkpoints(run).load_latest().step == 80
     assert run.agent().act(np.zeros(2)).shape == (2,)
-
-
-def test_an_environment_that_breaks_before_the_first_checkpoint(tmp_path: Path):
-    with pytest.raises(NonFiniteError, match="stopped at step 9, before its first checkpoint"):
-        train(tmp_path, environment=Line, environment_options={"bad": "obs", "when": 10}, evaluate_every=0)
-
-
-def test_a_wrong_observation_is_named(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"shape \(5,\), its space says \(2,\)"):
-        train(tmp_path, environment=Line, name="broken", environment_options={"bad": "shape", "when": 95})
-    assert checkpoints(Run(tmp_path / "broken")).load_latest().step == 80
 
 
 def test_a_policy_that_breaks_is_named(tmp_path: Path):
@@ -303,25 +246,6 @@ def test_an_evaluation_of_parameters_that_diverged_is_not_made_and_never_the_bes
     assert max(row["step"] for row in run.evaluations()) <= 100
 
 
-def test_parameters_that_are_not_finite_are_never_evaluated(tmp_path: Path):
-    """Also where no loss tells: the network that diverged is one that the losses since then did not look at."""
-
-    def poison(trainer: Trainer) -> None:
-        if trainer.step == 110:
-            parameters = trainer.learner.parameters()
-            parameters["actor"]["layers.0.weight"][0, 0] = np.inf
-            trainer.learner.load_parameters(parameters)
-            with pytest.raises(NonFiniteError, match=r"actor's layers\.0\.weight is not finite"):
-                trainer.evaluate()
-            trainer.stop()
-
-    with pytest.raises(NonFiniteError, match="checkpoint of step 80 is kept"):
-        train(tmp_path, name="poisoned", callbacks=[poison])
-    run = Run(tmp_path / "poisoned")
-    assert [row["step"] for row in run.evaluations()] == [0, 60]
-    assert checkpoints(run).load_best().step <= 60
-
-
 def test_a_last_line_that_a_killed_process_left_half_written_is_dropped(tmp_path: Path):
     with pytest.raises(CrashError):
         train(tmp_path, name="crashed", callbacks=[CrashAt(79)])
@@ -331,3 +255,176 @@ def test_a_last_line_that_a_killed_process_left_half_written_is_dropped(tmp_path
             file.write('{"step": 7')
     assert_same(train(tmp_path, name="whole"), run.resume())
     assert JsonLines.read(run.path / "metrics.jsonl")[-1]["step"] == 200
+
+
+def steps(run: Run) -> list[float]:
+    return [row["step"] for row in run.evaluations()]
+
+
+def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
+    """To the evaluations, in order."""
+    left = iter(returns)
+
+    def scored(*_: Any) -> Evaluation:
+        return Evaluation(np.array([next(left)]), np.array([10]))
+
+    monkeypatch.setattr(evaluator_module, "evaluate", scored)
+
+
+def test_the_last_policy_of_a_run_that_was_stopped_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    give(monkeypatch, *range(9))
+    run = train(tmp_path, callbacks=[StopAt(50)])
+    assert steps(run) == [0, 50]
+    assert run.agent("best").step == 50
+    assert steps(train(tmp_path, callbacks=[TimeLimit(1e-9)])) == [0, 1]
+    assert steps(train(tmp_path, callbacks=[StopAt(60)])) == [0, 60]  # of the timetable: not twice
+    assert steps(train(tmp_path, callbacks=[StopAt(50)], evaluate_every=0)) == []
+
+
+def test_going_on_it_is_a_run_that_was_never_stopped(tmp_path: Path):
+    whole = train(tmp_path, callbacks=[StopWithoutImprovement(9)])
+    run = train(tmp_path, callbacks=[StopAt(50), StopWithoutImprovement(9)])
+    assert steps(run) == [0, 50]
+    assert steps(run.resume(callbacks=[StopAt(50)])) == [0, 51]
+    assert_same(whole, run.resume(callbacks=[StopWithoutImprovement(9)]))
+
+
+def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its parameters stayed, and those of the best evaluation that is in the table were gone."""
+    give(monkeypatch, -50.0, -10.0, -85.0, -90.0, -95.0, -99.0)
+    with pytest.raises(CrashError):
+        train(tmp_path, name="run", callbacks=[CrashAt(70)])
+    run = Run(tmp_path / "run")
+    assert checkpoints(run).load_best().step == 60
+    run.resume(actor_learning_rate=1e-5)
+    assert [row["mean_return"] for row in run.evaluations()] == [-50, -85, -90, -95, -99]
+    assert (checkpoints(run).load_best().step, checkpoints(run).load_best().info) == (0, {"mean_return": -50.0})
+
+
+class Counts(duetto.Callback):
+    """How often it was called."""
+
+    def __init__(self) -> None:
+        self.calls = {"on_evaluation": 0, "on_step": 0}
+
+    def on_evaluation(self, trainer: Trainer) -> None:
+        self.calls["on_evaluation"] += 1
+
+    def on_step(self, trainer: Trainer) -> None:
+        self.calls["on_step"] += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self.calls)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.calls = dict(state)
+
+
+class Saving(duetto.Callback):
+    """It makes a checkpoint with each evaluation, and in a step that says where it is."""
+
+    def __init__(self) -> None:
+        self.made: list[Path] = []
+
+    def on_evaluation(self, trainer: Trainer) -> None:
+        self.made.append(trainer.checkpoint())
+
+    def on_step(self, trainer: Trainer) -> None:
+        if trainer.step == 70:
+            self.made.append(trainer.checkpoint())
+
+
+@pytest.mark.parametrize("crash", [65, 75])
+def test_a_checkpoint_of_a_hook_has_all_callbacks_of_that_step(tmp_path: Path, crash: int):
+    """Those behind the one that asked for it had not been called yet, and never were after a kill."""
+    options: dict[str, Any] = {"steps": 100, "evaluate_every": 30, "checkpoint_every": 0}
+    undisturbed, saving = Counts(), Saving()
+    train(tmp_path, name="whole", callbacks=[saving, undisturbed], **options)
+    assert [path.name[-2:] for path in saving.made] == ["00", "30", "60", "70", "90", "00"]
+    with pytest.raises(CrashError):
+        train(tmp_path, name="run", callbacks=[Saving(), Counts(), CrashAt(crash)], **options)
+    assert checkpoints(Run(tmp_path / "run")).steps()[-1] == crash - 5
+    counts = Counts()
+    Run(tmp_path / "run").resume(callbacks=[Saving(), counts])
+    assert counts.calls == undisturbed.calls == {"on_evaluation": 5, "on_step": 100}
+
+
+def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_without_it(tmp_path: Path):
+    for end in (40, 110):
+        run = train(tmp_path, name=f"short{end}", steps=end, log_every=100, schedule_steps=200)
+        assert [line["step"] for line in run.metrics()] == ([40] if end == 40 else [100, 110])
+        assert "learn/critic_loss" in run.metrics()[-1]
+        run.resume()  # complete
+        assert [line["step"] for line in run.metrics()] == ([40] if end == 40 else [100, 110])
+    whole = train(tmp_path, name="whole", log_every=100, evaluate_every=0)
+    stopped = train(tmp_path, log_every=100, evaluate_every=0, callbacks=[StopAt(150)])
+    assert [line["step"] for line in stopped.metrics()] == [100, 150]
+    assert_same(whole, stopped.resume())
+
+
+class Waited(Line):
+    """Line, where a person presses Ctrl-C in the step of an evaluation that comes after so many resets of those."""
+
+    after: int = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._evaluated = seed is not None and seed >= 100
+        if self._evaluated:
+            Waited.after -= 1
+            if not Waited.after:
+                os.kill(os.getpid(), signal.SIGINT)
+        return super().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize(("resets", "step"), [(1, 0), (2, 60)])
+def test_ctrl_c_in_an_evaluation_breaks_it_off_and_loses_nothing(tmp_path: Path, resets: int, step: int):
+    """Whoever ends a run may kill it soon: the checkpoint comes first, and who continues makes the evaluation."""
+    trainers: list[Trainer] = []
+
+    class Starting(duetto.Callback):
+        def on_start(self, trainer: Trainer) -> None:
+            trainers.append(trainer)
+
+    Waited.after = resets
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, name="broken", environment=Waited, callbacks=[Starting()], checkpoint_every=1000)
+    run = Run(tmp_path / "broken", environment=Waited)
+    assert trainers[0].notices == [
+        f"The evaluation at step {step} was broken off. To make it: duetto evaluate {run.path}"
+    ]
+    assert steps(run) == [0][:step]
+    assert trainers[0].step == step
+    Waited.after = 0
+    assert_same(train(tmp_path, name="whole", environment=Waited, checkpoint_every=1000), run.resume())
+
+
+def test_an_evaluation_that_a_callback_asks_for_is_whole(tmp_path: Path):
+    trainers: list[Trainer] = []
+
+    class Asking(duetto.Callback):
+        def on_start(self, trainer: Trainer) -> None:
+            trainers.append(trainer)
+
+        def on_step(self, trainer: Trainer) -> None:
+            if trainer.step == 40:
+                Waited.after = 1
+                trainer.evaluate()
+
+    Waited.after = 0
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, name="asked", environment=Waited, callbacks=[Asking()])
+    run = Run(tmp_path / "asked", environment=Waited)
+    assert trainers[0].notices == []
+    assert steps(run) == [0, 40]
+
+
+def test_ctrl_c_breaks_off_the_evaluation_of_a_run_that_was_stopped(tmp_path: Path):
+    trainers: list[Trainer] = []
+    Waited.after = 2
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, name="stopped", environment=Waited, callbacks=[StopAt(50), trainers.append])
+    run = Run(tmp_path / "stopped", environment=Waited)
+    assert steps(run) == [0]
+    assert trainers[0].notices[-1].startswith("The evaluation at step 50 was broken off. To make it: ")
+    assert run.metrics()[-1]["step"] == 50
+    assert_same(train(tmp_path, environment=Waited), run.resume())

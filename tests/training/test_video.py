@@ -6,7 +6,6 @@ import errno
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -69,35 +68,6 @@ def test_pictures_that_were_there_before_are_kept_and_links_not_followed(tmp_pat
     assert len(list(pictures.iterdir())) == 11
 
 
-def test_ffmpeg_is_started_without_a_fork_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """JAX warns of a deadlock where its threads are forked, and in these tests a warning is an error."""
-    import jax
-
-    jax.devices()
-    monkeypatch.delenv("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", raising=False)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        record(still, environments.make(Line, render_mode="rgb_array"), 0, tmp_path / "line.mp4")
-    assert [str(warning.message) for warning in caught if "fork" in str(warning.message)] == []
-
-
-def test_where_the_environment_names_no_rate_it_is_30():
-    class Silent(Line):
-        metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012
-
-    assert environments.make(Silent).render_fps == 30
-    assert environments.make(Line).render_fps == 10
-    assert environments.make("Pendulum-v1").render_fps == 30
-    assert environments.make("HalfCheetah-v5").render_fps == 20
-
-
-def test_the_runs_own_folder_is_where_it_goes(made: Run, tmp_path: Path):
-    assert made.video() == made.path / "videos" / "step-000000000040.mp4"
-    assert len(read(made.video())[0]) == 10
-    assert made.video(tmp_path / "mine.mp4", checkpoint="best") == tmp_path / "mine.mp4"
-    assert (tmp_path / "mine.mp4").stat().st_size > 500
-
-
 @pytest.mark.parametrize("environment", ["Pendulum-v1", "HalfCheetah-v5"])
 def test_real_environments(tmp_path: Path, environment: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
@@ -149,12 +119,6 @@ def test_without_the_extra(made: Run, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_where_nothing_can_be_written(made: Run, tmp_path: Path):
-    (tmp_path / "file").touch()
-    with pytest.raises(DuettoError, match=r"The video .*file/no.mp4 cannot be written"):
-        made.video(tmp_path / "file" / "no.mp4")
-
-
 def test_a_video_that_fails_half_way_is_not_there(tmp_path: Path):
     class Failing(Line):
         def render(self) -> np.ndarray:
@@ -165,17 +129,3 @@ def test_a_video_that_fails_half_way_is_not_there(tmp_path: Path):
     with pytest.raises(DuettoError, match="No space left"):
         record(still, environments.make(Failing, render_mode="rgb_array"), 0, tmp_path / "half.mp4")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_camera_follows_a_mujoco_body_unless_another_was_chosen():
-    from duetto import environments
-
-    def camera(**kwargs):
-        stepper = environments.make("HalfCheetah-v5", render_mode="rgb_array", kwargs=kwargs)
-        try:
-            return stepper.engine.envs[0].unwrapped.mujoco_renderer.camera_id
-        finally:
-            stepper.close()
-
-    assert camera() == 0  # the model's only camera, "track"
-    assert camera(camera_id=-2) == -2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 from typing_extensions import override
@@ -27,6 +27,7 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.off_policy import OffPolicy
+from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional import categorical
@@ -233,6 +234,40 @@ class CategoricalHead(CriticHead):
     @override
     def shape(self) -> tuple[int, ...]:
         return (self.atoms,)
+
+
+@dataclass(frozen=True)
+class CategoricalCritics(ActorCritic):
+    """Actor-critics whose critics may learn distributions: `distribution_loss` takes the place of `critic_loss`."""
+
+    critic: Literal["scalar", "categorical"] = "scalar"
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101
+    """Fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)
+    """Lowest and highest return of a categorical critic."""
+
+    option_table: ClassVar[OptionTable] = {
+        **in_group("", "critic"),
+        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("value_range", self.value_range)
+
+    def loss_of_critics(self) -> Any:
+        """Return the method that is the critics' loss."""
+        return getattr(self, "distribution_loss" if self.critic == "categorical" else "critic_loss")
+
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
+        return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
+
+    @override
+    def critic_head(self, size: int) -> CriticHead:
+        head = super().critic_head(size)
+        return head if self.critic == "scalar" else CategoricalHead(**vars(head), atoms=self.num_atoms)
 
 
 def categorical_loss(

@@ -18,6 +18,7 @@ from duetto.algorithms.base import (
     CountOrZero,
     Fraction,
     NonNegative,
+    Positive,
     Prioritization,
     ReplaySpec,
     SequenceSpec,
@@ -49,7 +50,7 @@ class OffPolicy(Algorithm):
     """Sample in proportion to the TD error instead of uniformly."""
     priority_exponent: NonNegative = 0.6
     """α: 0 samples uniformly, 1 in proportion to the priority."""
-    priority_epsilon: NonNegative = 1e-5
+    priority_epsilon: Positive = 1e-5
     """Added to every priority."""
     importance_exponent: Fraction = 0.4
     """Initial β: importance weights correct the sampling bias; 0 for none."""
@@ -97,9 +98,10 @@ class OffPolicy(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.overlap >= self.burn_in + self.unroll:
+        if not self.burn_in <= self.overlap < self.burn_in + self.unroll:
             raise UsageError(
-                f"overlap is {self.overlap}; it must be less than burn_in + unroll, {self.burn_in + self.unroll}."
+                f"overlap is {self.overlap}; it must be at least burn_in, {self.burn_in}, because otherwise some steps "
+                f"would never be learned from, and less than burn_in + unroll, {self.burn_in + self.unroll}."
             )
         if self.recurrent != "none" and self.train_at_episode_end:
             raise UsageError(

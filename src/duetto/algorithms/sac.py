@@ -19,21 +19,18 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
-from typing_extensions import override
 
-from duetto.algorithms.actor_critic import ActorCritic, CategoricalHead, categorical_loss
+from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, NonNegative, OptimizerSpec, Positive, Tree, Updater
 from duetto.algorithms.exploration import PolicySampling
-from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape, stop_gradient
-from duetto.functional.categorical import mean_value
 from duetto.functional.targets import bootstrap
-from duetto.networks.heads import CriticHead, SquashedGaussianHead
+from duetto.networks.heads import SquashedGaussianHead
 from duetto.networks.spaces import Space
 from duetto.networks.specs import AnyNetworkSpec, ParameterSpec
 
@@ -46,7 +43,7 @@ class ActionNoisePair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SAC(ActorCritic):
+class SAC(CategoricalCritics):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
     actor_learning_rate: Positive = 3e-4
@@ -65,25 +62,13 @@ class SAC(ActorCritic):
     """The target entropy is minus this times the size of an action."""
     stochastic_evaluation: bool = False
     """Sample actions also in evaluations, instead of using the mode."""
-    critic: Literal["scalar", "categorical"] = "scalar"
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
-    num_atoms: Annotated[int, Bounds(2)] = 101
-    """Fixed returns of a categorical critic."""
-    value_range: tuple[float, float] = (-5.0, 5.0)
-    """Lowest and highest return of a categorical critic."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "learn_temperature", "temperature"),
         "target_entropy_scale": Option(needs="learn_temperature"),
         "temperature_learning_rate": Option("optimizer", needs="learn_temperature"),
         **in_group("exploration", "stochastic_evaluation", rare=True),
-        **in_group("", "critic"),
-        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("value_range", self.value_range)
 
     # ------------------------------------------------------------------------------------------------ the equations
     def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
@@ -108,10 +93,6 @@ class SAC(ActorCritic):
         entropy_cost = array_namespace(log_prob).exp(nets.log_alpha) * log_prob
         return categorical_loss(batch, logits, next_logits, entropy_cost, self.value_range)
 
-    def q_values(self, output: Array) -> Array:
-        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
-        return output if self.critic == "scalar" else mean_value(output, *self.value_range)
-
     def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
         xp = array_namespace(batch.reward)
@@ -134,10 +115,6 @@ class SAC(ActorCritic):
         if self.learn_temperature:
             learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
         self.track_targets(learner)
-
-    def loss_of_critics(self) -> Any:
-        """Return the method that is the critics' loss."""
-        return self.distribution_loss if self.critic == "categorical" else self.critic_loss
 
     def draw(self, random: np.random.Generator, batch: Batch) -> ActionNoisePair:
         """Draw standard normal noise for this action and the next one."""
@@ -165,11 +142,6 @@ class SAC(ActorCritic):
     def policy(self, size: int) -> SquashedGaussianHead:
         """Return the actor's head, tanh of a Gaussian."""
         return SquashedGaussianHead(size, self.hidden, self.activation, self.network)
-
-    @override
-    def critic_head(self, size: int) -> CriticHead:
-        head = super().critic_head(size)
-        return head if self.critic == "scalar" else CategoricalHead(**vars(head), atoms=self.num_atoms)
 
     def critics(self) -> int:
         """Return the number of critics."""

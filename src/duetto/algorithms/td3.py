@@ -14,26 +14,23 @@ only; truncated episodes bootstrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
-from typing_extensions import override
 
-from duetto.algorithms.actor_critic import CategoricalHead, categorical_loss
-from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, NonNegative, Updater
+from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
+from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
 from duetto.algorithms.ddpg import DDPG
 from duetto.algorithms.option_bounds import check_range
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
-from duetto.functional.categorical import mean_value
 from duetto.functional.targets import bootstrap, smoothed_action
-from duetto.networks.heads import CriticHead
 
 
 @dataclass(frozen=True)
-class TD3(DDPG):
+class TD3(CategoricalCritics, DDPG):
     """Twin Delayed DDPG (Fujimoto et al., 2018, arXiv:1802.09477)."""
 
     policy_delay: Count = 2
@@ -46,23 +43,14 @@ class TD3(DDPG):
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"
     """Update the targets with the actor as in the paper, or at every update as in DI-engine."""
-    critic: Literal["scalar", "categorical"] = "scalar"
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
-    num_atoms: Annotated[int, Bounds(2)] = 101
-    """Fixed returns of a categorical critic."""
-    value_range: tuple[float, float] = (-5.0, 5.0)
-    """Lowest and highest return of a categorical critic."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "twin_critic", "target_update", rare=True),
-        **in_group("", "critic"),
-        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
     }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("target_noise_clip", self.target_noise_clip)
-        check_range("value_range", self.value_range)
         low, high = self.target_noise_clip
         if not low <= 0 <= high:
             raise UsageError(f"target_noise_clip is {low} {high}; it must be a range around 0, as -0.5 0.5.")
@@ -96,14 +84,9 @@ class TD3(DDPG):
         no_entropy = array_namespace(action).zeros_like(batch.reward)
         return categorical_loss(batch, logits, next_logits, no_entropy, self.value_range)
 
-    def q_values(self, output: Array) -> Array:
-        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
-        return output if self.critic == "scalar" else mean_value(output, *self.value_range)
-
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""
-        loss = self.distribution_loss if self.critic == "categorical" else self.critic_loss
-        learner.minimize("critic", loss, batch, noise)
+        learner.minimize("critic", self.loss_of_critics(), batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)
         if phase == 0 or self.target_update == "every_step":
@@ -112,11 +95,6 @@ class TD3(DDPG):
     def draw(self, random: np.random.Generator, batch: Batch) -> np.ndarray:
         """Draw standard normal noise for the target actions, (B, A)."""
         return random.standard_normal(batch.action.shape, dtype=np.float32)
-
-    @override
-    def critic_head(self, size: int) -> CriticHead:
-        head = super().critic_head(size)
-        return head if self.critic == "scalar" else CategoricalHead(**vars(head), atoms=self.num_atoms)
 
     def critics(self) -> int:
         """Return the number of critics."""

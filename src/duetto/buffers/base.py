@@ -77,12 +77,5 @@ class Memory:
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
         """Give the sampled items new priorities, if the buffer has priorities."""
 
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """Return a saved state changed so that the buffer is empty, to resume without its segments.
-
-        `learning_starts` counts anew. The generator and the annealed exponent stay, as does a buffer without segments.
-        """
-        return state
-
     def note_divergence(self, divergence: float) -> None:
         """Take the mean KL divergence of the last batch; called if `needs_divergence` is set."""

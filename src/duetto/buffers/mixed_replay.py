@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.buffers.base import Experience, Memory, Sample
@@ -167,11 +166,6 @@ class MixedReplay(Memory):
         self._experts.load_sampler_state(state["experts"])
         self._pretrained = state["pretrained"]
         rng.restore_rng(self._random, state["random"])
-
-    @override
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The demonstrations stay, with their priorities."""
-        return state | {"agent": self._agent.emptied(state["agent"])}
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
         """Return the agent's steps stored after the counts `since` (num_envs,)."""

@@ -14,11 +14,9 @@ from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
 from duetto.buffers.her import HindsightGoals, Relabeling
 from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, StepItems, checked_priorities
 from duetto.buffers.storage import EpisodeStorage, Segment
-from duetto.buffers.stored_episodes import LeftOut, StoredEpisode, whole_episodes
 from duetto.buffers.update_schedule import Schedule
 from duetto.errors import CheckpointError
 from duetto.functional import rng, state_schema
-from duetto.functional.pytree import tree_map
 from duetto.functional.returns import n_step_return
 from duetto.functional.state_schema import ANY, DictOf
 
@@ -127,16 +125,6 @@ class ReplayMemory(Memory):
         state_schema.check(state, {"items": dict, "sampler": dict, "random": ANY}, "memory")
         self.sampler.load_state_dict(state["sampler"])
         rng.restore_rng(self._random, state["random"])
-
-    @override
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        items = state["items"]
-        keep = (lambda part: part[:0]) if "index" in items else np.zeros_like
-        return state | {
-            "envs": tree_map(np.zeros_like, state["envs"]),
-            "items": {name: keep(part) for name, part in items.items()},
-            "schedule": dict(Schedule.BEGINNING),
-        }
 
     def _check_state(self, state: dict[str, Any]) -> None:
         """Raise CheckpointError for a state of a buffer with other sizes."""
@@ -266,10 +254,6 @@ class Replay(ReplayMemory):
     def load_segment(self, segment: Segment) -> None:
         """Put steps back, in any order of segments, after `load_state_dict`."""
         self._storage.load_segment(segment)
-
-    def episodes(self, left: LeftOut) -> Iterator[StoredEpisode]:
-        """Yield the whole episodes that are stored, each environment's in order; count the other steps in `left`."""
-        return whole_episodes(self._storage, left)
 
     # ------------------------------------------------------------------------------------------------ transitions
     def _check_extras(self, experience: Experience) -> None:

@@ -47,9 +47,13 @@ ShardRequest = tuple[str, tuple[Any, ...]]  # a method for `Shard.execute`, and 
 
 
 class Shards(Protocol):
-    """The interface to shards in any process. Each gets one message at a time; all work at the same time."""
+    """The interface to shards in any process. Each gets one message at a time; all work at the same time.
 
-    shares: Sequence[range]  # the environments of each shard: contiguous, in order, and together all
+    Attributes:
+        shares: The environments of each shard: contiguous, in order, and together all.
+    """
+
+    shares: Sequence[range]
 
     def begin(self, factory: ReplayFactory) -> list[ShardStatus]:
         """Start new, empty shards and return their counts."""

@@ -60,7 +60,7 @@ class EpisodeStorage:
         self.open: np.ndarray = np.zeros(num_envs, bool)
         items = num_envs * rows
         self.columns: dict[str, Any] = {name: self._fields[name].allocate(items) for name in STEP}
-        self._frame = np.full(items, -1)  # the number of the newest frame of each step's observation
+        self._places = np.full((2, items), -1, np.int32)  # where each step's frame and the one after it lie
         self._frames = np.zeros(num_envs, np.int64)  # ever stored
         self._size = rows + rows // 16 + stacked + 1  # places of an environment's ring of frames
         self._limit = np.full(num_envs, self._size)  # the frame before which no frame is overwritten that is needed
@@ -110,8 +110,8 @@ class EpisodeStorage:
         for name, column in self.columns.items():
             column[index] = getattr(steps, name)
         self.written[env] = number + 1
-        self._frame[index] = frame
         self._frames[env] = frame + 2
+        self._places[0, index], self._places[1, index] = self._place(env, frame), places
         self.open[env] = ~(steps.terminated | steps.truncated)
         return index
 
@@ -155,19 +155,20 @@ class EpisodeStorage:
     def _make_room(self, env: np.ndarray, number: np.ndarray, frame: np.ndarray) -> None:
         """Raise the limits of environments that add the steps `number`; the ring grows if it has too few places."""
         oldest = np.maximum(number + 1 - self.rows, 0)
-        needed = np.where(oldest < number, self._frame[self._index(env, oldest)], frame) - (self.stacked - 1)
+        needed = np.where(oldest < number, self._frame(self._index(env, oldest)), frame) - (self.stacked - 1)
         if (places := int((frame + 2 - needed).max())) > self._size:
             self._grow(places + self._size // 4)
         self._limit[env] = needed + self._size
 
     def _grow(self, size: int) -> None:
-        stored = np.minimum(self._frames, self._size)
-        env, frame = expand(self._frames - stored, stored)
+        stored, index = np.minimum(self._frames, self._size), np.arange(self._places.shape[1])
+        of_steps, (env, frame) = self._frame(index), expand(self._frames - stored, stored)
         before = self._place(env, frame)
         self._size = size
         for name, pool in self._pool.items():
             self._pool[name] = self._frame_fields[name].allocate(len(self.written) * size)
             self._pool[name][self._place(env, frame)] = pool[before]
+        self._set_frame(index, of_steps)
 
     # ------------------------------------------------------------------------------------------------ reading
     def observation(self, index: np.ndarray, ahead: Any = 0) -> Tree:
@@ -175,11 +176,15 @@ class EpisodeStorage:
 
         Where `ahead` (a number, or like `index`) is 1, the observations that the steps led to.
         """
-        env, frame = index // self.rows, self._frame.take(index) + ahead
-        newest, found = self._place(env, frame), {}
+        if isinstance(ahead, int):
+            newest = self._places[ahead].take(index)
+        else:
+            newest = np.where(ahead, *(places.take(index) for places in self._places[::-1]))
+        found = {}
         for name, pool in self._pool.items():
             if name in self._stacks:
-                places = self._place(env[..., None], frame[..., None] + np.arange(1 - self.stacked, 1))
+                first = (index // self.rows * self._size)[..., None]
+                places = first + (newest[..., None] - first + np.arange(1 - self.stacked, 1)) % self._size
                 frames = pool.take(places, axis=0)
                 found[name] = frames.reshape(*index.shape, -1, *frames.shape[-2:])  # (..., stack * C, H, W)
             else:
@@ -188,7 +193,7 @@ class EpisodeStorage:
 
     def next_part(self, name: str, index: np.ndarray) -> np.ndarray:
         """Return one part, which is no stack, of the observations that the steps `index` led to."""
-        return self._pool[f"obs/{name}"].take(self._place(index // self.rows, self._frame.take(index) + 1), axis=0)
+        return self._pool[f"obs/{name}"].take(self._places[1].take(index), axis=0)
 
     def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
         """Return the indices (B, ...) of the steps `number` (B, ...) of the environments `env` (B,)."""
@@ -221,13 +226,13 @@ class EpisodeStorage:
     def continuing(self, index: np.ndarray) -> np.ndarray:
         """Return whether each step (K,) continues the one before it, which has to be stored."""
         env, slot = np.divmod(index, self.rows)
-        return self._frame[index] == self._frame[self._index(env, slot - 1)] + 1
+        return self._places[0, index] == self._places[1, self._index(env, slot - 1)]
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the steps, as arrays (num_envs, ...)."""
         env, some = np.arange(len(self.written)), self.written > 0
-        oldest = self._frame[self._index(env, self.written - self.stored)]
+        oldest = self._frame(self._index(env, self.written - self.stored))
         return {
             "written": self.written.copy(),
             "open": self.open.copy(),
@@ -252,7 +257,7 @@ class EpisodeStorage:
         if (places := int((frames - needed).max())) > self._size:
             self._grow(places)
         self.written[:], self.open[:], self._frames[:] = written, state["open"] & (written > 0), frames
-        self._frame[:], self._limit[:], self._missing = -1, needed + self._size, len(self)
+        self._places[:], self._limit[:], self._missing = -1, needed + self._size, len(self)
         env = np.flatnonzero(written)
         self.columns["truncated"][:] = False
         self.columns["truncated"][self._index(env, written[env] - 1)] = state["truncated"][env]
@@ -272,12 +277,12 @@ class EpisodeStorage:
             raise ValueError(f"since is {since}, but the environments have written {self.written} transitions")
         start, all_envs = np.maximum(since, self.written - self.rows), np.arange(len(since))
         count = self.written - start
-        first = np.where(count > 0, self._frame[self._index(all_envs, start)] - (self.stacked - 1), self._frames)
+        first = np.where(count > 0, self._frame(self._index(all_envs, start)) - (self.stacked - 1), self._frames)
         env, number = expand(start, count)
         index = self._index(env, number)
         known = number > np.maximum(self.written - self.rows, 0)[env]  # the step before is stored
         segment = {"start": start, "count": count, "frame_start": first, "frame_count": self._frames - first}
-        segment |= {name: column[index] for name, column in self.columns.items()} | {"frame": self._frame[index]}
+        segment |= {name: column[index] for name, column in self.columns.items()} | {"frame": self._frame(index)}
         segment["cut"] = known & self.columns["truncated"][self._index(env, number - 1)]
         places = self._place(*expand(first, segment["frame_count"]))
         return segment | {name: pool[places] for name, pool in self._pool.items()}
@@ -293,13 +298,13 @@ class EpisodeStorage:
         index, oldest = self._index(env, number), np.maximum(self.written - self.rows, 0)[env]
         wanted = (number >= oldest) & (number < self.written[env])
         cut = segment["cut"] & wanted & (number > oldest)
-        wanted[wanted] = self._frame[index[wanted]] < 0  # not loaded yet
+        wanted[wanted] = self._places[0, index[wanted]] < 0  # not loaded yet
         truncated = self.columns["truncated"].copy()  # the state and later segments know of later cuts
         for name, column in self.columns.items():
             column[index[wanted]] = segment[name][wanted]
         self.columns["truncated"] |= truncated
         self.columns["truncated"][self._index(env, number - 1)[cut]] = True
-        self._frame[index[wanted]] = segment["frame"][wanted]
+        self._set_frame(index[wanted], segment["frame"][wanted])
         self._missing -= int(np.count_nonzero(wanted))
         env, frame = expand(segment["frame_start"], segment["frame_count"])
         there = (frame >= (self._limit - self._size)[env]) & (frame < self._frames[env])
@@ -330,6 +335,16 @@ class EpisodeStorage:
     # ------------------------------------------------------------------------------------------------ places
     def _index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
         return env * self.rows + number % self.rows
+
+    def _frame(self, index: np.ndarray) -> np.ndarray:
+        """Return the number (K,) of the newest frame of the observation of each step."""
+        env = index // self.rows
+        newest = self._frames[env] - 1
+        return newest - (newest - (self._places[0, index] - env * self._size)) % self._size
+
+    def _set_frame(self, index: np.ndarray, frame: np.ndarray) -> None:
+        for ahead in (0, 1):
+            self._places[ahead, index] = self._place(index // self.rows, frame + ahead)
 
     def _place(self, env: np.ndarray, frame: np.ndarray) -> np.ndarray:
         return env * self._size + frame % self._size

@@ -117,7 +117,7 @@ def stored_fields(observation: Space, action: Space, stacked: int) -> dict[str, 
     """Return the fields that one step takes in an `EpisodeStorage`: its observation, but not the next one."""
     fields = transition_fields(observation, action)
     observed = {name: field for name, field in fields.items() if name.split("/")[0] == "obs"}
-    frame = {"frame": Field((), np.dtype(np.int64))}
+    frame = {"places": Field((2,), np.dtype(np.int32))}
     return {name: fields[name] for name in STEP} | Stacks(observation, stacked).fields(observed) | frame
 
 

@@ -3,7 +3,7 @@
     pool      message 4 ............. | message 5 ............... | no answer: message 5 again
     server    executes it, answers 4  | executes it, answer lost  | the same answer again
 
-A role says what the process does: `ActorRole`, `EvaluatorRole` or `ShardRole`. With each answer comes what was added
+A role says what the process does: `ActorRole` or `ShardRole`. With each answer comes what was added
 to the state of the served object. A new process starts from the state that the lost one answered last.
 """
 
@@ -18,7 +18,7 @@ from duetto.environments.sharding import tails
 from duetto.errors import DuettoError, UsageError
 
 GREETING = 0  # the number of a message that only asks whether the process runs
-TAKE_VALUES = ("block", "evaluate")  # methods whose last arguments are a message's values
+TAKE_VALUES = ("block",)  # methods whose last arguments are a message's values
 
 
 class Request(NamedTuple):
@@ -39,7 +39,7 @@ class Reply(NamedTuple):
 
 
 class ActorServer:
-    """The server of an actor or evaluator."""
+    """The server of an actor."""
 
     restorable: ClassVar[bool] = True  # whether a new process can take the place of a lost one
     errors: ClassVar[tuple[type[Exception], ...]] = (DuettoError, EnvironmentFault)  # sent as they are

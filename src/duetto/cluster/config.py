@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.learners import Policy
     from duetto.storage.config import Config
     from duetto.training.collector import Source
-    from duetto.training.execution import Evaluator
     from duetto.training.normalizer import Normalizer
 
 Mode = Literal["sync", "async"]
@@ -50,8 +49,6 @@ class Cluster:
     "sync"."""
     block: CountOrZero = 0
     """Vector steps that an actor makes by itself; 0 is a rollout, or 16."""
-    ahead: CountOrZero = 0
-    """In the mode "async", steps at most that are made before they are learned from; 0 is two blocks of each actor."""
     replay_shards: CountOrZero = 0
     """Processes that the replay memory is spread over, by environments; 0: it is in the run's own. It decides no number
     beyond rounding."""
@@ -71,7 +68,7 @@ class Cluster:
                 f"{algorithm.name()} learns from rollouts, of which each needs the same number of steps of every "
                 "environment. Use the mode sync."
             )
-        return self._checked(replace(self, mode=self.mode or "sync"))
+        return replace(self, mode=self.mode or "sync")
 
     def resuming(self, kept: dict[str, Any], num_envs: int) -> Cluster:
         """The options of a run of `num_envs` environments that continues, whose config `kept` some. Raises UsageError
@@ -94,12 +91,7 @@ class Cluster:
                 )
         if unknown := kept.keys() - set(KEPT):
             raise UsageError(f"cluster.{min(unknown)} in config.yaml is nothing that is known. Take it out.")
-        return self._checked(replace(self, **kept))
-
-    def _checked(self, cluster: Cluster) -> Cluster:
-        if cluster.ahead and cluster.mode != "async":
-            raise UsageError(f"ahead is of the mode async; this one is {cluster.mode}.")
-        return cluster
+        return replace(self, **kept)
 
     def _check_shards(self, algorithm: Algorithm) -> None:
         spec = algorithm.memory()
@@ -128,12 +120,6 @@ class Cluster:
 
         return launch.make_source(self, config, stepper, learner, normalizer)
 
-    def make_evaluator(self, config: Config, environment: Any, stepper: VecEnv) -> Evaluator | None:
-        """Make an evaluator in a process of its own; None if the run does not evaluate."""
-        from duetto.cluster import launch
-
-        return launch.make_evaluator(config, environment, stepper)
-
     def make_shards(self, config: Config, stepper: VecEnv) -> Shards | None:
         """Make replay shards in processes of their own; None if the whole memory is in the run's process."""
         from duetto.cluster import launch
@@ -151,7 +137,7 @@ class Cluster:
         show_token(self.address)
         from duetto.cluster.ray import RayTransport
 
-        return RayTransport(self.address, processes, batches=self.replay_shards > 0)
+        return RayTransport(self.address, processes)
 
 
 def show_token(address: str | None) -> None:

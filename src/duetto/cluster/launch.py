@@ -1,4 +1,4 @@
-"""Make the parts of a run on a cluster: environments, a source of experience, an evaluator and replay shards."""
+"""Make the parts of a run on a cluster: environments, a source of experience, and replay shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.asynchronous import AsyncSource
 from duetto.cluster.block_source import BlockSource
 from duetto.cluster.config import BLOCK_BYTES, Cluster
-from duetto.cluster.evaluator import EvaluatorRole, RemoteEvaluator
 from duetto.cluster.remote_engine import RemoteEngine
 from duetto.cluster.shard_server import RemoteShards
 from duetto.cluster.sync import SyncSource
@@ -23,7 +22,6 @@ from duetto.environments.sharding import shares
 from duetto.errors import UsageError
 from duetto.learners import Learner, Policy
 from duetto.storage.config import Config
-from duetto.training.evaluation import PARALLEL
 from duetto.training.normalizer import Normalizer
 
 BLOCK = 16  # vector steps of a block, unless the config or a rollout decides
@@ -55,7 +53,7 @@ def make_stepper(
         )
     recipe = _packed(environment, {name: value for name, value in options.items() if name != "num_envs"})
     role = cloudpickle.dumps(ActorRole(recipe, config.algorithm, run.backend, run.precision, run.threads, num_envs))
-    transport = cluster.connect(actors + shards + bool(run.evaluate_every))
+    transport = cluster.connect(actors + shards)
     pool = ActorPool(transport, role, shares(num_envs, actors), options["worker_timeout"], notices)
     try:
         engine = RemoteEngine(pool)
@@ -67,18 +65,6 @@ def make_stepper(
     stepper = VecEnv(engine, engine.name)
     stepper.older = True
     return stepper
-
-
-def make_evaluator(config: Config, environment: Any, stepper: VecEnv) -> RemoteEvaluator | None:
-    """Start one more process beside the actors of `stepper`; None if the run does not evaluate."""
-    run = config.run
-    if not run.evaluate_every:
-        return None
-    recipe = _packed(environment, {"to_learn": False, "kwargs": config.environment_options})
-    how = (run.backend, run.precision, run.threads, run.evaluation_episodes, run.seed)
-    role = cloudpickle.dumps(EvaluatorRole(recipe, config.algorithm, *how))
-    share = range(min(run.evaluation_episodes, PARALLEL))
-    return RemoteEvaluator(_engine(stepper).pool.another(role, [share], "the actor that evaluates"))
 
 
 def make_shards(cluster: Cluster, stepper: VecEnv) -> RemoteShards | None:
@@ -93,30 +79,22 @@ def make_source(
     """Return the actors as a source of experience.
 
     Raises:
-        UsageError: A block would be too large, or `ahead` is less than one block.
+        UsageError: A block would be too large.
     """
     engine = _engine(stepper)
     envs = max(len(actor.share) for actor in engine.pool.actors)
     length = _block_length(cluster.block, config, stepper, learner, envs)
     kind = SyncSource if cluster.mode == "sync" else AsyncSource
     parts = (config.algorithm, stepper, cast(Learner, learner), normalizer)
-    source: BlockSource = kind(*parts, length)
     if normalizer.mode == "rollouts" and normalizer.moments:
         engine.pool.notices.append(
             "On a cluster the observation statistics that actors use are older than those that a rollout is learned "
             "with. Set observation_statistics=steps (--observation-statistics steps) to learn with those of the actors."
         )
-    if isinstance(source, AsyncSource) and cluster.ahead:
-        source.ahead = cluster.ahead
-        if source.ahead < length * envs:
-            raise UsageError(
-                f"ahead is {source.ahead}, less than the {length * envs} steps of a block, so no actor could start "
-                "one. Raise ahead, or lower block."
-            )
     engine.decided = {"mode": cluster.mode, "block": length}
     if cluster.mode == "sync":
         engine.decided["actors"] = len(engine.pool.actors)
-    return source
+    return kind(*parts, length)
 
 
 def decided(stepper: VecEnv) -> dict[str, Any]:

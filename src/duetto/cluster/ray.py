@@ -23,15 +23,11 @@ import ray
 from ray import exceptions
 from typing_extensions import override
 
-from duetto.cluster.config import BLOCK_BYTES
 from duetto.cluster.transport import Answer, Transport
 from duetto.environments.errors import summary
 from duetto.errors import UsageError
 
 TO_CONNECT = 10.0  # seconds
-# Bytes of the object store of a cluster of our own, which only what lies there takes: weights and steps, and of each
-OBJECT_STORE = 128 * 2**20
-IN_FLIGHT = 2 * BLOCK_BYTES  # ... actor a block that has come and is handed out, and the next one.
 NOT_RAYS = [grpc.StatusCode[n] for n in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "UNKNOWN", "INTERNAL")]
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 DIED = "died (its process was killed or ended, or its machine is gone)"
@@ -40,11 +36,8 @@ DIED = "died (its process was killed or ended, or its machine is gone)"
 class RayTransport(Transport):
     """Calls through Ray. A cluster that is started here has no dashboard, and ends with `close`."""
 
-    def __init__(self, address: str | None, actors: int, batches: bool = False) -> None:
-        """Connect. `address` None: the cluster that this process is connected to already, or else a new one of its own.
-
-        `batches`: whether batches, of whatever size, pass through its object store, too.
-        """
+    def __init__(self, address: str | None, actors: int) -> None:
+        """Connect. `address` None: the cluster that this process is connected to, or else a new one of its own."""
         self._folder: str | None = None
         self._ours = not ray.is_initialized()
         if address is not None and not self._ours:
@@ -57,13 +50,13 @@ class RayTransport(Transport):
                 # Else it prints a page to stdout when a process dies, whatever it was told; we say a sentence.
                 vars(ray._private.worker)["_worker_logs_enabled"] = False  # type: ignore[attr-defined]
                 with _own_signals():
-                    self._connect(address, actors, batches)
+                    self._connect(address, actors)
             self._check_room(actors)
         except BaseException:
             self.close()
             raise
 
-    def _connect(self, address: str | None, actors: int, batches: bool) -> None:
+    def _connect(self, address: str | None, actors: int) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if address is not None:
@@ -72,10 +65,8 @@ class RayTransport(Transport):
                 return
             self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
             with _deaf_to_hangups():
-                # For batches Ray's own measure: up to 30 % of what is free. One of R2D2's on Atari has 146 MB.
-                store = None if batches else OBJECT_STORE + actors * IN_FLIGHT
-                own: dict[str, Any] = {"object_store_memory": store, "_temp_dir": self._folder}
-                ray.init("local", num_cpus=actors, num_gpus=0, include_dashboard=False, **own, **quiet)
+                own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": self._folder}
+                ray.init("local", num_cpus=actors, num_gpus=0, **own, **quiet)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"There is no Ray cluster {where} ({_first_line(error)}).") from error
@@ -84,8 +75,8 @@ class RayTransport(Transport):
         cores = int(ray.cluster_resources().get("CPU", 0))
         if actors > cores:
             raise UsageError(
-                f"The cluster has {cores} CPUs, and {actors} processes take one each: actors, that of the evaluations "
-                "included, and replay shards. Use fewer --actors."
+                f"The cluster has {cores} CPUs, and {actors} processes take one each: actors and "
+                "replay shards. Use fewer --actors."
             )
 
     @override
@@ -131,32 +122,6 @@ class RayTransport(Transport):
             ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-class RayTasks(RayTransport):
-    """A transport for functions that are called once, each on a CPU and in a process of its own; calls without room
-    wait.
-    """
-
-    def cpus(self) -> int:
-        """The number of CPUs of the whole cluster, as it is now."""
-        return int(ray.cluster_resources().get("CPU", 1))
-
-    def task(self, function: Callable[..., Any], *arguments: Any, gpus: int = 0) -> Any:
-        """Call the function once, somewhere on the cluster; `wait` gives its result."""
-        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_retries": 0}
-        own = ray.remote(max_calls=1)(function)  # its process ends with it, and lets go of a GPU's memory
-        return own.options(scheduling_strategy="SPREAD", **options).remote(*arguments)
-
-    def close(self, tasks: Sequence[Any] = ()) -> None:
-        """Kill the tasks that are still at work, and disconnect from the cluster."""
-        for task in tasks:
-            with suppress(exceptions.RayError):
-                ray.cancel(task, force=True)
-        super().close()
-
-    def _check_room(self, actors: int) -> None:
-        pass
 
 
 def _answer(call: Any) -> Answer:

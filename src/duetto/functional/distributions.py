@@ -50,12 +50,6 @@ class Categorical(NamedTuple):
         check_same_shape(logits=self.logits, noise=noise)
         return array_namespace(self.logits).argmax(self.logits + noise, axis=-1)
 
-    def kl(self, other: Categorical) -> Array:
-        """KL divergence from self to other, Σ π (log π - log π'), (...)."""
-        xp = array_namespace(self.logits)
-        log_probs = self.log_probs
-        return xp.sum(xp.exp(log_probs) * (log_probs - other.log_probs), axis=-1)
-
     def log_prob(self, action: Array) -> Array:
         """log π(a), (...), of choices (...)."""
         xp = array_namespace(self.logits)
@@ -89,10 +83,6 @@ class MultiCategorical(NamedTuple):
     def _split(self, rows: Array) -> list[tuple[Categorical, Array]]:
         return list(zip(self.parts, _split(rows, map(_noise_size, self.parts)), strict=True))
 
-    def kl(self, other: MultiCategorical) -> Array:
-        """Sum of the parts' KL divergences, (...)."""
-        return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))
-
     def log_prob(self, action: Array) -> Array:
         """log π(a), (...), of choices (..., parts): the sum over the parts."""
         return sum(part.log_prob(action[..., i]) for i, part in enumerate(self.parts))
@@ -120,13 +110,6 @@ class DiagonalGaussian(NamedTuple):
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """Actions (..., A) and their log-densities (...), computed from the noise: exact also for a small std."""
         return self.sample(noise), self._log_density(noise)
-
-    def kl(self, other: DiagonalGaussian) -> Array:
-        """KL divergence from self to other, (...)."""
-        xp = array_namespace(self.mean)
-        ratio = xp.exp(2.0 * (self.log_std - other.log_std))
-        distance = ((self.mean - other.mean) * xp.exp(-other.log_std)) ** 2
-        return xp.sum(0.5 * (ratio + distance - 1.0) - self.log_std + other.log_std, axis=-1)
 
     def log_prob(self, action: Array) -> Array:
         """Log-density, (...), of actions (..., A)."""
@@ -163,10 +146,6 @@ class Joint(NamedTuple):
         """A sample of each part, (..., columns), from their concatenated noise."""
         each = zip(self.parts, _split(noise, map(_noise_size, self.parts)), strict=True)
         return self._concat([part.sample(rows) for part, rows in each])
-
-    def kl(self, other: Joint) -> Array:
-        """Sum of the parts' KL divergences, (...)."""
-        return sum(mine.kl(its) for mine, its in zip(self.parts, other.parts, strict=True))  # type: ignore[arg-type]
 
     def log_prob(self, action: Array) -> Array:
         """log π(a), (...), of actions (..., columns): the sum over the parts."""
@@ -245,10 +224,6 @@ class SquashedGaussian(NamedTuple):
         limit = 1.0 - 1e-6
         before = xp.atanh(xp.clip(action, -limit, limit))
         return self.unsquashed.log_prob(before) - _log_slope(before)
-
-    def kl(self, other: SquashedGaussian) -> Array:
-        """KL divergence from self to other, (...): that of the Gaussians, since tanh is one-to-one."""
-        return self.unsquashed.kl(other.unsquashed)
 
 
 def _log_slope(before: Array) -> Array:

@@ -68,11 +68,11 @@ ARRAY = ArrayOf(None, None)  # of real numbers
 
 def check(state: Any, form: Any, what: str) -> None:
     """Raise CheckpointError with the path to the fault if `state` violates the schema. `what` names the state."""
-    if problem := _problem(state, form):
-        raise CheckpointError(f"The checkpoint is not one of this run, or was changed: {what}{problem}.")
+    if fault := problem(state, form):
+        raise CheckpointError(f"The checkpoint is not one of this run, or was changed: {what}{fault}.")
 
 
-def _problem(state: Any, form: Any) -> str:
+def problem(state: Any, form: Any) -> str:
     """Return the path from here to the fault, and the fault; "" if there is none."""
     match form:
         case dict():
@@ -85,9 +85,9 @@ def _problem(state: Any, form: Any) -> str:
         case ListOf():
             if not isinstance(state, list):
                 return _is(state, "a list")
-            return next((f"/{i}{found}" for i, one in enumerate(state) if (found := _problem(one, form.form))), "")
+            return next((f"/{i}{found}" for i, one in enumerate(state) if (found := problem(one, form.form))), "")
         case OptionalOf():
-            return "" if state is None else _problem(state, form.form)
+            return "" if state is None else problem(state, form.form)
         case ArrayOf():
             return _of_rows(state, form)
         case np.ndarray():
@@ -102,7 +102,7 @@ def _of_dict(state: Any, form: dict[str, Any]) -> str:
     for key, inner in form.items():
         if key not in state:
             return f" has no {key}"
-        if found := _problem(state[key], inner):
+        if found := problem(state[key], inner):
             return f"/{key}{found}"
     return ""
 

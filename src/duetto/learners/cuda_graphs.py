@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from typing_extensions import override
 
 from duetto.functional.pytree import tree_map
 from duetto.learners.transfer_buffer import BufferLayout, BufferSlot, signature
@@ -30,36 +29,22 @@ WARMUPS = 3  # calls before the recording, in which libraries select kernels and
 Function = Callable[[Any], Any]  # from a tree of tensors to a tree of tensors
 
 
-class GraphTape(Protocol):
-    """Records functions: `CudaTape`, or in tests a stand-in on the CPU."""
-
-    def warm_up(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context for calls before the recording."""
-        ...
-
-    def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
-        """Return a function that replays `function`, and its results, which each replay overwrites."""
-        ...
-
-
-class CudaTape(GraphTape):
-    """A tape of CUDA graphs."""
+class CudaTape:
+    """Records functions as CUDA graphs; tests have a stand-in on the CPU."""
 
     @contextlib.contextmanager
-    @override
     def warm_up(self) -> Iterator[None]:
-        """On a stream of its own, as CUDA requires."""
+        """Return a context for calls before the recording: on a stream of its own, as CUDA requires."""
         current, own = torch.cuda.current_stream(), torch.cuda.Stream()
         own.wait_stream(current)
         with torch.cuda.stream(own):
             yield
         current.wait_stream(own)
 
-    @override
     def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
-        """Other threads may use the GPU meanwhile."""
+        """Return a function that replays `function`, and its results, which each replay overwrites."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads may use the GPU meanwhile
             results = function()
         return graph.replay, results
 
@@ -75,7 +60,7 @@ class RecordedGraph(NamedTuple):
 class GraphRecorder:
     """Records functions and replays them."""
 
-    def __init__(self, device: torch.device, changing: Callable[[], Iterable[Tensor]], tape: GraphTape | None = None):
+    def __init__(self, device: torch.device, changing: Callable[[], Iterable[Tensor]], tape: CudaTape | None = None):
         """`changing` returns all tensors that the functions change and that outlast their calls."""
         self._device, self._changing, self._tape = device, changing, tape or CudaTape()
         self._graphs: dict[Hashable, RecordedGraph] = {}

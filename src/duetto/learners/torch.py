@@ -21,7 +21,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 import array_api_compat
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from duetto.algorithms.base import PRIORITY, Algorithm, Tree
 from duetto.errors import UsageError
@@ -86,8 +86,6 @@ class TorchLearner(Learner, Updater):
             keep_freed_memory()
         self._set_threads(threads, observation)
         self._nets = {name: build(spec, self.initial_random(name), device) for name, spec in self.specs.items()}
-        for name, net in self._nets.items():
-            _check_sizes(name, net.values)
         for name, source in self.targets.items():
             self._nets[name] = build(self.specs[source], self.initial_random(source), device)
             for weight in self._nets[name].learned.values():
@@ -337,16 +335,6 @@ class TorchLearner(Learner, Updater):
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
         for name, optimizer in self._optimizers.items():
             optimizer.load(state[name], f"the optimizer of {name}")
-
-
-def _check_sizes(name: str, values: dict[str, Tensor]) -> None:
-    """Raise UsageError if a custom network has lazy parameters, which get their sizes after optimizers are built."""
-    if lazy := [key for key, value in values.items() if nn.parameter.is_lazy(value)]:
-        raise UsageError(
-            f"The {name} network of your own has parameters without sizes, {', '.join(lazy)}, as nn.LazyLinear's "
-            "are before the first call. Give the layers their sizes, or call them once at the end of its __init__; a "
-            "layer that is never called has to go."
-        )
 
 
 def as_arrays(tree: Any) -> Any:

@@ -56,8 +56,7 @@ class Agent:
         self.observation_space: Space = spaces.from_json(state["spaces"]["observation"])
         self.action_space: Space = spaces.from_json(state["spaces"]["action"])
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
-        self._structure = _structured(state["spaces"], self.action_space)
-        taken = environments.to_gymnasium(self.action_space, _dtype(state["spaces"]), self._structure.dtypes)
+        self._structure, taken = _actions(state["spaces"], self.action_space)
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
         self.masked: bool = state["spaces"]["action_mask"] is True
@@ -270,32 +269,21 @@ def _backend(config: Config, wanted: str | None) -> Backend:
     return recorded if wanted or installed(recorded) or not installed(other) else other
 
 
-def _structured(saved: dict[str, Any], action: Space) -> environments.Structure:
-    """The structure of actions of several spaces. CheckpointError if the saved one does not fit the space."""
-    if not isinstance(action, spaces.Dict):
-        return environments.Structure([])
+def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structure, Any]:
+    """The structure of actions of several spaces, and the environment's action space. CheckpointError for nonsense."""
     try:
-        made = environments.Structure(saved["action_structure"])
-        right = made.sizes == {name: spaces.num_columns(part) for name, part in action.parts}
-        made.one(np.zeros(spaces.num_columns(action)))
-        environments.to_gymnasium(action, dtypes=made.dtypes)
+        structure = environments.Structure(saved["action_structure"] if isinstance(action, spaces.Dict) else [])
+        if isinstance(action, spaces.Dict):
+            structure.one(np.zeros(spaces.num_columns(action)))
+            if structure.sizes != {name: spaces.num_columns(part) for name, part in action.parts}:
+                raise ValueError("they are of other parts")
+        if saved["action_dtype"] not in spaces.DTYPES:
+            raise ValueError("their type is none")
+        return structure, environments.to_gymnasium(action, np.dtype(saved["action_dtype"]), structure.dtypes)
     except Exception as error:  # whatever a stranger has written
         raise CheckpointError(
             f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."
         ) from error
-    if not right:
-        raise CheckpointError(f"The checkpoint's actions are made of other parts than those of {action}.")
-    return made
-
-
-def _dtype(saved: dict[str, Any]) -> np.dtype:
-    """The dtype of the environment's actions."""
-    name = saved["action_dtype"]
-    if name not in spaces.DTYPES:
-        raise CheckpointError(
-            f"The checkpoint has actions of the type {name!r}, which is none. Use another checkpoint."
-        )
-    return np.dtype(name)
 
 
 def _of_each(name: str, given: Any, number: int, what: str) -> np.ndarray:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, overload
-
-from rich.console import Console
 
 from duetto import trackers
 from duetto.algorithms import Algorithm
@@ -24,11 +22,8 @@ from duetto.runs.run import Run, start
 from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec
 from duetto.trackers import Tracker
-from duetto.training import signals
 from duetto.training.callbacks import AnyCallback, Callback, check
-from duetto.training.progress import shown
-from duetto.training.progress_lines import is_watched
-from duetto.training.trainer import Trainer
+from duetto.training.progress import watched
 
 
 @overload
@@ -45,8 +40,6 @@ def train(
     progress: bool = True,
     from_run: Run | str | Path | None = None,
     from_checkpoint: str | int = "last",
-    from_optimizers: bool = False,
-    from_memory: bool = False,
     cluster: Cluster | None = None,
     track: Sequence[str | Tracker] = (),
     **options: Any,
@@ -72,8 +65,6 @@ def train(
     progress: bool = True,
     from_run: Run | str | Path | None = None,
     from_checkpoint: str | int = "last",
-    from_optimizers: bool = False,
-    from_memory: bool = False,
     cluster: Cluster | None = None,
     track: Sequence[str | Tracker] = (),
     **options: Any,
@@ -100,8 +91,6 @@ def train(
         from_run: Another run, of the same spaces, whose networks this one starts with, to fine-tune them.
             Hyper-parameters and framework may be others.
         from_checkpoint: Its checkpoint: "last", "best", or a step.
-        from_optimizers: Take over its optimisers, too.
-        from_memory: Take over its replay memory, too.
         options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; and the hyper-parameters, if
             `algorithm` is no object.
 
@@ -116,62 +105,27 @@ def train(
     own = [argument for argument, kind in signature(train).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
     spec = RunSpec.of(algorithm, environment, preset, environment_options, options, caller="train", arguments=own)
     other = from_run.path if isinstance(from_run, Run) else from_run
-    warm_start = WarmStart.asked_for(
-        None if other is None else str(other), str(from_checkpoint), from_optimizers, from_memory
-    )
+    warm_start = WarmStart.asked_for(None if other is None else str(other), str(from_checkpoint))
     spec = replace(spec, warm_start=warm_start, cluster=cluster, runs_dir=runs_dir, name=name)
-    console = Console()
     if seeds is not None:
-        _check_together("seed" in options, cluster, tracking)
-        return _train_many(spec, parse_seeds(seeds), callbacks, console, progress)
-
-    def begin(on_start: Callable[[Trainer], None] | None = None, watching: Sequence[AnyCallback] = ()) -> Run:
-        return start(spec, [*watching, *callbacks, *tracking], on_start)
-
-    with signals.passed_on() as came:
-        if not (progress and is_watched(console)):
-            run = begin()
-            signals.say(came, [run.path])
-            return run
-        with shown(console, f"{spec.algorithm.name()}: making environments and networks") as display:
-            run = begin(display.announce, [display])
-            display.finish(run.path)
-    return run
-
-
-def _train_many(
-    spec: RunSpec, seeds: Sequence[int], callbacks: Sequence[AnyCallback], console: Console, progress: bool
-) -> list[Run]:
-    def own() -> list[AnyCallback]:
-        return [_copied(one) if isinstance(one, Callback) else one for one in callbacks]
-
-    with signals.passed_on() as came:
-        if not (progress and is_watched(console)):
-            runs = start_many(spec, seeds, own)
-            signals.say(came, [run.path for run in runs])
-            return runs
-        with shown(console, f"{spec.algorithm.name()}: making environments and networks") as display:
-            runs = start_many(spec, seeds, lambda: [display, *own()], display.announce_all)
-            display.finish(*[run.path for run in runs])
-    return runs
-
-
-def _copied(callback: Callback) -> Callback:
-    """A copy of a callback for one more seed. UsageError if it cannot be copied."""
-    try:
-        return copy.deepcopy(callback)
-    except Exception as error:  # of what it holds
-        raise UsageError(
-            f"Each seed needs a {type(callback).__name__} of its own, and this one cannot be copied ({error}). Let it "
-            "open what it needs in on_start, or train the seeds one after another."
-        ) from error
-
-
-def _check_together(seed: bool, cluster: Cluster | None, tracking: Sequence[AnyCallback]) -> None:
-    """Raise UsageError for an argument that only goes with one seed."""
-    for what, given in (("seed", seed), ("cluster", cluster), ("track", tracking)):
-        if given:
-            raise UsageError(f"{what} goes with one run in a process, and seeds are several. Leave one of the two out.")
+        for what, value in (("seed", "seed" in options), ("cluster", cluster), ("track", tracking)):
+            if value:
+                raise UsageError(
+                    f"{what} goes with one run in a process, and seeds are several. Leave out one of them."
+                )
+    with watched(progress, f"{spec.algorithm.name()}: making environments and networks") as (display, ended):
+        watching = [] if display is None else [display]
+        if seeds is None:
+            runs = [start(spec, [*watching, *callbacks, *tracking], display and display.announce)]
+        else:
+            runs = start_many(
+                spec,
+                parse_seeds(seeds),
+                lambda: [*watching, *(copy.deepcopy(one) if isinstance(one, Callback) else one for one in callbacks)],
+                display and display.announce_all,
+            )
+        ended([run.path for run in runs])
+    return runs[0] if seeds is None else runs
 
 
 def load(

@@ -6,19 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duetto import environments
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.suggestions import FOREIGN_NAMES, did_you_mean, nearest
-from duetto.callbacks import RecordVideo
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
 from duetto.functional.rng import as_int
-from duetto.storage.config import Config
-from duetto.training.callbacks import AnyCallback
 
 # Options of the command line, of other calls and of other libraries, and how they are written here.
 WRITTEN = {
-    **dict.fromkeys(("actors", "mode", "block", "ahead", "replay_shards"), "cluster=duetto.Cluster({}=...)"),
+    **dict.fromkeys(("actors", "mode", "block", "replay_shards"), "cluster=duetto.Cluster({}=...)"),
     "stop_at_return": "callbacks=[duetto.callbacks.StopAtReturn(...)]",
     "time_limit": "callbacks=[duetto.callbacks.TimeLimit(...)]",
     "video_every": "callbacks=[duetto.callbacks.RecordVideo(...)]",
@@ -56,21 +52,6 @@ def whole(name: str, value: Any, least: int = 1, about: str = "") -> int:
     if value < least:
         raise UsageError(f"{name} is {value}; it must be at least {least}{about}.")
     return value
-
-
-def check_videos(callbacks: Sequence[AnyCallback], environment: Any, config: Config) -> None:
-    """Raise UsageError if videos are asked for and the environment cannot be made for them."""
-    if not any(isinstance(callback, RecordVideo) for callback in callbacks):
-        return
-    try:
-        environments.make_eval(environment, render_mode="rgb_array", kwargs=config.environment_options).close()
-    except UsageError as error:
-        if config.run.engine != "envpool":
-            raise
-        raise UsageError(
-            f"Videos are made in Gymnasium's environment of the same id, and for {config.environment} that fails: "
-            f"{error} Or train in EnvPool's without videos (--video-every)."
-        ) from error
 
 
 def hint(option: str, made: Algorithm, own: Sequence[str], run: Sequence[str], is_object: bool) -> str:

@@ -9,19 +9,19 @@ from duetto.functional.rng import as_int
 from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
 
 
-def chosen(folder: Path, checkpoint: str | int, memory: bool = False) -> Loaded | Best:
+def chosen(folder: Path, checkpoint: str | int) -> Loaded | Best:
     """Load the "last" or "best" checkpoint of the run in `folder`, or that of a step.
 
-    Without `memory`, which acting does not need, experience is not read, be it large or damaged.
+    Experience, which acting does not need, is not read, be it large or damaged.
     """
     store = CheckpointStore(folder / "checkpoints")
     match checkpoint:
         case "best":
             return store.load_best()
         case "last":
-            return store.load_latest(memory=memory)
+            return store.load_latest(memory=False)
         case _:
-            return store.load(_step(checkpoint), memory=memory)
+            return store.load(_step(checkpoint), memory=False)
 
 
 def _step(checkpoint: str | int) -> int:

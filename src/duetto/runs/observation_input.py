@@ -29,8 +29,7 @@ def rows(layout: Layout, given: Any, several: bool) -> Tree:
         )
     parts = {leaf.name: _checked(leaf, flat[leaf.name], several) for leaf in layout.leaves}
     if len({len(part) for part in parts.values()}) > 1:
-        lengths = ", ".join(f"{name} {len(part)}" for name, part in parts.items())
-        raise UsageError(f"The parts are not of the same number of observations: {lengths}.")
+        raise UsageError("The parts are not of the same number of observations.")
     return layout.batch(parts)
 
 
@@ -41,44 +40,32 @@ def _of_reset(given: Any) -> str:
 
 
 def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
-    """One part as an array with a leading axis (N, ...). UsageError if it is not in its space."""
+    """One part as an array with a leading axis (N, ...). UsageError if it is not in its space.
+
+    Floats may be outside their bounds, as in training.
+    """
+    about = f"The {leaf.describe()}"
     try:
         value = obs_tree.array(given)
     except (ValueError, TypeError, RuntimeError) as error:  # rows of different lengths
-        raise UsageError(f"The {leaf.describe()} is no array: {str(error).rstrip('.')}.{_of_reset(given)}") from error
+        raise UsageError(f"{about} is no array: {str(error).rstrip('.')}.{_of_reset(given)}") from error
     if value.dtype.kind not in "biuf":
-        raise UsageError(f"The {leaf.describe()} is {given!r:.80}; it must be numbers of shape {leaf.shape}.")
+        raise UsageError(f"{about} is {given!r:.80}; it must be numbers of shape {leaf.shape}.")
+    found, wanted = value.shape, f"(N, {str(leaf.shape)[1:]}" if several else str(leaf.shape)
     value = value if several else value[None]
-    if value.ndim and value.shape[1:] == leaf.shape:
-        # One dot product says "all finite" in 0.5 µs; squares that overflow are looked at again.
-        if value.dtype.kind == "f" and not float(np.vdot(value, value)) <= _MOST**2:
-            _check_finite(leaf, value)
-        _check_whole(leaf, value)
-        return value
-    found = value.shape if several else value.shape[1:]
-    wanted = f"(N, {str(leaf.shape)[1:]}" if several else str(leaf.shape)
-    way = "" if several or found[1:] != leaf.shape else " For several at once there is act_batch."
-    way = way if not several or found != leaf.shape else " For a single one there is act."
-    raise UsageError(f"The {leaf.describe()} has shape {found}; the agent was trained with {wanted}.{way}")
-
-
-def _check_finite(leaf: Any, value: np.ndarray) -> None:
-    what = "" if np.isfinite(value).all() else "NaN or infinite"
-    if not what and np.abs(value).max() > _MOST:
-        what = "beyond float32"
-    if what:
-        raise UsageError(f"The {leaf.describe()} is {what} ({value.tolist()!r:.80}); no action follows from that.")
-
-
-def _check_whole(leaf: Any, value: np.ndarray) -> None:
-    """Raise UsageError for bytes or choices outside their space; floats may be outside their bounds, as in training."""
-    if value.dtype.kind not in leaf.kinds:
-        hint = " Hand over an image's bytes, 0 to 255, as the environment gives them." if leaf.dtype == np.uint8 else ""
+    if not value.ndim or value.shape[1:] != leaf.shape:
         raise UsageError(
-            f"The {leaf.describe()} has dtype {value.dtype}; the agent was trained with {leaf.dtype}.{hint}"
+            f"{about} has shape {found}; the agent was trained with {wanted}. act takes one "
+            "observation, act_batch several."
         )
+    # One dot product says "all finite" in 0.5 µs; squares that overflow are looked at again.
+    if value.dtype.kind == "f" and not float(np.vdot(value, value)) <= _MOST**2 and not np.abs(value).max() <= _MOST:
+        raise UsageError(f"{about} is NaN, infinite or beyond float32 ({value.tolist()!r:.80}).")
+    if value.dtype.kind not in leaf.kinds:
+        raise UsageError(f"{about} has dtype {value.dtype}; the agent was trained with {leaf.dtype}.")
     if leaf.is_left(value):
-        raise UsageError(f"The {leaf.describe()} is not in its space: {value.tolist()!r:.80}.")
+        raise UsageError(f"{about} is not in its space: {value.tolist()!r:.80}.")
+    return value
 
 
 def _is_nested(given: Any) -> bool:

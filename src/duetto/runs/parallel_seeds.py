@@ -1,16 +1,21 @@
-"""Runs of several seeds, trained side by side in this process."""
+"""Runs of several seeds, trained side by side in this process: trainers whose learners are computed together.
+
+Each trainer has its own environments, buffer, random numbers, logs and folder, so its results are those of a run of
+that seed alone, up to rounding. If one has more to do, such as an evaluation, the others wait for it; if one ends or
+fails, they continue without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from duetto import environments, learners
-from duetto.errors import DuettoError, UsageError, to_resume
+from duetto.errors import DuettoError, UsageError
 from duetto.learners.multi_seed import SeedGroup
-from duetto.runs.argument_checks import check_videos
 from duetto.runs.run import Run, run_of
 from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec, new_folder
@@ -18,7 +23,7 @@ from duetto.runs.trainer_setup import new_trainer
 from duetto.storage.config import Config
 from duetto.storage.run_folder import clear
 from duetto.training.callbacks import AnyCallback
-from duetto.training.multi_seed import run_seeds
+from duetto.training.signals import interruptible
 from duetto.training.trainer import Trainer
 
 
@@ -57,7 +62,6 @@ def start_many(
             "a new one at each call."
         )
     watching = [callbacks() for _ in configs]  # before anything is written
-    check_videos(watching[0], spec.environment, configs[0])
     group, paths, began = SeedGroup([config.run.seed for config in configs]), [], False
     try:
         with ExitStack() as opened:
@@ -73,35 +77,36 @@ def start_many(
             if on_start is not None:
                 on_start(trainers)
             began = True
-            raised = run_seeds(group, trainers, watching)
+
+            def interrupt() -> None:
+                for trainer in trainers:
+                    trainer.interrupt()
+
+            with interruptible(interrupt, lambda: any(trainer.unfinished for trainer in trainers)):
+                raised = group.run([partial(_run, *pair) for pair in zip(trainers, watching, strict=True)])
     finally:
         if not began:  # a mistake in the call: nothing is left behind
             for path in paths:
                 clear(path)
-    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, trainers)
+    _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, len(configs))
     return [run_of(spec, path, config) for path, config in zip(paths, configs, strict=True)]
 
 
-def _raise(failed: dict[int, BaseException], trainers: list[Trainer]) -> None:
-    """Raise what seeds have raised: the error itself, if it is no DuettoError or all say the same; else one for all."""
+def _run(trainer: Trainer, callbacks: Sequence[AnyCallback]) -> None:
+    try:
+        trainer.run(callbacks)
+    except Exception as error:
+        trainer.stop(f"Seed {trainer.config.run.seed} has failed, and the others continue without it: {error}")
+        raise
+
+
+def _raise(failed: dict[int, BaseException], of: int) -> None:
+    """Raise what seeds have raised: a DuettoError that lists them, or the first error of another kind."""
     if not failed:
         return
-    errors, of = list(failed.values()), len(trainers)
-    others = _others([trainer for trainer in trainers if trainer.config.run.seed not in failed])
     for seed, error in failed.items():
         if not isinstance(error, DuettoError):
-            error.add_note(f"This is of seed {seed}, one of {of}{others}")
+            error.add_note(f"This is of seed {seed}, one of {of}.")
             raise error
-    if len(failed) == of and len({str(error) for error in errors}) == 1:
-        raise errors[0]
     listed = "\n".join(f"Seed {seed}: {error}" for seed, error in failed.items())
-    raise DuettoError(f"{len(failed)} of {of} seeds failed{others}\n{listed}") from errors[0]
-
-
-def _others(trainers: list[Trainer]) -> str:
-    """The end of a sentence on the seeds that did not fail."""
-    if stopped := [trainer.folder for trainer in trainers if trainer.stopped]:
-        return (
-            f"; {len(stopped)} of the others stopped before their end, and continue with: {to_resume(stopped[0])} ..."
-        )
-    return "; the others are done." if trainers else "."
+    raise DuettoError(f"{len(failed)} of {of} seeds failed.\n{listed}") from next(iter(failed.values()))

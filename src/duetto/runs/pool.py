@@ -1,4 +1,4 @@
-"""Pools that train runs: `ProcessPool` in processes of this machine, `RayPool` in tasks of a Ray cluster."""
+"""The pool that trains runs in processes of this machine."""
 
 from __future__ import annotations
 
@@ -6,50 +6,19 @@ import os
 import queue
 import subprocess
 import threading
-import time
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from duetto import subprocess_python
-from duetto.cluster.config import show_token
 from duetto.cpu import cores
 from duetto.errors import DuettoError
 from duetto.learners.runtime import OMP_THREADS
-from duetto.runs.worker import FAILED, SHARED, Job, Message, encode, pack, receive, run_task, send
+from duetto.runs.worker import SHARED, Job, Message, encode, pack, receive, send
 from duetto.storage import safe_open
 
 LAST_MESSAGES_SECONDS = 2.0  # for the messages of a process that has ended
-
-
-class Pool(Protocol):
-    """What trains jobs, several at a time."""
-
-    def room(self) -> bool:
-        """Return whether one more job may work."""
-        ...
-
-    def start(self, job: Job) -> None:
-        """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
-        ...
-
-    def stop(self, job: Job) -> None:
-        """Let a job end, with a checkpoint; it sends one more message."""
-        ...
-
-    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
-        """Wait for messages of jobs, and return them; [] if none comes in time.
-
-        They are those of `runs.worker`, and ("gone", exit code) if the process died. All but "started" and "evaluated"
-        end the job.
-        """
-        ...
-
-    def close(self) -> None:
-        """End the pool; kill what still trains."""
-        ...
 
 
 class ProcessPool:
@@ -74,7 +43,7 @@ class ProcessPool:
         return len(self._jobs_of) - len(self._waiting) < self._jobs
 
     def start(self, job: Job) -> None:
-        """Start to train a job, or resume it."""
+        """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
         threads = max(1, cores() // self._jobs)
         process = self._idle.pop() if self._idle else WorkerProcess(self._inbox, self._log_of(job), threads)
         self._jobs_of[process] = job
@@ -91,7 +60,11 @@ class ProcessPool:
         self._process_of(job).stop()
 
     def wait(self, seconds: float) -> list[tuple[Job, Message]]:
-        """Wait for a message of a job, and return it; [] if none comes in time."""
+        """Wait for a message of a job, and return it; [] if none comes in time.
+
+        They are those of `runs.worker`, and ("gone", exit code) if the process died. All but "started" and "evaluated"
+        end the job.
+        """
         try:
             process, message = self._inbox.get(timeout=seconds)
         except queue.Empty:
@@ -191,67 +164,6 @@ class WorkerProcess:
         code = self._process.wait()
         self._thread.join(LAST_MESSAGES_SECONDS)
         self._inbox.put((self, ("gone", code)))
-
-
-class RayPool:
-    """Tasks on a Ray cluster whose machines all see the runs' folder. Each has a CPU, and a GPU if it learns on one.
-
-    A file in that folder asks a task to stop: Ray itself could only cancel it. Tasks send their last message only, and
-    do not wait after evaluations.
-    """
-
-    def __init__(self, address: str | None, jobs: int | None, folder: Path, log_of: Callable[[Job], Path]) -> None:
-        """Connect to the cluster.
-
-        Args:
-            address: Ray's; None: start a cluster on this machine.
-            jobs: How many jobs work at a time; None: as many as the cluster has CPUs.
-            folder: The folder for the files that ask tasks to stop.
-            log_of: The file with the reason why a job failed earlier, which is deleted when it starts.
-        """
-        show_token(address)
-        from duetto.cluster.ray import RayTasks
-
-        self._ray = RayTasks(address, jobs or cores())
-        self._jobs, self._is_local = jobs, address is None
-        self._log_of = log_of
-        self._folder, self._id = folder, uuid.uuid4().hex[:8]
-        self._tasks: dict[Any, Job] = {}
-
-    def room(self) -> bool:
-        """Return whether one more job may work."""
-        return len(self._tasks) < (self._jobs or self._ray.cpus())
-
-    def start(self, job: Job) -> None:
-        """Start to train a job, or resume it."""
-        self._log_of(job).unlink(missing_ok=True)
-        gpus = int(job.spec.options.device == "cuda" and not self._is_local)
-        self._tasks[self._ray.task(run_task, pack(job), self._stop_file(job), gpus=gpus)] = job
-
-    def stop(self, job: Job) -> None:
-        """Let a job end, with a checkpoint; it sends one more message."""
-        self._stop_file(job).touch()
-
-    def wait(self, seconds: float) -> list[tuple[Job, Message]]:
-        """Wait for the ends of jobs, and return their messages; [] if none comes in time."""
-        if not self._tasks:
-            time.sleep(seconds)
-            return []
-        ended: list[tuple[Job, Message]] = []
-        for task, answer in self._ray.wait(list(self._tasks), seconds, enough=1).items():
-            job = self._tasks.pop(task)
-            self._stop_file(job).unlink(missing_ok=True)
-            ended.append((job, answer.value or ("failed", FAILED, f"Its task {answer.failure}.", answer.details)))
-        return ended
-
-    def close(self) -> None:
-        """End the pool; cancel the tasks that still train."""
-        self._ray.close(list(self._tasks))
-        for job in self._tasks.values():
-            self._stop_file(job).unlink(missing_ok=True)
-
-    def _stop_file(self, job: Job) -> Path:
-        return self._folder / f".stop-{self._id}-{job.name}"
 
 
 def _opened(log: Path) -> IO[bytes]:

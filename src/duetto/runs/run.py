@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from duetto import environments, trackers
 from duetto.algorithms import Algorithm
 from duetto.cluster import Cluster
@@ -22,10 +20,10 @@ from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.runs.argument_checks import check_kinds, check_videos, whole
+from duetto.runs.argument_checks import check_kinds, whole
 from duetto.runs.config_changes import changed
 from duetto.runs.spec import RunSpec, new_folder
-from duetto.runs.trainer_setup import existing_trainer, new_trainer, restore
+from duetto.runs.trainer_setup import existing_trainer, new_trainer
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
@@ -33,14 +31,11 @@ from duetto.storage.lock import FolderLock
 from duetto.storage.logs import Csv, JsonLines
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
-from duetto.training import signals
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.evaluator import check_same_spaces
 from duetto.training.notices import Notices
-from duetto.training.progress import shown
-from duetto.training.progress_lines import is_watched
-from duetto.training.resume_checks import notes_of_stretching
+from duetto.training.progress import watched
 from duetto.training.trainer import Trainer
 from duetto.training.video import place, record
 
@@ -54,9 +49,7 @@ class ResumeOptions:
     steps: int | None = None
     callbacks: Sequence[AnyCallback] = ()
     on_start: Callable[[Trainer], None] | None = None
-    without_memory: bool = False
     accept_changes: bool = False
-    keep_schedule: bool = False
     cluster: Cluster | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -120,9 +113,7 @@ class Run:
         steps: int | None = None,
         callbacks: Sequence[AnyCallback] = (),
         on_start: Callable[[Trainer], None] | None = None,
-        without_memory: bool = False,
         accept_changes: bool = False,
-        keep_schedule: bool = False,
         progress: bool = True,
         cluster: Cluster | None = None,
         track: Sequence[str | Tracker] = (),
@@ -132,13 +123,10 @@ class Run:
 
         Args:
             steps: The steps in all; None: as configured. More steps stretch every schedule that is measured in the
-                run's length, and a notice says how.
+                run's length, with a notice; `schedule_steps` keeps them.
             callbacks: As in `duetto.train`; they get their states back.
             on_start: Gets the trainer before its next step.
-            without_memory: Continue with an empty replay memory and new episodes if the checkpoint's memory is
-                damaged. The numbers are then not those of an uninterrupted run.
             accept_changes: Accept options in `config.yaml` that changed since the checkpoint and decide the numbers.
-            keep_schedule: With more steps, let schedules end where they would have ended.
             progress: As in `duetto.train`.
             cluster: Where the environments run from here on; None: in this process.
             track: As in `duetto.train`; the tracked run continues.
@@ -153,104 +141,65 @@ class Run:
         check_kinds(cluster=cluster)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
-        how = ResumeOptions(
-            steps=steps,
-            callbacks=callbacks,
-            on_start=on_start,
-            without_memory=without_memory,
-            accept_changes=accept_changes,
-            keep_schedule=keep_schedule,
-            cluster=cluster,
-            options=options,
-        )
-        console = Console()
-        with signals.passed_on() as came:
-            if not (progress and is_watched(console)):
-                self.resume_with(how)
-                signals.say(came, [self.path])
-                return self
-            with shown(console, f"{self.path}: reading the checkpoint, making environments and networks") as display:
-                self.resume_with(replace(how.first(display.announce), callbacks=[display, *callbacks]))
-                display.finish(self.path)
+        how = ResumeOptions(steps, callbacks, on_start, accept_changes, cluster, options)
+        with watched(progress, f"{self.path}: reading the checkpoint, making environments and networks") as (
+            display,
+            ended,
+        ):
+            if display is not None:
+                how = replace(how.first(display.announce), callbacks=[display, *callbacks])
+            self.resume_with(how)
+            ended([self.path])
         return self
 
     def resume_with(self, how: ResumeOptions) -> None:
         """Resume without a display. A signal ends the run and is not raised again: callers handle it themselves."""
-        if how.keep_schedule and how.steps is None:
-            raise UsageError(
-                "Schedules change with the number of steps only: give --steps, too, or no --keep-schedule."
-            )
-        damaged, before = self._newest() if how.without_memory else None, given.states(how.callbacks)
         try:
             self._resume(how)
         except PartLostError as lost:
-            self.resume_after_loss(lost, how, before, damaged)
+            self.resume_after_loss(lost, how)
 
-    def resume_after_loss(
-        self, lost: PartLostError, how: ResumeOptions, before: given.States, damaged: int | None = None
-    ) -> None:
+    def resume_after_loss(self, lost: PartLostError, how: ResumeOptions) -> None:
         """Continue from the newest checkpoint, as after kill -9, each time that a part of the run is lost.
-
-        Args:
-            lost: The error.
-            how: As in `resume_with`.
-            before: The callbacks' states from before the run was resumed.
-            damaged: The step of a checkpoint whose memory cannot be read.
 
         Raises:
             PartLostError: `lost` or a later one, if three times no newer checkpoint was written.
         """
         tried: list[int] = []
         while True:
-            tried.append(newest := self._newest())
-            if tried.count(newest) > MOST_RETURNS:
+            tried.append(max(CheckpointStore(self.path / "checkpoints").steps(), default=0))
+            if tried.count(tried[-1]) > MOST_RETURNS:
                 raise lost
 
-            kept = given.take_back(how.callbacks, before)
-
-            def say(trainer: Trainer, what: PartLostError = lost, kept: list[str] = kept) -> None:
+            def say(trainer: Trainer, what: PartLostError = lost) -> None:
                 where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its start"
-                behind = what.step - trainer.step
-                gone = behind > 0 and trainer.config.cluster.get("mode") == "async"
-                loss = f": {behind:,} step{'s' * (behind > 1)} are lost" if gone else ""
+                gone = trainer.config.cluster.get("mode") == "async" and what.step > trainer.step
+                loss = f"; {what.step - trainer.step:,} steps are lost" if gone else ""
                 trainer.notices.append(f"{what} The run continues {where}{loss}.")
-                trainer.notices += kept
 
             try:
-                self._resume(replace(how.first(say), without_memory=newest == damaged))
+                self._resume(how.first(say))
                 return
             except PartLostError as another:
                 lost = another
 
-    def _newest(self) -> int:
-        """Return the step of the newest checkpoint; 0 if there is none."""
-        return max(CheckpointStore(self.path / "checkpoints").steps(), default=0)
-
     def _resume(self, how: ResumeOptions) -> None:
-        with FolderLock(self.path) as lock:
+        with FolderLock(self.path):
             # What the file says now: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
             if how.options:
                 config = changed(config, how.options)
-            horizon = config.run.horizon
             if how.steps is not None:
-                kept = horizon if how.keep_schedule else config.run.schedule_steps
-                config = replace(config, run=replace(config.run, steps=how.steps, schedule_steps=kept))
-            check_videos(how.callbacks, self._environment(), config)
+                config = replace(config, run=replace(config.run, steps=how.steps))
             placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs)
 
-            def restored(trainer: Trainer) -> None:
-                restore(trainer, how.without_memory, how.accept_changes, self._trust)
-
-            with closing(existing_trainer(config, self.path, self._environment, lock, placed, restored)) as trainer:
-                horizon = trainer.checkpoints.resumed.horizon or horizon  # the file may have been edited
-                stretched = notes_of_stretching(config, trainer.learner, trainer.step, horizon, how.keep_schedule)
-                trainer.notices += stretched
+            made = existing_trainer(config, self.path, self._environment(), placed, how.accept_changes, self._trust)
+            with closing(made) as trainer:
                 trainer.notices += trackers.note_of_others(self.path, how.callbacks)
-                what = [sentence({key: change}) for key, change in trainer.checkpoints.resumed.changed.items()]
-                if stretched and config.run.horizon != horizon:
-                    what.append(f"schedules end at step {config.run.horizon:,}, not at {horizon:,}")
-                history = config.history.going_on(trainer.step, what, trainer.checkpoints.resumed.inexact)
+                resumed = trainer.checkpoints.resumed
+                what = [sentence({key: change}) for key, change in resumed.changed.items()]
+                what += [resumed.schedules] if resumed.schedules else []
+                history = config.history.going_on(trainer.step, what, resumed.inexact)
                 config = replace(config, history=history)
                 if self._trust:  # from here on it is this user's
                     config = config.signed()
@@ -296,20 +245,18 @@ class Run:
         episodes, seed = whole("episodes", episodes), self._seed(seed)
         check_kinds(environment_options=environment_options)
         agent = self.agent(checkpoint)
-        stepper = self._elsewhere(agent, min(episodes, PARALLEL), environment, environment_options or {})
         policy = agent.policy
         policy.explores = stochastic
-        try:
+        num_envs = min(episodes, PARALLEL)
+        made = self.stepper(num_envs, agent=agent, environment=environment, environment_options=environment_options)
+        with closing(made) as stepper:
             return evaluate(policy, stepper, episodes, seed, tell)
-        finally:
-            stepper.close()
 
     def video(
         self,
         output: str | Path | None = None,
         checkpoint: str | int = "last",
         seed: int | None = None,
-        frames: str | Path | None = None,
         tell: Callable[[str], None] = lambda _: None,
     ) -> Path:
         """Record an mp4 of one episode, and return its path.
@@ -318,7 +265,6 @@ class Run:
             output: The file; None: one in the run's folder `videos/`.
             checkpoint: "last", "best", or a step.
             seed: Of the initial state; None: the run's own.
-            frames: A folder for the episode's images as PNG.
             tell: Gets short texts on the progress.
         """
         seed = self._seed(seed)
@@ -326,14 +272,10 @@ class Run:
             raise UsageError(
                 f"{output} is a folder. Give the video a name in it, such as {Path(output) / 'video.mp4'}."
             )
-        path, frames = (Path(path).absolute() if path else None for path in (output, frames))
         agent = self.agent(checkpoint)
-        path = path or place(self.path, agent.step)
-        stepper = self.stepper(1, "rgb_array", agent)
-        try:
-            record(agent.policy, stepper, seed, path, frames, tell)
-        finally:
-            stepper.close()
+        path = Path(output).absolute() if output else place(self.path, agent.step)
+        with closing(self.stepper(1, "rgb_array", agent)) as stepper:
+            record(agent.policy, stepper, seed, path, tell)
         return path
 
     def watch(
@@ -347,15 +289,12 @@ class Run:
         episodes = whole("episodes", episodes, least=0, about=", which is without an end")
         seed = self._seed(seed)
         agent = self.agent(checkpoint)
-        stepper, policy = self.stepper(1, "human", agent), agent.policy
-        seen: list[Episode] = []
-        try:
+        policy, seen = agent.policy, list[Episode]()
+        with closing(self.stepper(1, "human", agent)) as stepper:
             while not episodes or len(seen) < episodes:
                 policy.forget()
                 seen.append(watch(policy, stepper, seed + len(seen)))
                 tell(f"episode {len(seen)}: return {seen[-1].total_reward:.2f}, {seen[-1].length} steps")
-        finally:
-            stepper.close()
         return seen
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -387,22 +326,22 @@ class Run:
         config.check_trust("environment", self.path, self._trust)
         return config.environment
 
-    def _elsewhere(self, agent: Agent, num_envs: int, environment: Any, options: dict[str, Any]) -> environments.VecEnv:
-        if environment is None:
-            kwargs = self.config.environment_options | options
-            return self._separate(agent, self._environment(), num_envs=num_envs, kwargs=kwargs)
-        return self._separate(agent, environment, num_envs=num_envs, kwargs=options)
+    def stepper(
+        self,
+        num_envs: int,
+        render_mode: str | None = None,
+        agent: Agent | None = None,
+        environment: Any = None,
+        environment_options: Mapping[str, Any] | None = None,
+    ) -> environments.VecEnv:
+        """Make a vector environment of the run's environment, or of another one; close it after use.
 
-    def stepper(self, num_envs: int, render_mode: str | None = None, agent: Agent | None = None) -> environments.VecEnv:
-        """Make `num_envs` of the run's environments as one vector environment; close it after use.
-
-        Raises UsageError if their spaces are not those that the `agent` to act in them was trained with.
+        Raises UsageError if its spaces are not those that the `agent` to act in it was trained with.
         """
-        options = self.config.environment_options
-        return self._separate(agent, self._environment(), num_envs=num_envs, render_mode=render_mode, kwargs=options)
-
-    def _separate(self, agent: Agent | None, environment: Any, **how: Any) -> environments.VecEnv:
-        made = environments.make_eval(environment, **how)
+        options = environment_options or {}
+        if environment is None:
+            environment, options = self._environment(), self.config.environment_options | dict(options)
+        made = environments.make_eval(environment, num_envs=num_envs, render_mode=render_mode, kwargs=dict(options))
         try:
             if agent is not None and self.config.run.engine != "envpool":  # whose spaces are written otherwise
                 check_same_spaces(made, agent.observation_space, agent.action_space)
@@ -428,10 +367,8 @@ def start(
     given.check(callbacks)
     parent = Path(spec.runs_dir).absolute()  # now: an environment may change the working directory as it is made
     config = spec.config()
-    check_videos(callbacks, spec.environment, config)
     placed = spec.cluster and spec.cluster.beginning(spec.algorithm)
     path = new_folder(parent, spec.folder_name)
-    before = given.states(callbacks)
     try:
         with new_trainer(spec, config, path, placed) as trainer:
             trainer.diagnostics.before_run(trainer.step)
@@ -443,7 +380,7 @@ def start(
             raise
         # without a key it is not signed, and started by this process all the same
         run = run_of(spec, path, config, trust=config.lacks_signature)
-        run.resume_after_loss(lost, ResumeOptions(callbacks=callbacks, on_start=on_start, cluster=spec.cluster), before)
+        run.resume_after_loss(lost, ResumeOptions(callbacks=callbacks, on_start=on_start, cluster=spec.cluster))
         return run
     return run_of(spec, path, config)
 

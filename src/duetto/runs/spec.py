@@ -24,7 +24,6 @@ from duetto.storage import user_code
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
 from duetto.storage.run_folder import free_folder
 from duetto.storage.user_code import Origin
-from duetto.training.evaluator import check_same_spaces
 
 LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
 
@@ -186,10 +185,6 @@ def _resolved(
         _check_masks(algorithm, probe, label, options.seed)
         if wrapper := environments.running_statistics(environment, probe):
             raise _own_statistics(label, wrapper, algorithm)
-        if options.engine == "envpool" and options.evaluate_every:
-            _check_evaluations(environment, label, kwargs)
-        elif given and options.evaluate_every:
-            _check_copies(environment, probe)
         wanted = (options.backend, options.device, options.threads)
         compiled = wanted[0] == "auto" and environments.is_device(environment)
         possible: list[learners.Backend] = ["jax"] if compiled else _possible(algorithm)
@@ -251,28 +246,6 @@ def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> UsageErro
         f"agent would have others. Remove it{instead}, or put one with fixed statistics (update_running_mean False) "
         "around each environment."
     )
-
-
-def _check_evaluations(environment: Any, label: str, kwargs: dict[str, Any]) -> None:
-    try:
-        environments.make_eval(environment, kwargs=kwargs).close()
-    except UsageError as error:
-        raise UsageError(
-            f"Evaluations are made in Gymnasium's environment of the same id, and for {label} that fails: {error} "
-            "Or train in EnvPool's without them: --evaluate-every 0."
-        ) from error
-
-
-def _check_copies(environment: Any, probe: environments.VecEnv) -> None:
-    """Raise UsageError if no single environment for evaluations can be made from the one that was handed over."""
-    try:
-        copied = environments.make_eval(environment)
-        try:
-            check_same_spaces(copied, probe.observation_space, probe.action_space)
-        finally:
-            copied.close()
-    except UsageError as error:
-        raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
 
 
 # ---------------------------------------------------------------------------------------------------- names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -13,7 +14,6 @@ from duetto.errors import UsageError
 from duetto.runs.finetune import WarmStart
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
-from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config
 from duetto.storage.lock import FolderLock
 from duetto.storage.run_folder import BEFORE, clear, free_folder
@@ -47,11 +47,11 @@ def new_trainer(
         place: Where environments run; None: in this process.
         build_learner: Makes the learner, as `learners.build`.
     """
-    with ExitStack() as afterwards, FolderLock(path) as lock:
+    with ExitStack() as afterwards, FolderLock(path):
         try:
             config.save(path / "config.yaml")
             kind = trainer_type(config, spec.environment)
-            trainer = kind(config, path, spec.environment, lock, place, build_learner)
+            trainer = kind(config, path, spec.environment, place, build_learner)
             try:
                 if spec.warm_start is not None:
                     began = spec.warm_start.begin(trainer).to_dict()
@@ -78,55 +78,43 @@ def new_trainer(
 def existing_trainer(
     config: Config,
     path: Path,
-    environment: Callable[[], Any],
-    lock: FolderLock,
+    environment: Any,
     place: Execution | None = None,
-    restore: Callable[[Trainer], None] = lambda _: None,
+    accept_changes: bool = False,
+    trusted: bool = False,
 ) -> Trainer:
-    """Make the trainer of an existing run in `path`, and let `restore` restore it from a checkpoint.
+    """Make the trainer of an existing run in `path`, restored from its last good checkpoint.
 
-    Without a checkpoint, the run starts again: its logs move to another folder, and back if something fails.
+    Without a checkpoint, the run starts again, with the networks that it started from, and its logs move to another
+    folder.
     """
-    logs = (path / "metrics.jsonl", path / "evaluations.csv")
-    logged = [file for file in logs if file.exists()]
-    begins, aside = not CheckpointStore(path / "checkpoints").steps(), None
-    with ExitStack() as undone:
-        if begins and logged:
-            aside = free_folder(path, BEFORE)
-            undone.callback(aside.rmdir)
-            for file in logged:
-                undone.callback((aside / file.name).replace, file)
-                file.rename(aside / file.name)
-        elif begins:
-            for file in logs:
-                undone.callback(file.unlink, missing_ok=True)
-        handed = environment()
-        trainer = trainer_type(config, handed)(config, path, handed, lock, place)
-        undone.callback(trainer.close)
-        restore(trainer)
-        undone.pop_all()
-    if aside is not None:
+    trainer = trainer_type(config, environment)(config, path, environment, place)
+    try:
+        _restore(trainer, accept_changes, trusted)
+    except BaseException:
+        trainer.close()
+        raise
+    if not trainer.checkpoints.store.steps() and any(log.scan(log.path).rows for log in trainer.checkpoints.logs):
+        aside = free_folder(path, BEFORE)
+        for log in trainer.checkpoints.logs:
+            shutil.copy(log.path, aside)
+            log.cut(0)
         trainer.notices.append(
             f"{path} has no checkpoint: the run starts at step 0 again. What it had logged is in {aside}."
         )
     return trainer
 
 
-def restore(trainer: Trainer, without_memory: bool, accept_changes: bool, trusted: bool) -> None:
-    """Load the last good checkpoint, or without one the networks of the run that this one started from.
-
-    Nothing on disk changes if it does not fit.
-    """
+def _restore(trainer: Trainer, accept_changes: bool, trusted: bool) -> None:
     path, config = trainer.folder, trainer.config
     if not trainer.checkpoints.store.steps():
         if began := config.began_from:
-            beginning = WarmStart.from_dict(began)
             config.check_trust("from", path, trusted)
-            beginning.begin(trainer)
+            WarmStart.from_dict(began).begin(trainer)
         return
-    loaded = trainer.checkpoints.store.load_latest(memory=not without_memory)
+    loaded = trainer.checkpoints.store.load_latest()
     if config.run.steps <= loaded.step - trainer.components.steps_at_once:  # the last vector step may go beyond the end
         raise UsageError(
             f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
         )
-    trainer.resume(loaded, without_memory, accept_changes)
+    trainer.resume(loaded, accept_changes)

@@ -15,7 +15,6 @@ import os
 import pickle
 import queue
 import signal
-import socket
 import threading
 import time
 import traceback
@@ -42,7 +41,6 @@ from duetto.training.trainer import Trainer
 
 PATIENCE = 10.0  # seconds for the process that worked on a run before this one to be gone
 CLAIMS = ".beginning"  # the folder with the locks of runs that are being started
-STOP_POLL_SECONDS = 1.0  # between a task's checks whether to stop
 SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # processes share a GPU: none may take most of its memory at once
 DIVERGED, FAILED = "diverged", "failed"
 HINDERED, IN_USE = "hindered", "in use"  # by something outside the run, which can continue
@@ -185,28 +183,6 @@ def _patiently(work: Callable[[], Any]) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
-
-
-# ---------------------------------------------------------------------------------------------------- a Ray task
-def run_task(packed: bytes, stop_file: Path) -> Message:
-    """Train in a task of a Ray cluster until the end, or until the file exists; return the last message."""
-    job = unpack(packed)
-    if not (parent := Path(job.spec.runs_dir)).is_dir():
-        reason = f"The machine {socket.gethostname()} has no folder {parent}."
-        return "failed", FAILED, f"{reason} Give an --output that all machines of the cluster see.", ""
-    if stop_file.exists():
-        return "ended", True, []
-    os.environ.update(SHARED | os.environ)  # the task has its own process, which has not imported JAX
-    polled = time.monotonic()
-
-    def poll(trainer: Trainer) -> None:
-        nonlocal polled
-        if time.monotonic() > polled + STOP_POLL_SECONDS:
-            polled = time.monotonic()
-            if stop_file.exists():
-                trainer.stop(evaluates=False)
-
-    return outcome(job, [poll])
 
 
 # ---------------------------------------------------------------------------------------------------- a process

@@ -3,8 +3,7 @@
     checkpoints/
         step-000000012000/       state.json, state.safetensors, manifest.json
         memory/                  segment-000000000001.safetensors, ...: experience, each row written once
-        best/000000000003/       state.*, info.json, manifest.json: the parameters of the best evaluation
-        step-000000008000.kept   empty: the checkpoint of that step stays, even if it is not among the newest
+        best/000000000004/       state.*, info.json, manifest.json: the parameters of the best evaluation
 
 A second checkpoint of a step is `step-000000012000-2`, until the first one is removed.
 
@@ -27,7 +26,6 @@ from duetto.storage.manifest import (
     DamagedError,
     FileRecord,
     Manifest,
-    MemoryDamagedError,
     MemoryRecord,
     Segment,
     SegmentRecord,
@@ -75,7 +73,6 @@ class CheckpointStore:
         self._memory = folder / "memory"
         self._best = folder / "best"
         self._history: dict[int, Manifest] = {}  # by step, ascending: the checkpoints that this store continues
-        self._memory_is_new = False  # the last checkpoint was loaded without its memory
         safe_open.check_folders((folder, self._memory, self._best))
 
     @property
@@ -127,7 +124,7 @@ class CheckpointStore:
                 atomic_io.sync_folder(self._memory)
             self._remove_others()
             atomic_io.move(temporary, target)
-            self._history[step], self._memory_is_new = description, False
+            self._history[step] = description
             atomic_io.sync_folder(self.folder)
         with suppress(OSError):  # the next save tries again
             self._tidy()
@@ -136,60 +133,46 @@ class CheckpointStore:
     def save_best(self, step: int, state: State, info: State) -> Path:
         """Write the best parameters so far and return their folder; `info` is stored with them.
 
-        The best parameters of the last checkpoint stay until `settle_best`, so that `drop_best` can return to them.
+        The best parameters of the last checkpoint stay until `keep_best`.
 
         Raises CheckpointError if the disk refuses. Then the previous best parameters are unchanged.
         """
         files = encode_tree("state", state) | encode_tree("info", info)
-        target = self._best / f"{max(self._best_numbers(), default=0) + 1:012}"
+        target = self._best / f"{step:012}"
         with self._writing(f"The best parameters at step {step}", files):
             self._prepare(self._best)
-            atomic_io.move(manifest.write_folder(target, files, Manifest.of(step, files)), target)
+            temporary = manifest.write_folder(target, files, Manifest.of(step, files))
+            if target.exists():
+                atomic_io.set_aside(target)
+            atomic_io.move(temporary, target)
             atomic_io.sync_folder(self._best)
-        self._remove_best(self._best_numbers()[1:-1])
+        self._remove_best(self._best_steps()[1:-1])
         return target
 
-    def settle_best(self, best: Path | None = None) -> None:
-        """Remove all best parameters except these, by default except the newest."""
-        numbers = self._best_numbers()
-        kept = int(best.name) if best else max(numbers, default=0)
-        self._remove_best([number for number in numbers if number != kept])
+    def keep_best(self, step: int) -> None:
+        """Remove all best parameters except those of a step."""
+        self._remove_best([other for other in self._best_steps() if other != step])
 
-    def drop_best(self) -> None:
-        """Remove the newest best parameters, so that the ones before them count."""
-        self._remove_best(self._best_numbers()[-1:])
-
-    def _remove_best(self, numbers: Sequence[int]) -> None:
+    def _remove_best(self, steps: Sequence[int]) -> None:
         with suppress(OSError):  # the next call tries again
-            for number in numbers:
-                atomic_io.set_aside(self._best / f"{number:012}")
+            for step in steps:
+                atomic_io.set_aside(self._best / f"{step:012}")
             atomic_io.sweep(self._best)
-
-    def keep_for_good(self, step: int) -> None:
-        """Mark the checkpoint of a step so that it is never removed. CheckpointError if the disk refuses."""
-        mark = self._mark_of(step)
-        if mark.exists():
-            return
-        with self._writing(f"The mark that keeps the checkpoint at step {step}", {mark.name: b""}):
-            atomic_io.publish_file(mark, b"")
 
     def load_latest(self, memory: bool = True) -> Loaded:
         """Load the newest undamaged checkpoint and continue from it. Raises CheckpointError if there is none.
 
-        Without `memory` no experience is read, damaged or not, and the next save starts with an empty memory.
+        Without `memory`, which acting does not need, no experience is read.
         """
         problems: list[str] = []
-        hint = ""
         for step in _newest_first(self.steps):
             try:
                 return self._load(step, problems, memory)
             except DamagedError as error:
                 if step in self.steps():
                     problems.append(str(error))
-                    if isinstance(error, MemoryDamagedError):
-                        hint = hint or _hint_without_memory(step, self.folder)
         if problems:
-            raise CheckpointError(f"No checkpoint in {self.folder} can be used:\n" + "\n".join(problems) + hint)
+            raise CheckpointError(f"No checkpoint in {self.folder} can be used:\n" + "\n".join(problems))
         raise CheckpointError(f"There is no checkpoint in {self.folder}. Is it the folder of a Duetto run?")
 
     def load(self, step: int, memory: bool = True) -> Loaded:
@@ -205,8 +188,8 @@ class CheckpointStore:
     def load_best(self) -> Best:
         """Load the parameters of the best evaluation. Raises CheckpointError if they are damaged or missing."""
         damage = ""
-        for number in _newest_first(self._best_numbers):
-            path = self._best / f"{number:012}"
+        for step in _newest_first(self._best_steps):
+            path = self._best / f"{step:012}"
             try:
                 description, files = manifest.read_folder(path)
                 return Best(description.step, decode_tree("state", files), decode_tree("info", files), path)
@@ -222,12 +205,8 @@ class CheckpointStore:
         state = decode_tree("state", files)
         segments = description.segments if memory else []
         for record in segments:  # now: while the experience is loaded, it is too late for an older checkpoint
-            try:
-                record.file.read(self._memory)
-            except DamagedError as error:
-                raise MemoryDamagedError(str(error)) from error
+            record.file.read(self._memory)
         self._history = self._readable_before(step) | {step: description}
-        self._memory_is_new = not memory
         return Loaded(step, state, (record.read(self._memory) for record in segments), path, problems)
 
     def _readable_before(self, step: int) -> dict[int, Manifest]:
@@ -260,9 +239,7 @@ class CheckpointStore:
         return _extended(previous, self.covered, segment, window, manifest.segment_name(self._segment_files()))
 
     def _last_memory(self) -> MemoryRecord | None:
-        if not self._history or self._memory_is_new:
-            return None
-        return self._history[max(self._history)].memory
+        return self._history[max(self._history)].memory if self._history else None
 
     @contextmanager
     def _writing(self, what: str, files: Mapping[str, bytes]) -> Iterator[None]:
@@ -305,8 +282,7 @@ class CheckpointStore:
 
     def _tidy(self) -> None:
         for step in sorted(self._history)[: -self.keep]:
-            if not self._mark_of(step).exists():
-                del self._history[step]
+            del self._history[step]
         self._remove_others()
         self._sweep()
         needed = {record.file.name for description in self._history.values() for record in description.segments}
@@ -316,11 +292,7 @@ class CheckpointStore:
     def _segment_files(self) -> set[str]:
         return {path.name for path in self._memory.glob("segment-*") if manifest.SEGMENT_FILE.fullmatch(path.name)}
 
-    def _mark_of(self, step: int) -> Path:
-        """The path of the empty file that keeps `_tidy` from removing the checkpoint of this step."""
-        return self.folder / f"{folder_name(step)}.kept"
-
-    def _best_numbers(self) -> list[int]:
+    def _best_steps(self) -> list[int]:
         return sorted(int(path.name) for path in self._best.glob("[0-9]*") if path.name.isdecimal())
 
 
@@ -330,13 +302,6 @@ def _newest_first(numbers: Callable[[], list[int]]) -> Iterator[int]:
     while untried := [number for number in numbers() if number not in tried]:
         tried.add(untried[-1])
         yield untried[-1]
-
-
-def _hint_without_memory(step: int, folder: Path) -> str:
-    return (
-        f"\nOnly the experience of the checkpoint at step {step} is damaged. To resume from it with an empty memory: "
-        f"{to_resume(folder.parent)} --without-memory"
-    )
 
 
 def folder_name(step: int) -> str:

@@ -22,6 +22,8 @@ from duetto.algorithms.option_bounds import Bounds, Count, CountOrZero, NonNegat
 from duetto.algorithms.suggestions import nearest, units
 from duetto.cpu import processor
 from duetto.errors import CheckpointError, DuettoError, UsageError, near
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ListOf
 from duetto.networks.specs import CustomNetwork
 from duetto.storage import atomic_io, signing, user_code
 from duetto.storage.resume_history import KEY, History
@@ -275,19 +277,15 @@ FORMAT = 1  # of config.yaml
 _KEYS = ("algorithm", "environment", "run", "cluster", "from", "beside", KEY, "signature")
 _KEYS += ("preset", "command", "versions", "format")
 _LONGEST_ERROR = 60  # characters of an error that another library raised
-_TYPES = {  # with the words for an error
-    "environment.id": (str, "a text"),
-    "environment.options": (dict, "options by their names"),
-    "environment.remakeable": (bool, "true or false"),
-    "preset": (str, "a name"),
-    "command": (str, "a text"),
-    "versions": (dict, "versions by package"),
+_FORM: dict[str, Any] = {
+    "algorithm": dict,
+    "environment": {"id": str, "options": dict, "remakeable": bool},
+    "run": dict,
+    "preset": str,
+    "command": str,
+    "versions": dict,
 }
-_OPTIONAL_TYPES = {
-    "cluster": (dict, "options by their names"),
-    "from": (dict, "the start of a run: run (its folder), checkpoint, step"),
-    "beside": (list, "a list of seeds"),
-}
+_OPTIONAL: dict[str, Any] = {"cluster": dict, "from": {"run": str}, "beside": ListOf(int)}
 
 
 def check_format(values: dict[str, Any]) -> None:
@@ -297,24 +295,16 @@ def check_format(values: dict[str, Any]) -> None:
 
 
 def _check(values: dict[str, Any]) -> None:
-    """Raise UsageError if a key or a type is wrong, those of the algorithm excepted; KeyError for a missing key."""
+    """Raise UsageError if a key or a type is wrong, those of the algorithm excepted."""
     _check_keys("", values, _KEYS)
     check_format(values)
+    form = _FORM | {name: part for name, part in _OPTIONAL.items() if values.get(name)}
+    if fault := state_schema.problem(values, form):
+        raise UsageError(f"{fault.lstrip('/ ').replace('/', '.')}. Correct it, or put back what was there.")
     _check_keys("environment.", values["environment"], ("id", "options", "remakeable", "sha256"))
     _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
-    for key, (kind, meaning) in (_TYPES | _OPTIONAL_TYPES).items():
-        section, _, name = key.rpartition(".")
-        holder = values[section] if section else values
-        if key in _OPTIONAL_TYPES and not holder.get(name):
-            continue
-        if not isinstance(holder[name], kind):
-            raise UsageError(f"{key} is {holder[name]!r}; it must be {meaning}.")
     if strange := [key for key in values["environment"]["options"] if not isinstance(key, str)]:
         raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
-    if (start := values.get("from")) and not isinstance(start.get("run"), str):
-        raise UsageError(f"from is {start!r}; it must be {_OPTIONAL_TYPES['from'][1]}.")
-    if any(type(seed) is not int for seed in values.get("beside") or []):
-        raise UsageError(f"beside is {values['beside']!r}; it must be a list of seeds.")
 
 
 def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:
@@ -371,8 +361,7 @@ def networks_source(values: dict[str, Any]) -> str:
     if not (start := values.get("from")):
         return "scratch"
     step = [] if start.get("step") is None else [f"step {start['step']}"]
-    also = [f"with {name}" for name in ("optimizers", "memory") if start.get(name)]
-    return f"{near(Path(start['run']))} ({', '.join([str(start.get('checkpoint')), *step, *also])})"
+    return f"{near(Path(start['run']))} ({', '.join([str(start.get('checkpoint')), *step])})"
 
 
 def command_line() -> str:

@@ -4,7 +4,6 @@ import errno
 import os
 import socket
 import sys
-import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -29,16 +28,6 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _let_go() -> None:
-    """Release all locks in a process that was just forked."""
-    for lock in list(_held):
-        lock._close()
-
-
-_held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_let_go)
-
 _NAME = ".lock"
 _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
@@ -46,10 +35,7 @@ _HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 class FolderLock:
     """A lock on `<folder>/.lock`, held while the `with` block runs.
 
-    The operating system releases it when the process ends. Processes forked from the holder do not hold it, so that
-    the run can be resumed while environment workers of a killed trainer are still alive.
-
-    The lock's file stays open, so it shows whether the folder is still in its place.
+    The operating system releases it when the process ends.
 
     Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
     """
@@ -74,7 +60,6 @@ class FolderLock:
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         self._descriptor = descriptor
-        _held.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,15 +67,6 @@ class FolderLock:
             if self._descriptor is not None:
                 os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
         self._close()
-
-    def is_in_place(self) -> bool:
-        """Return whether the locked file still has its name; True if the lock is not held."""
-        if self._descriptor is None:
-            return True
-        try:
-            return os.path.samestat(os.lstat(self.folder / _NAME), os.fstat(self._descriptor))
-        except OSError:
-            return False
 
     def _close(self) -> None:
         if self._descriptor is not None:

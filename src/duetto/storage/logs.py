@@ -3,12 +3,10 @@
 A line counts once it has its newline. Half a line of a killed process is skipped by readers, and dropped by the next
 writer.
 
-A checkpoint records the log's end as a `Mark`, with a checksum of the lines before it. So a log that was changed since
-then is noticed: it is kept in `before/`, and continues with the lines that can be read.
+A checkpoint records the log's length. A resume cuts the log back to it.
 """
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -17,26 +15,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from duetto.errors import DuettoError, UsageError, to_resume
-from duetto.functional import state_schema
-from duetto.storage import atomic_io, safe_open
-from duetto.storage.run_folder import BEFORE, free_folder
+from duetto.errors import DuettoError, to_resume
+from duetto.storage import safe_open
 
 LARGEST = 2**30  # bytes of a log that is read
 
 _UNREADABLE = (ValueError, OverflowError, TypeError, AttributeError, RecursionError, csv.Error)
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-class Mark(TypedDict):
-    """A log's end, and the proof of its content: length in bytes, and their SHA-256."""
-
-    length: int
-    sha256: str
 
 
 class Scan(NamedTuple):
@@ -62,49 +51,23 @@ class _Log(ABC):
         self._is_whole = False  # whether its last line is known to have its end
         if (size := os.fstat(descriptor).st_size) > LARGEST:  # the file is read whole
             self.close()
-            raise DuettoError(
-                f"{path} has {size:,} bytes, more than the {LARGEST:,} that a log may have. Move it away to start a "
-                "new one."
-            )
+            raise DuettoError(f"{path} has {size:,} bytes, more than a log may have. Move it away to start a new one.")
 
     @property
-    def mark(self) -> Mark:
-        """The mark of the log's end, for a checkpoint to refer to; the log is synced to the disk until there."""
+    def length(self) -> int:
+        """Bytes of the log, for a checkpoint to refer to; the log is synced to the disk until there."""
         self._drop_half_line()
         os.fsync(self._file.fileno())
-        return _mark_of(self._read())
+        return os.fstat(self._file.fileno()).st_size
 
-    def return_to(self, mark: Mark, step: int) -> str:
-        """Drop everything after the mark, which the checkpoint of `step` has.
-
-        If the lines before it were changed, the file is kept in `before/`, and the log continues with the readable
-        lines until `step`. Returns a sentence on that, or "".
-
-        Raises DuettoError if the file cannot be kept; then it is unchanged. CheckpointError for a malformed mark.
-        """
-        state_schema.check(mark, {"length": int, "sha256": str}, "the mark of a log")
-        content, notice = self._read(), ""
-        lines = content[: mark["length"]]
-        if _mark_of(lines) != mark:
-            is_empty = content in (b"", self._header)
-            place = "Nothing of it was there" if is_empty else f"As it was found it is in {self._keep(content)}"
-            readable = [line + b"\n" for line in content.split(b"\n")[:-1] if self._is_until(line, step)]
-            lines = self._header + b"".join(readable)
-            missing = mark["length"] - len(content)
-            lost = f"{missing:,} of its {mark['length']:,} bytes are missing"
-            notice = (
-                f"{self.path} is not what it was at the checkpoint of step {step}: "
-                f"{lost if missing > 0 else 'its lines were changed'}. "
-                f"{place}; it continues with the {len(readable)} readable lines until then."
-            )
-        self._is_whole = True
-        if content.startswith(lines):
-            self._file.truncate(len(lines))
-        else:
-            self._file.truncate(0)
-            self._append(lines)
-        self._write_header()
-        return notice
+    def cut(self, length: int) -> str:
+        """Drop everything after the length. Returns a sentence if the log is shorter, or ""."""
+        missing = length - os.fstat(self._file.fileno()).st_size
+        if missing <= 0:
+            self._file.truncate(length)
+        self._is_whole = False
+        self._drop_half_line()
+        return f"{self.path} has lost {missing:,} bytes since the checkpoint; it continues." if missing > 0 else ""
 
     def close(self) -> None:
         """Close the file."""
@@ -158,14 +121,6 @@ class _Log(ABC):
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
         """Return the row of a line of a log whose first line is `first`, or None for a header."""
 
-    def _is_until(self, line: bytes, last: int) -> bool:
-        """Return whether a line can be read and is of a step up to `last`."""
-        try:
-            row = self._parse(line, self._header.rstrip())
-            return row is not None and float(row["step"]) <= last
-        except (*_UNREADABLE, KeyError):
-            return False
-
     def _write_header(self) -> None:
         if self._header and os.fstat(self._file.fileno()).st_size == 0:
             self._append(self._header)
@@ -179,17 +134,6 @@ class _Log(ABC):
             self._file.truncate(self._read().rfind(b"\n") + 1)
             self._is_whole = True
             self._write_header()
-
-    def _keep(self, data: bytes) -> Path:
-        folder = free_folder(self.path.parent, BEFORE)
-        try:
-            atomic_io.publish_file(folder / self.path.name, data)
-        except OSError as error:
-            raise DuettoError(
-                f"{folder / self.path.name} cannot be written: {error.strerror}. Fix that, then resume: "
-                f"{to_resume(self.path.parent)}"
-            ) from error
-        return folder
 
 
 class JsonLines(_Log):
@@ -218,17 +162,8 @@ class Csv(_Log):
         super().__init__(path)
         self.fields: tuple[str, ...] = tuple(fields)
         self._header = _csv_line(self.fields)
-        content = self._read()
-        header, newline, _ = content.partition(b"\n")
-        if newline and header + newline != self._header:
-            self.close()
-            raise UsageError(
-                f"{path} has the columns {header.decode(errors='replace').strip()}, not {','.join(self.fields)}. "
-                "Move it away to start a new table."
-            )
         try:
-            if not content:
-                self._drop_half_line()  # writes the header
+            self._drop_half_line()  # writes the header
         except BaseException:
             self.close()
             raise
@@ -241,10 +176,6 @@ class Csv(_Log):
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
         fields = _cells(first)
         return None if line == first else dict(zip(fields, _cells(line), strict=True))
-
-
-def _mark_of(data: bytes) -> Mark:
-    return {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _cells(line: bytes) -> list[str]:

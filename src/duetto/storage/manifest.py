@@ -40,10 +40,6 @@ class DamagedError(CheckpointError):
     """Part of a checkpoint is missing, cut off or changed; an older one may be whole."""
 
 
-class MemoryDamagedError(DamagedError):
-    """A checkpoint's experience is damaged; its state, with the parameters, is whole."""
-
-
 @dataclass(frozen=True)
 class FileRecord:
     """One file with its size and checksum."""

@@ -75,12 +75,10 @@ def of_its_history(values: Mapping[str, Any]) -> list[str]:
         history = History.of(values)
     except UsageError:
         return []
-    changed, inexact, attributes = (few(events, SHOWN, "; ") for events in history)
+    changed, inexact = (few(events, SHOWN, "; ") for events in history)
     sentences = {
         f"Changed during the run: {changed}. config.yaml has the new values; to repeat the run, train with the old "
         "ones until there and resume with the new ones.": changed,
-        f"Set by callbacks in its environments: {attributes}. config.yaml does not contain that; pass the callbacks to "
-        "duetto.train.": attributes,
         f"Not repeatable exactly: {inexact}": inexact,
     }
     return [sentence for sentence, happened in sentences.items() if happened]

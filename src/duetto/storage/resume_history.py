@@ -2,7 +2,6 @@
 
 changed       options, files or schedules that changed at a step
 inexact       steps at which it was not resumed exactly
-attributes    attributes of its environments that callbacks set
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from duetto.storage.safe_yaml import read_yaml, to_yaml
 
 KEY = "history"
 _EVENTS = ListOf({"step": int, "what": str})
-_FORM = {"changed": _EVENTS, "inexact": _EVENTS, "attributes": ListOf(str)}
+_FORM = {"changed": _EVENTS, "inexact": _EVENTS}
 
 
 class Event(NamedTuple):
@@ -33,11 +32,10 @@ class Event(NamedTuple):
 
 
 class History(NamedTuple):
-    """The events of one run, and the names of attributes."""
+    """The events of one run."""
 
     changed: tuple[Event, ...] = ()
     inexact: tuple[Event, ...] = ()
-    attributes: tuple[str, ...] = ()
 
     def going_on(self, step: int, changed: Iterable[str], inexact: Iterable[str]) -> Self:
         """Return the history of a run that is resumed at `step` with these events; later events are dropped."""
@@ -46,7 +44,7 @@ class History(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the history as YAML values, without empty lists."""
         events = {name: [event._asdict() for event in getattr(self, name)] for name in ("changed", "inexact")}
-        return {name: value for name, value in (events | {"attributes": list(self.attributes)}).items() if value}
+        return {name: value for name, value in events.items() if value}
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -64,16 +62,11 @@ class History(NamedTuple):
         changed, inexact = (
             tuple(Event(event["step"], event["what"]) for event in complete[name]) for name in ("changed", "inexact")
         )
-        return cls(changed, inexact, tuple(complete["attributes"]))
+        return cls(changed, inexact)
 
 
-def note(path: Path, attribute: str = "", inexact: Event | None = None) -> None:
-    """Add an event to the history in the `config.yaml` at `path`, if that file exists.
-
-    Args:
-        path: The file.
-        attribute: The name of an environment's attribute that a callback sets; noted once.
-        inexact: An event after which the numbers differ from those of an uninterrupted run.
+def note_inexact(path: Path, event: Event) -> None:
+    """Add an event after which the numbers are inexact to the history in `config.yaml`, if that file exists.
 
     Raises DuettoError if the disk refuses.
     """
@@ -81,12 +74,7 @@ def note(path: Path, attribute: str = "", inexact: Event | None = None) -> None:
         return
     values = read_yaml(path)
     before = History.of(values)
-    after = before._replace(
-        attributes=tuple(dict.fromkeys([*before.attributes, *([attribute] if attribute else [])])),
-        inexact=tuple(dict.fromkeys([*before.inexact, *([inexact] if inexact else [])])),
-    )
-    if after == before:
-        return
+    after = before._replace(inexact=tuple(dict.fromkeys([*before.inexact, event])))
     try:
         atomic_io.publish_file(path, to_yaml(values | {KEY: after.to_dict()}).encode())
     except OSError as error:

@@ -15,7 +15,6 @@ DEEPEST = 50  # lists within lists
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it is there: 3 times as fast
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TAG = "tag:yaml.org,2002:"
-_MERGE = f"{_TAG}merge"
 # YAML 1.2's core schema (10.3.2), and 1.1's <<. PyYAML reads 1.1, which takes on for true and 1_000 for 1000.
 _SCHEMA = {
     "null": "~|null|Null|NULL|",
@@ -59,30 +58,12 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse(text: str) -> Any:
-    """Parse a YAML text. Raises YAMLError if it is malformed or has a key twice."""
+    """Parse a YAML text. Raises YAMLError if it is malformed."""
     loader = _Loader(text)
     try:
-        node = loader.get_single_node()
-        _check_keys(node, set())
-        return None if node is None else loader.construct_document(node)
+        return loader.get_single_data()
     finally:
         loader.dispose()
-
-
-def _check_keys(node: Any, seen: set[int]) -> None:
-    """Raise YAMLError if a key is given twice, which YAML forbids; PyYAML takes the last one."""
-    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
-        return
-    seen.add(id(node))  # aliases lead there again
-    keys: set[tuple[str, str]] = set()
-    for part in node.value:
-        key, *values = part if isinstance(part, tuple) else (None, part)
-        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-            if (key.tag, key.value) in keys:
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
-            keys.add((key.tag, key.value))
-        for value in values:
-            _check_keys(value, seen)
 
 
 def to_yaml(values: Any) -> str:

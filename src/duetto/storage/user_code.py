@@ -91,7 +91,7 @@ def names_file(name: str) -> bool:
 def named(text: str) -> tuple[type[Algorithm], Origin]:
     """Load the class "my_algorithm.py:MyAlgorithm", with its origin. UsageError if it names none."""
     file, kind = _split(text)
-    return from_file(expanded(file), kind)
+    return from_file(Path(file).expanduser(), kind)
 
 
 def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
@@ -156,15 +156,7 @@ def is_file(text: str) -> bool:
 def parts(text: str) -> tuple[Path, str]:
     """Return the file's absolute path, and the name after the colon or ""."""
     file, name = _split(text)
-    return expanded(file).resolve(), name
-
-
-def expanded(file: str) -> Path:
-    """Return the path with a leading ~ expanded. Raises UsageError for an unknown user."""
-    try:
-        return Path(file).expanduser()
-    except RuntimeError as error:
-        raise UsageError(f"{file} starts with the home folder of an unknown user.") from error
+    return Path(file).expanduser().resolve(), name
 
 
 def absolute(text: str) -> str:
@@ -191,25 +183,24 @@ def checksum(text: str) -> str:
         return ""
 
 
-def run(path: Path, source: bytes) -> ModuleType:
+@lru_cache(maxsize=16)
+def _run_once(path: Path, source: bytes) -> ModuleType:
     """Run a file from its bytes `source` as `import` would, under a name that hides no package; `path` is absolute.
 
     It can import modules of its folder, here and in processes that start later. Raises UsageError if it does not run.
     """
-    _import_from(str(path.parent))
+    folder = str(path.parent)
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)  # first, as Python does for a script
     module = ModuleType(f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{path.stem}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and type hints look there
     try:
         exec(compile(source, path, "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{path} does not run{_line_of(path, error)}: {type(error).__name__}: {error}") from error
-    return module
-
-
-@lru_cache(maxsize=16)
-def _run_once(path: Path, source: bytes) -> ModuleType:
-    module = run(path, source)
+        line = "" if isinstance(error, SyntaxError) else f" ({where(error)})"  # its text has the line
+        raise UsageError(f"{path} does not run{line}: {type(error).__name__}: {error}") from error
     cloudpickle.register_pickle_by_value(module)
     return module
 
@@ -221,20 +212,6 @@ def where(error: BaseException) -> str:
     return f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}" if frames else ""
 
 
-def _import_from(folder: str) -> None:
-    """Put a folder first in `sys.path`, as Python does for a script."""
-    if folder in sys.path:
-        sys.path.remove(folder)
-    sys.path.insert(0, folder)
-
-
 def _split(text: str) -> tuple[str, str]:
     file, _, name = text.rpartition(":")
     return (text, "") if text.endswith(".py") else (file, name)
-
-
-def _line_of(path: Path, error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return ""  # its text has the line
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f", line {lines[-1]}" if lines else ""

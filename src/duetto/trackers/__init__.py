@@ -45,18 +45,7 @@ def note_of_others(folder: Path, given: Sequence[object]) -> list[str]:
     others = [name for name in tracked(folder) if name not in names]
     if not others:
         return []
-    return [
-        f"This run was tracked by {' and '.join(others)}, and continues without. To track it, resume it with "
-        f"{option_for(others)}."
-    ]
-
-
-def option_for(names: Sequence[str]) -> str:
-    """Return the option for trackers of these names, in the terminal and in Python."""
-    if all(name in TRACKERS for name in names):
-        return f"--track {' '.join(names)} (in Python track={list(names)!r})"
-    objects = ", ".join(repr(name) if name in TRACKERS else f"<the tracker {name}>" for name in names)
-    return f"track=[{objects}] in Python"
+    return [f"This run was tracked by {' and '.join(others)}, and continues without. To track it, give `track` again."]
 
 
 def _tracker(entry: object) -> Tracker:

@@ -98,9 +98,8 @@ class Tracking(Callback):
 
     def _send(self, trainer: Trainer) -> None:
         """Send the points of past steps, oldest first, until the tracker refuses one."""
-        now = trainer.step if trainer.evaluating is None else trainer.evaluating
         for step in sorted(self._unsent):
-            if step >= now and not self._ended:  # the step may get more numbers
+            if step >= trainer.step and not self._ended:  # the step may get more numbers
                 return
             videos = self._videos(trainer.folder, step)
             point = Point(step, self._unsent[step], list(videos.values()))

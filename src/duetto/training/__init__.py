@@ -7,8 +7,7 @@ evaluation, evaluator, video           whole episodes of the policy; the best pa
 checkpoints, resume_checks             what a checkpoint holds; whether a run may continue from it
 callbacks, metrics, diagnostics        hooks; numbers of a log line; signs that a run does not learn
 progress, progress_lines, tensorboard  what a run shows while it trains
-multi_seed, seeds_progress             several seeds in one process
 device_trainer, device_loop            a run in environments of arrays, as one compiled program
 execution                              where environments live: in this process or on a cluster
-signals, notices, folder_guard         Ctrl-C; sentences for the user; a run folder that was moved
+signals, notices                       Ctrl-C; sentences for the user
 """

@@ -15,12 +15,13 @@ from duetto.errors import CheckpointError
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
+from duetto.storage.logs import Csv, JsonLines
 from duetto.storage.reproducibility import deciding
 from duetto.training import resume_checks
 from duetto.training.callbacks import CallbackList
 from duetto.training.components import Components
 from duetto.training.diagnostics import check_finite
-from duetto.training.evaluator import Evaluations, Snapshot
+from duetto.training.evaluator import Evaluator
 from duetto.training.metrics import MetricLog
 from duetto.training.resume_checks import Resumption
 
@@ -40,14 +41,19 @@ class Checkpoints:
         config: Config,
         components: Components,
         log: MetricLog,
-        evaluations: Evaluations,
+        evaluator: Evaluator,
         callbacks: CallbackList,
     ) -> None:
         self.store: CheckpointStore = store
         self.last: tuple[int, int] | None = None
         self.resumed: Resumption = Resumption()
         self._config, self._components = config, components
-        self._log, self._evaluations, self._callbacks = log, evaluations, callbacks
+        self._log, self._evaluator, self._callbacks = log, evaluator, callbacks
+
+    @property
+    def logs(self) -> tuple[JsonLines, Csv]:
+        """The files of metrics and evaluations."""
+        return self._log.lines, self._evaluator.table
 
     @property
     def step(self) -> int | None:
@@ -68,7 +74,7 @@ class Checkpoints:
         return (crossed(before, step, every) or before < first <= step) and not self.has(step)
 
     def save(self, step: int, seconds: float) -> Path:
-        """Write a checkpoint and return its folder. An evaluation of another step must not be under way.
+        """Write a checkpoint and return its folder.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
@@ -77,7 +83,7 @@ class Checkpoints:
         state, memory = self.state_dict(step, seconds), self._components.memory
         check_finite(state["learner"]["parameters"])
         path = self.store.save(step, state, memory.segment(self.store.covered), (memory.written, memory.rows))
-        self.store.settle_best()
+        self._evaluator.keep_best()
         self.last = (step, self._components.learner.updates)
         self._components.look_at_saved(state["stepper"])
         return path
@@ -91,23 +97,22 @@ class Checkpoints:
         return self.acting_state() | {
             "log": self._log.state_dict(),  # before the others: it waits for the device and finds a divergence
             **self._components.state_dict(),
-            "evaluations": self._evaluations.state_dict(),
+            "evaluations": self._evaluator.state_dict(),
             "callbacks": self._callbacks.state_dict(),
             "trainer": {"step": step, "seconds": seconds},
             **resume_checks.run_state(self._config, self._components.learner),
         }
 
-    def load(self, loaded: Loaded, folder: Path, without_memory: bool, accept_changes: bool) -> tuple[int, float]:
+    def load(self, loaded: Loaded, folder: Path, accept_changes: bool) -> tuple[int, float]:
         """Continue from a checkpoint; return its step and the seconds until then.
 
-        What logs and tables hold from after it is dropped. `without_memory` is for one that was loaded without its
-        experience.
+        What logs and tables hold from after it is dropped.
 
         Raises:
             UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
             CheckpointError: It changes what cannot change in a run that has started.
         """
-        plan = resume_checks.resumption(loaded, self._config, folder, self._components, without_memory, accept_changes)
+        plan = resume_checks.resumption(loaded, self._config, folder, self._components, accept_changes)
         try:
             self._restore(plan, loaded)
         except CheckpointError as error:
@@ -122,17 +127,15 @@ class Checkpoints:
 
     def _restore(self, plan: Resumption, loaded: Loaded) -> None:
         state, components = plan.state, self._components
-        step, seconds = state["trainer"]["step"], state["trainer"]["seconds"]
+        step = state["trainer"]["step"]
         components.load_state_dict(state, loaded.segments)
         if "algorithm.temperature" in plan.changed:
             components.set_fixed()
         self._callbacks.expect(state["callbacks"])
         plan.notices += self._log.load_state_dict(state["log"], step)
-        plan.notices += self._evaluations.load_state_dict(state["evaluations"], step)
-        self._log.purge_after(self._evaluations.written())
+        plan.notices += self._evaluator.load_state_dict(state["evaluations"], step)
+        self._log.purge_after(self._evaluator.written())
         self.last = (step, components.learner.updates)
-        if state["evaluations"]["under_way"]:
-            self._evaluations.begin(Snapshot(*self.last, seconds, self.acting_state()))
         if not components.stepper.resumed_exactly:
             components.interrupt(~components.stepper.restored)
             if not plan.expects_new_episodes:

@@ -18,12 +18,10 @@ import numpy as np
 from duetto import buffers, demonstrations, environments, learners
 from duetto.environments.spaces import far_from_zero
 from duetto.errors import CheckpointError
-from duetto.functional import rng
 from duetto.functional.rng import generator
 from duetto.learners.parameters import Parameters
 from duetto.networks import masks, preprocessing, spaces
 from duetto.networks.specs import ParameterSpec
-from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training.collector import Source
@@ -97,7 +95,7 @@ class Components:
         algorithm.check_spaces(observation, action, self._config.environment)
         assert options.backend != "auto"
         assert options.device != "auto"
-        made = build(
+        return build(
             options.backend,
             algorithm,
             observation,
@@ -107,29 +105,19 @@ class Components:
             precision=options.precision,
             threads=options.threads,
         )
-        if made.backend == "jax" and 0 < options.threads != made.threads > 0:
-            self._notices.append(
-                f"JAX had started in this process with {made.threads} thread{'s' * (made.threads > 1)}, and the run "
-                f"has "
-                f"these, not the {options.threads} that it asks for: its last bits may differ. In a new process it has "
-                f"{options.threads}."
-            )
-        return made
 
     # ------------------------------------------------------------------------------------------------ the memory
     def _make_memory(self, seen: spaces.Space) -> AnyMemory:
-        stepper, random = self.stepper, generator(self._config.run.seed, "memory")
-        experts = self._demonstrations()
-        self._randoms = [random] if experts is None else [random, experts.random, experts.own_random]
+        stepper = self.stepper
         made = buffers.build(
             self._config.algorithm.memory(),
             seen,
             stepper.action_space,
             stepper.num_envs,
-            random,
+            generator(self._config.run.seed, "memory"),
             lambda obs: self.learner.value(self.normalizer.scaled(obs)),
             stacked=stepper.stacked,
-            demonstrations=experts,
+            demonstrations=self._demonstrations(),
             goals=self._goals,
             shards=self.shards,
         )
@@ -281,17 +269,14 @@ class Components:
             self.memory.load_segment(segment)
 
     # ------------------------------------------------------------------------------------------------ fine-tuning
-    def begin_from(self, state: dict[str, Any], optimizers: bool) -> None:
-        """Start with the networks, and with `optimizers` their optimizers, of another run's acting or whole state.
+    def begin_from(self, state: dict[str, Any]) -> None:
+        """Begin with the networks of another run's acting or whole state.
 
         Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """
         check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
         self.normalizer.load_state_dict(state["normalizer"])
         self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
-        if optimizers:
-            self.learner.load_optimizer_state(state["learner"]["optimizers"])
-        self._take_over_rewards(state.get("collector", {}).get("rewards"))
 
     def set_fixed(self) -> None:
         """Set parameters that are not learned, such as a fixed temperature of SAC, to the config's values."""
@@ -305,27 +290,6 @@ class Components:
         return parameters | {
             name: {"value": np.full(spec.shape, spec.initial, np.float32)} for name, spec in fixed.items()
         }
-
-    def _take_over_rewards(self, theirs: dict[str, Any] | None) -> None:
-        if self._config.algorithm.reward_scaling() is None:
-            return
-        if self.collector.rewards is not None and theirs:
-            self.collector.rewards.take_over(theirs)
-            return
-        self._notices.append(
-            "The other run's statistics of rewards are not taken over, so normalize_rewards starts anew: the value "
-            "function has to learn another scale."
-        )
-
-    def remember(self, loaded: Loaded) -> None:
-        """Start with another run's memory, whose episodes are over here."""
-        if loaded.state["spaces"]["action_mask"]:
-            self._remember_masks()
-        own = [rng.rng_state(one) for one in self._randoms]  # or runs of several seeds would draw the same items
-        self._load_memory(loaded.state["memory"], loaded.segments)
-        for one, state in zip(self._randoms, own, strict=True):
-            rng.restore_rng(one, state)
-        self.memory.interrupt()
 
     def close(self) -> None:
         """Release environments and processes."""

@@ -28,7 +28,6 @@ from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
 from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf
-from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training import device_loop
@@ -116,10 +115,6 @@ class DeviceMemory(Memory):
             )
         self.number = state["number"]
         self.schedule.load_state_dict(state["schedule"])
-
-    @override
-    def emptied(self, state: dict[str, Any]) -> dict[str, Any]:
-        return state | {"number": 0, "schedule": dict(Schedule.BEGINNING)}
 
 
 class DeviceSource:
@@ -211,11 +206,6 @@ class DeviceComponents(Components):
         source.carry = carry
         return advance
 
-    @override
-    def remember(self, loaded: Loaded) -> None:
-        self._load_memory(loaded.state["memory"], loaded.segments)
-        self.memory.interrupt()
-
     @property
     @override
     def steps_at_once(self) -> int:
@@ -265,9 +255,8 @@ class DeviceTrainer(Trainer):
     step: int
     components: Any  # DeviceComponents
 
-    @override
-    def __init__(self, config: Config, folder: Any, environment: Any, lock: Any = None, place: Any = None, *more: Any):
-        """UsageError for what the compiled loop cannot do yet."""
+    def __init__(self, config: Config, folder: Any, environment: Any, place: Any = None, *more: Any):
+        """See Trainer. UsageError for what the compiled loop cannot do yet."""
         device_loop.check(config.algorithm, config.environment)
         if place is not None:
             raise UsageError(
@@ -278,7 +267,7 @@ class DeviceTrainer(Trainer):
                 f"{config.environment} steps in one compiled program of one seed. Train several seeds in processes of "
                 "their own: duetto sweep."
             )
-        super().__init__(config, folder, environment, lock, DeviceExecution(), *more)
+        super().__init__(config, folder, environment, DeviceExecution(), *more)
 
     def _collect(self) -> None:
         """Make the turns until the next thing that is due between two calls."""

@@ -6,8 +6,7 @@ evaluation starts from seed + 100 + k). So an evaluation depends on the paramete
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ PARALLEL = 10  # environments at most; more would not be faster
 SEED_OFFSET = 100
 # Vector steps without the end of an episode that are said: the longest usual episodes, of Atari's games, have 27,000.
 PATIENCE = 100_000
-LONG = 60.0  # seconds without one that are said, too
 
 
 Act = EvaluationPolicy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
@@ -89,39 +87,24 @@ def evaluate(
 ) -> Evaluation:
     """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed.
 
-    `tell` gets a few words on the progress before each vector step.
-    """
-    steps = evaluating(act, stepper, episodes, seed)
-    while True:
-        try:
-            tell(next(steps))
-        except StopIteration as ended:
-            return ended.value
-
-
-def evaluating(act: Act, stepper: VecEnv, episodes: int, seed: int) -> Generator[str, None, Evaluation]:
-    """Evaluate as `evaluate` does, a vector step at a time; yields a few words on the progress before each.
-
-    If no episode ends for very long, the logger warns, once for an environment.
+    `tell` gets a few words on the progress before each vector step. If no episode ends for very long, the logger warns,
+    once for an environment.
     """
     began = since = stepper.steps
-    clock, warned = time.monotonic(), False
     returns, lengths, successes = np.zeros(episodes), np.zeros(episodes, np.int64), np.full(episodes, np.nan)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
     upcoming = len(running)
     while running:
         done = min(upcoming, episodes) - len(running)
-        said = f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run"
-        yield said if stepper.steps - since < PATIENCE else f"{said}; none ends: has it a time limit?"
+        tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run")
         ended = _step(act, stepper)
-        if not warned and (stepper.steps - since >= PATIENCE or time.monotonic() - clock > LONG):
-            warned = True
-            _warn(stepper, stepper.steps - since)
+        if stepper.steps - since == PATIENCE:
+            _warn(stepper)
         for episode in ended:
             if episode.env not in running:
                 continue
-            since, clock = stepper.steps, time.monotonic()
+            since = stepper.steps
             number = running.pop(episode.env)
             returns[number], lengths[number] = episode.total_reward, episode.length
             successes[number] = np.nan if episode.success is None else episode.success
@@ -132,15 +115,13 @@ def evaluating(act: Act, stepper: VecEnv, episodes: int, seed: int) -> Generator
     return Evaluation(returns, lengths, None if np.isnan(successes).all() else successes)
 
 
-def _warn(stepper: VecEnv, steps: int) -> None:
-    about = f"{stepper.name}: no episode has ended for"
+def _warn(stepper: VecEnv) -> None:
     said = (
-        f"{about} {steps:,} steps, and an evaluation waits until its episodes end. "
+        f"{stepper.name}: no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. "
         "If they never do, give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train "
         "without evaluations (--evaluate-every 0, evaluate_every=0)."
     )
-    # Those of a run are made in the same environments each time.
-    if not any(notice.startswith(about) for notice in stepper.notices):
+    if said not in stepper.notices:  # those of a run are made in the same environments each time
         stepper.notices.append(said)
         LOGGER.warning("%s", escaped(said))
 

@@ -1,64 +1,42 @@
-"""A run's evaluations: the one under way, the table of results and the best parameters.
+"""The evaluations of a run: their environments, the table of results, and the best parameters.
 
-    in this process            step s | its episodes | its row | step s + 1 ...
-    on a cluster               step s | step s + 1 ... ........ | its row, of step s, when the result arrives
-    the evaluator's process         | its episodes, with the parameters of step s ...
-
-At most one evaluation is under way: the next one, a checkpoint of a later step and the end of the run wait for it. A
-checkpoint of the same step says that one is under way, and a resumed run repeats it: an evaluation depends on the
-parameters alone, so it gives the same numbers. Ctrl-C breaks off an evaluation in this process; it stays under way.
+An evaluation depends on the parameters alone, so one that Ctrl-C broke off is repeated by the resumed run with the same
+numbers.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar
 
 from duetto import environments
 from duetto.errors import CheckpointError, UsageError
-from duetto.functional.state_schema import ANY, OptionalOf
-from duetto.learners.parameters import Parameters
+from duetto.functional.state_schema import OptionalOf
 from duetto.networks import spaces
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import RunOptions
 from duetto.storage.logs import Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
-from duetto.training.metrics import MetricLog
 from duetto.training.policy import EvaluationPolicy
 
 FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
 FIELDS += ("success_rate",)
-ON_BOARD = ("mean_return", "mean_length", "success_rate")  # fields that TensorBoard shows
-POLL_SECONDS = 0.2  # between two looks for the result of another process
-MOST_DROPPED = 4  # best parameters that a lost part of a run may have left
-
-
-class Evaluator(Protocol):
-    """Runs evaluations: here, or in another process while the run continues."""
-
-    def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
-        """Start an evaluation of these parameters, with the normalizer's state. None may be under way."""
-        ...
-
-    def look(self, wait: bool) -> Evaluation | None:
-        """The result; None if it is broken off, or if it is not finished and `wait` is False.
-
-        Raises EnvironmentFailedError if its environment has failed.
-        """
-        ...
-
-    def close(self) -> None:
-        """Release the evaluator's environments."""
-        ...
 
 
 class EvaluationInterruptedError(Exception):
-    """Raised by a `LocalEvaluator`'s `tell` to break off the evaluation."""
+    """Raised by `tell` to break off an evaluation."""
 
 
-class LocalEvaluator:
-    """An evaluator in this process, which evaluates the current policy when it is looked at."""
+class Evaluator:
+    """Evaluates the policy of one run, and records the results.
+
+    Attributes:
+        last: The step of the newest evaluation, and its result; or None.
+        table: The table of results.
+        due: Whether the evaluation of the current step was broken off.
+    """
+
+    STATE: ClassVar[dict[str, Any]] = {"length": int, "best": OptionalOf(float), "best_step": int, "due": bool}
 
     def __init__(
         self,
@@ -66,122 +44,69 @@ class LocalEvaluator:
         trained: environments.VecEnv,
         make: Callable[[int], environments.VecEnv],
         remakes: bool,
-        policy: Callable[[], EvaluationPolicy],
-        tell: Callable[[str], None],
+        table: Csv,
+        store: CheckpointStore,
         notices: list[str],
     ) -> None:
-        """`make` makes so many environments, of the same spaces as those that are `trained` in.
+        """Prepare evaluations.
 
-        With `remakes`, for an environment that was handed over as an object, each evaluation copies it as it is then: a
-        callback may have changed it, as in a curriculum.
+        Args:
+            options: The options of the run.
+            trained: The environments of training, whose spaces the others must have.
+            make: Makes so many environments.
+            remakes: Whether each evaluation makes them anew. This is for an environment that was passed as an object,
+                which a callback may have changed, as in a curriculum.
+            table: The table of results.
+            store: The store of the best parameters.
+            notices: Sentences for the user.
         """
         self._options, self._trained, self._make, self._remakes = options, trained, make, remakes
-        self._policy, self._tell, self._notices = policy, tell, notices
+        self.table: Csv = table
+        self._store, self._notices = store, notices
         self._vec_env: environments.VecEnv | None = None
-        self._begun = False
+        self.last: tuple[int, Evaluation] | None = None
+        self.due: bool = False
+        self._best: float | None = None
+        self._best_step = 0
 
-    def begin(self, parameters: Parameters, scaling: dict[str, Any]) -> None:
-        """Note that the next look evaluates."""
-        self._begun = True
+    def evaluate(
+        self, policy: EvaluationPolicy, step: int, seconds: float, acting: dict[str, Any], tell: Callable[[str], None]
+    ) -> Evaluation:
+        """Evaluate the policy of a step, and record the result. `acting` is the state that acting needs.
 
-    def look(self, wait: bool) -> Evaluation | None:
-        """Evaluate, unless nothing was started."""
-        if not self._begun:
-            return None
-        self._begun = False
-        options = self._options
-        try:
-            return evaluate(self._policy(), self._environments(), options.evaluation_episodes, options.seed, self._tell)
-        except EvaluationInterruptedError:
-            return None
+        Raises EvaluationInterruptedError if `tell` does.
+        """
+        self.due = True
+        result = evaluate(policy, self._environments(), self._options.evaluation_episodes, self._options.seed, tell)
+        self.due, self.last = False, (step, result)
+        about = {"step": step, "episodes": len(result.returns), "seconds": round(seconds, 1)}
+        self.table.append(about | result.numbers())
+        if self._is_best(step, result.mean_return):
+            self._best, self._best_step = result.mean_return, step
+            self._store.save_best(step, acting, {"mean_return": result.mean_return})
+        return result
 
     def _environments(self) -> environments.VecEnv:
         before = self._vec_env
         if before is not None and not self._remakes:
             return before
+        made: environments.VecEnv | None = None
         try:
-            self._vec_env = self._made()
+            made = self._make(min(self._options.evaluation_episodes, PARALLEL))
+            if self._options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
+                check_same_spaces(made, self._trained.observation_space, self._trained.action_space)
         except UsageError as error:
+            if made is not None:
+                made.close()
             if before is None:
-                raise
+                raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
             self._notices.append(f"Evaluations stay in earlier copies of the environment: {error}")
             return before
+        made.name += " (evaluation)"
+        self._vec_env = made
         if before is not None:
             before.close()
-        return self._vec_env
-
-    def _made(self) -> environments.VecEnv:
-        made = self._make(min(self._options.evaluation_episodes, PARALLEL))
-        if self._options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
-            try:
-                check_same_spaces(made, self._trained.observation_space, self._trained.action_space)
-            except UsageError:
-                made.close()
-                raise
-        made.name += " (evaluation)"
         return made
-
-    def close(self) -> None:
-        """Release the environments."""
-        if self._vec_env is not None:
-            self._vec_env.close()
-
-
-class Snapshot(NamedTuple):
-    """The policy that an evaluation is of."""
-
-    step: int
-    updates: int
-    seconds: float  # of the run until then
-    acting: dict[str, Any]  # the state that acting needs
-
-
-class Evaluations:
-    """The evaluations of one run.
-
-    Attributes:
-        under_way: The policy that is being evaluated, or None.
-        last: The step of the newest evaluation, and its result; or None.
-    """
-
-    STATE: ClassVar[dict[str, Any]] = {"position": ANY, "best": OptionalOf(float), "best_step": int, "under_way": bool}
-
-    def __init__(self, evaluator: Evaluator, table: Csv, store: CheckpointStore, log: MetricLog) -> None:
-        self._evaluator, self._table, self._store, self._log = evaluator, table, store, log
-        self.under_way: Snapshot | None = None
-        self.last: tuple[int, Evaluation] | None = None
-        self._best: float | None = None
-        self._best_step = 0
-        self._looked = 0.0
-
-    def begin(self, snapshot: Snapshot) -> None:
-        """Start an evaluation; none may be under way."""
-        self.under_way, self._looked = snapshot, 0.0
-        self._evaluator.begin(snapshot.acting["learner"]["parameters"], snapshot.acting["normalizer"])
-
-    def look(self, wait: bool) -> bool:
-        """Write down the result of the evaluation under way; return whether it is finished.
-
-        `wait`: wait for it, unless it was broken off.
-        """
-        now = time.monotonic()
-        if self.under_way is None or not (wait or now - self._looked >= POLL_SECONDS):
-            return False
-        self._looked = now
-        result = self._evaluator.look(wait)
-        if result is not None:
-            self._record(result, self.under_way)
-        return result is not None
-
-    def _record(self, result: Evaluation, snapshot: Snapshot) -> None:
-        self.under_way, self.last = None, (snapshot.step, result)
-        numbers = result.numbers()
-        about = {"step": snapshot.step, "episodes": len(result.returns), "seconds": round(snapshot.seconds, 1)}
-        self._table.append(about | numbers)
-        if self._is_best(snapshot.step, result.mean_return):
-            self._best, self._best_step = result.mean_return, snapshot.step
-            self._store.save_best(snapshot.step, snapshot.acting, {"mean_return": result.mean_return})
-        self._log.to_board(snapshot.step, {f"evaluation/{name}": numbers[name] for name in ON_BOARD})
 
     def _is_best(self, step: int, mean_return: float) -> bool:
         """Whether this is the best so far: of equals the first, but any later one rather than that of step 0."""
@@ -189,36 +114,38 @@ class Evaluations:
             return True
         return mean_return == self._best and self._best_step == 0 < step
 
+    def keep_best(self) -> None:
+        """Remove all but the best parameters, now that a checkpoint knows of them."""
+        if self._best is not None:
+            self._store.keep_best(self._best_step)
+
     def written(self) -> int:
         """The step of the last row in the table; -1 if there is none."""
-        rows = Csv.scan(self._table.path).rows
+        rows = Csv.scan(self.table.path).rows
         return int(float(rows[-1]["step"])) if rows else -1
 
+    def close(self) -> None:
+        """Release the environments."""
+        if self._vec_env is not None:
+            self._vec_env.close()
+
     def state_dict(self) -> dict[str, Any]:
-        """The best return, and whether an evaluation is under way; `position` is where the table ends."""
-        return {
-            "position": self._table.mark,
-            "best": self._best,
-            "best_step": self._best_step,
-            "under_way": self.under_way is not None,
-        }
+        """The best return, and whether an evaluation is due; `length` is where the table ends."""
+        return {"length": self.table.length, "best": self._best, "best_step": self._best_step, "due": self.due}
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
         """Undo `state_dict`, and drop the rows and the best parameters of later evaluations.
 
-        The caller must start the evaluation that was under way again. Returns sentences on what was damaged.
+        Returns sentences on what was damaged.
         """
-        notice = self._table.return_to(state["position"], step)
+        notice = self.table.cut(state["length"])
         notices = [notice] if notice else []
-        self._best, self._best_step = state["best"], state["best_step"]
+        self._best, self._best_step, self.due = state["best"], state["best_step"], state["due"]
         if self._best is None:
             return notices
+        self.keep_best()
         try:
-            for _ in range(MOST_DROPPED):
-                if self._store.load_best().step <= self._best_step:
-                    break
-                self._store.drop_best()
-            self._store.settle_best(self._store.load_best().path)
+            self._store.load_best()
         except CheckpointError as error:
             notices.append(
                 f"{error} The best until step {step:,} had the mean return {self._best:.6g}; now the next "

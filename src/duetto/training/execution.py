@@ -1,4 +1,4 @@
-"""The place of a run: where its environments live, what acts in them, and what evaluates."""
+"""The place of a run: where its environments live, and what acts in them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from duetto.errors import UsageError
 from duetto.learners import Policy
 from duetto.storage.config import Config
 from duetto.training.collector import Collector, Source
-from duetto.training.evaluator import Evaluator
 from duetto.training.normalizer import Normalizer
 
 
 class Execution(Protocol):
-    """A place where a trainer's environments, memory shards and evaluator live."""
+    """A place where a trainer's environments and memory shards live."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`."""
@@ -25,10 +24,6 @@ class Execution(Protocol):
         self, config: Config, stepper: environments.VecEnv, learner: Policy, normalizer: Normalizer
     ) -> Source:
         """Make the source of experience, which acts in the environments."""
-        ...
-
-    def make_evaluator(self, config: Config, environment: Any, stepper: environments.VecEnv) -> Evaluator | None:
-        """Make the evaluator beside the run on `stepper`; None: the run evaluates itself."""
         ...
 
     def make_shards(self, config: Config, stepper: environments.VecEnv) -> Shards | None:
@@ -57,9 +52,6 @@ class LocalExecution:
     ) -> Source:
         """Make a collector, which acts in this process."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
-
-    def make_evaluator(self, config: Config, environment: Any, stepper: environments.VecEnv) -> None:
-        """Return None: the run evaluates itself."""
 
     def make_shards(self, config: Config, stepper: environments.VecEnv) -> None:
         """Return None: the whole memory is in this process."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from duetto.environments import Episode
 from duetto.errors import NonFiniteError, UsageError
-from duetto.functional.state_schema import ANY, DictOf, ListOf
+from duetto.functional.state_schema import DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
 from duetto.storage.logs import JsonLines
@@ -40,7 +40,7 @@ class MetricLog:
     """
 
     STATE: ClassVar[dict[str, Any]] = {
-        "position": ANY,
+        "length": int,
         "window": DictOf({"sum": float, "count": int}),
         "returns": ListOf(float),
         "lengths": ListOf(int),
@@ -92,18 +92,11 @@ class MetricLog:
                 "or digit first, and '/' between groups, as in 'robot/torque'."
             )
         if name == "step" or name.startswith(_TAKEN):
-            raise UsageError(
-                f"The scalar {name!r} has one of Duetto's own names: step, and all that start with "
-                f"{', '.join(_TAKEN)}. Choose another, such as 'my/{name.rpartition('/')[2]}'."
-            )
+            raise UsageError(f"The scalar {name!r} has one of Duetto's own names: step, {', '.join(_TAKEN)}.")
         try:
-            if isinstance(value, str | bytes):
-                raise TypeError("text is no number")
             number = float(value)
         except (TypeError, ValueError) as error:
-            raise UsageError(
-                f"The scalar {name!r} is {str(value)[:60]!r}, a {type(value).__name__}; it must be one number."
-            ) from error
+            raise UsageError(f"The scalar {name!r} is {str(value)[:60]!r}; it must be one number.") from error
         self._count(_OWN + name, number)
 
     def add_episodes(self, episodes: list[Episode]) -> None:
@@ -164,10 +157,10 @@ class MetricLog:
         self._board.add(step, {name: value for name, value in values.items() if name != "step" and value is not None})
 
     def state_dict(self) -> dict[str, Any]:
-        """The window and the recent episodes; `position` is where the file ends."""
+        """The window and the recent episodes; `length` is where the file ends."""
         self.look()
         return {
-            "position": self.lines.mark,
+            "length": self.lines.length,
             "window": {name: {"sum": self._sums[name], "count": self._counts[name]} for name in self._sums},
             "returns": list(self._returns),
             "lengths": list(self._lengths),
@@ -185,7 +178,7 @@ class MetricLog:
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
         self.episodes, self.last = state["episodes"], tuple(state["last"])
-        notice = self.lines.return_to(state["position"], step)
+        notice = self.lines.cut(state["length"])
         return [notice] if notice else []
 
     def purge_after(self, evaluated: int) -> None:

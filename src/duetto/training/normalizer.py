@@ -255,9 +255,3 @@ class RewardScaler:
         state_schema.check(state, {"sums": self._sums}, "collector/rewards")
         self._sums = np.array(state["sums"])
         self.moments, self.largest = Moments(**state["moments"]), state["largest"]
-
-    def take_over(self, state: dict[str, Any]) -> None:
-        """Take over the statistics of another scaler's `state_dict`, but not the sums of its episodes."""
-        state_schema.check(state, self.STATE, "collector/rewards")
-        self.moments = Moments(**state["moments"])
-        self.largest = state["largest"]

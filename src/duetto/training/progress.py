@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,9 @@ from rich.console import Console
 
 from duetto.errors import UsageError, near, to_resume
 from duetto.storage import user_code
-from duetto.storage.logs import Csv
+from duetto.training import signals
 from duetto.training.notices import shown_elsewhere
-from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock, say
+from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock, is_watched, say
 
 if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
     from pathlib import Path
@@ -96,7 +96,6 @@ class ProgressDisplay(LiveDisplay):
             sum(one.step for one in trainers),
             sum(one.config.run.steps for one in trainers),
         )
-        self._refresh()
         if not self._live_lines and now >= self._next_line and (made or trainer.memory.pretraining_left):
             self._next_line = now + LINE_SECONDS
             rate = f"{self._rate or 0:,.0f} steps/s{' of all seeds' * bool(several)}"
@@ -125,45 +124,24 @@ class ProgressDisplay(LiveDisplay):
         for trainer in self.trainers:
             if trainer.diagnostics.symptom:
                 say(self._console, f"{self._label(trainer)}{trainer.diagnostics.symptom}", "yellow")
-        if len(self.trainers) > 1:
-            self._finish_seeds(paths)
-        else:
-            self._finish_run(self.trainers[0], paths[0])
-
-    def _finish_run(self, trainer: Trainer, path: Path) -> None:
-        if trainer.stopped:
-            self.say(f"Stopped at step {trainer.step:,}. Continue with: {to_resume(path)}")
-            return
+        trainers, several = self.trainers, len(self.trainers) > 1
+        if stopped := [path for path, trainer in zip(paths, trainers, strict=True) if trainer.stopped]:
+            which = (
+                f"{len(stopped)} of {len(paths)} seeds stopped" if several else f"Stopped at step {trainers[0].step:,}"
+            )
+            self.say(f"{which}. Continue with: {to_resume(stopped[0])}")
         if self._complete:
-            self.say("Nothing was left to do: all steps are made. More of them, --steps N, continue.")
-        if last := self._last_evaluation(trainer):
-            self.say(f"Last evaluation: {last}")
-        self.say(f"{trainer.step:,} steps and {trainer.learner.updates:,} updates in {clock(trainer.seconds)}.")
-        if _can_be_recorded(trainer):
-            self.say(f"See it: duetto video {near(path)}")
-
-    def _finish_seeds(self, paths: Sequence[Path]) -> None:
-        trainers = self.trainers
-        stopped = [path for path, trainer in zip(paths, trainers, strict=True) if trainer.stopped]
-        if stopped:
-            self.say(f"{len(stopped)} of {len(paths)} seeds stopped. Each continues by itself: {to_resume(stopped[0])}")
+            self.say("Nothing was left to do: all steps are made. More of them, --steps N, continue it.")
         if returns := evaluated(trainers):
-            each = ", ".join(f"{value:,.1f}" for value in returns)
-            self.say(f"Last evaluations: {spread(returns)} over {len(returns)} seeds ({each})")
+            each = f"{spread(returns)} over {len(returns)} seeds ({', '.join(f'{value:,.1f}' for value in returns)})"
+            last = trainers[0].last_evaluation
+            self.say(f"Last evaluation: {each if several or last is None else last[1]}")
         steps, updates = sum(one.step for one in trainers), sum(one.learner.updates for one in trainers)
         self.say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in trainers))}.")
-        self.say(f"See them: duetto plot {' '.join(str(near(path)) for path in paths)}")
-
-    def _last_evaluation(self, trainer: Trainer) -> str:
-        """The last evaluation's result as text, also if an earlier process made it; "" if there is none."""
-        if trainer.last_evaluation is not None:
-            return str(trainer.last_evaluation[1])
-        rows = self._earlier(trainer)
-        return f"mean return {float(rows[-1]['mean_return']):.1f} at step {rows[-1]['step']}" if rows else ""
-
-    def _earlier(self, trainer: Trainer) -> list[dict[str, str]]:
-        """The rows of evaluations by an earlier process, if the run was complete already; else none."""
-        return Csv.scan(trainer.folder / "evaluations.csv").rows if self._complete else []
+        if several or not _can_be_recorded(trainers[0]):
+            self.say(f"See it: duetto plot {' '.join(str(near(path)) for path in paths)}")
+        else:
+            self.say(f"See it: duetto video {near(paths[0])}")
 
     def summaries(self, paths: Sequence[Path]) -> list[dict[str, object]]:
         """Return the last lines of each run as JSON values."""
@@ -171,15 +149,13 @@ class ProgressDisplay(LiveDisplay):
 
     def _summary(self, trainer: Trainer, path: Path) -> dict[str, object]:
         last = trainer.last_evaluation
-        rows = self._earlier(trainer) if last is None else []
-        evaluation = {"step": int(rows[-1]["step"]), "mean_return": float(rows[-1]["mean_return"])} if rows else None
         return {
             "run": str(path),
             "step": trainer.step,
             "updates": trainer.learner.updates,
             "seconds": round(trainer.seconds, 3),
             "stopped": trainer.stopped,
-            "evaluation": evaluation if last is None else {"step": last[0], **last[1].to_dict()},
+            "evaluation": None if last is None else {"step": last[0], **last[1].to_dict()},
             "notices": list(trainer.notices),
         }
 
@@ -249,6 +225,23 @@ def _folders(trainers: Sequence[Trainer]) -> str:
     if len(trainers) < 4:
         return "\n".join(f"{near(trainer.folder)}/" for trainer in trainers)
     return f"{near(trainers[0].folder)}/\n...\n{near(trainers[-1].folder)}/"
+
+
+@contextmanager
+def watched(
+    progress: bool, beginning: str
+) -> Iterator[tuple[ProgressDisplay | None, Callable[[Sequence[Path]], None]]]:
+    """Yield a display for a call in Python, if `progress` and a person watches, and what ends the call.
+
+    Signals that end a run are raised again afterwards; see `signals.passed_on`.
+    """
+    console = Console()
+    with signals.passed_on() as came:
+        if not (progress and is_watched(console)):
+            yield None, lambda folders: signals.say(came, folders)
+            return
+        with shown(console, beginning) as display:
+            yield display, lambda folders: display.finish(*folders)
 
 
 @contextmanager

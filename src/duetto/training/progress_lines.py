@@ -1,4 +1,4 @@
-"""Live displays on `rich.progress`: rows with bars and a status line, on a terminal or in a notebook.
+"""Live displays on `rich.progress`: rows with bars and a status line on a terminal.
 
 td3 HalfCheetah-v5 ━━━━━━━━━━━━╸━━━━━━━━━ 123,456/1,000,000 1,234 steps/s 0:11:50      a row for each task
 evaluation 4,321.0  training 4,012.3  critic loss 0.0123                               the status line
@@ -6,23 +6,18 @@ evaluation 4,321.0  training 4,012.3  critic loss 0.0123                        
 
 from __future__ import annotations
 
-import atexit
 import io
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, Self
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.jupyter import JupyterMixin
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
 from rich.text import Text
+from typing_extensions import override
 
 from duetto.errors import escaped
 
@@ -30,8 +25,6 @@ LINE_SECONDS = 30.0  # between two plain lines
 FIRST_LINE_SECONDS = 5.0  # before the first plain line about a long activity
 RATE_SECONDS = 60.0  # over which steps/s is a mean at most
 NARROW = 60  # columns; a narrower terminal shows neither bars nor notes
-SIGTERM = signal.SIGTERM
-SHOW_CURSOR = b"\x1b[?25h"
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -90,11 +83,11 @@ COUNT, NOTE, LEFT = _Cell("count"), _Cell("note"), _Cell("left")
 
 
 class _Progress(Progress):
-    """Rich's progress; in a notebook one output that is replaced, which stays visible in the saved notebook."""
+    """Rich's progress, with a status line."""
 
-    def __init__(self, lines: RenderableType, console: Console) -> None:
-        self._lines, self._output = lines, None
-        self._on_sigterm: Callable[[int, Any], None] | None = None
+    status: Callable[[], str] = staticmethod(lambda: "")
+
+    def __init__(self, console: Console) -> None:
         super().__init__(
             console=console,
             refresh_per_second=4,
@@ -103,58 +96,13 @@ class _Progress(Progress):
             get_time=lambda: time.perf_counter(),
         )
 
-    def get_renderable(self) -> RenderableType:
-        return self._lines
-
-    def start(self) -> None:
-        if self.console.is_jupyter:
-            self._output = import_module("IPython.display").display(_Output(self._lines), display_id=True)
-        else:
-            atexit.register(self.console.show_cursor)  # for an interrupt between the start and the `with` block
-            self._show_cursor_before_sigterm()
-            super().start()
-
-    def _show_cursor_before_sigterm(self) -> None:
-        """Have SIGTERM show the cursor before it ends the process, unless it has a handler already."""
-        if threading.current_thread() is not threading.main_thread() or signal.getsignal(SIGTERM) != signal.SIG_DFL:
-            return
-        try:
-            terminal = self.console.file.fileno()
-        except OSError:  # not a file
-            return
-
-        def end(number: int, _: Any) -> None:
-            os.write(terminal, SHOW_CURSOR)  # Rich's own writing may have been interrupted half-way
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-
-        self._on_sigterm = end
-        signal.signal(SIGTERM, end)
-
-    def refresh(self) -> None:
-        if self._output is not None:
-            self._output.update(_Output(self._lines))
-        super().refresh()
-
-    def stop(self) -> None:
-        if self._output is not None:
-            self._output.update(_Output("" if self.live.transient else self._lines))
-            self._output = None
-        elif self.live.is_started:
-            super().stop()
-            atexit.unregister(self.console.show_cursor)
-            if self._on_sigterm is not None and signal.getsignal(SIGTERM) == self._on_sigterm:
-                signal.signal(SIGTERM, signal.SIG_DFL)
-
-
-class _Output(JupyterMixin):
-    """Lines as HTML and as plain text."""
-
-    def __init__(self, lines: RenderableType) -> None:
-        self._lines = lines
-
-    def __rich_console__(self, *_: Any) -> Iterator[RenderableType]:
-        yield self._lines
+    @override
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if self.tasks:
+            columns = [NAME, BAR, COUNT, NOTE, LEFT] if self.console.width >= NARROW else [NAME, COUNT, LEFT]
+            self.columns = tuple(columns)
+            yield self.make_tasks_table(self.tasks)
+        yield Text(escaped(self.status()), no_wrap=True, overflow="ellipsis")
 
 
 class LiveDisplay:
@@ -163,12 +111,13 @@ class LiveDisplay:
     def __init__(self, console: Console, quiet: bool = False) -> None:
         """Print only notices if `quiet`."""
         self._console, self._quiet = console, quiet
-        self._live_lines = is_watched(console) and not quiet
+        self._live_lines = console.is_terminal and not console.is_jupyter and not quiet
         self._activity, self._activity_since, self._next_word = "", 0.0, 0.0
         self._rows: dict[str, TaskID] = {}
         self._next_glance = 0.0
         self._shown_notices: set[str] = set()
-        self._progress = _Progress(self, console)
+        self._progress = _Progress(console)
+        self._progress.status = self._status_line
 
     def __enter__(self) -> Self:
         if self._live_lines:
@@ -180,17 +129,13 @@ class LiveDisplay:
 
     def stop(self) -> None:
         """Stop the live lines. Text printed later appears below them."""
-        self._progress.stop()
+        if self._progress.live.is_started:
+            self._progress.stop()
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        width = options.max_width
-        columns = [NAME, BAR, COUNT, NOTE, LEFT] if width >= NARROW else [NAME, COUNT, LEFT]
-        if tasks := self._progress.tasks:
-            self._progress.columns = tuple(columns)
-            yield self._progress.make_tasks_table(tasks)
-        seconds = time.perf_counter() - self._activity_since
-        text = f"{self._activity} ({seconds:.0f} s)" if self._activity else fitting(self._status(), width)
-        yield Text(escaped(text), no_wrap=True, overflow="ellipsis")
+    def _status_line(self) -> str:
+        if self._activity:
+            return f"{self._activity} ({time.perf_counter() - self._activity_since:.0f} s)"
+        return fitting(self._status(), self._console.width)
 
     def _status(self) -> list[str]:
         """Return the parts of the status line, the most important first."""
@@ -217,11 +162,6 @@ class LiveDisplay:
             self._next_glance = time.monotonic() + 1
         return due
 
-    def _refresh(self) -> None:
-        """Show the lines as they are now in a notebook; a terminal refreshes in a thread."""
-        if self._console.is_jupyter:
-            self._progress.refresh()
-
     def doing(self, text: str) -> None:
         """Show an activity in the status line; "" for training. The time restarts if the first word differs."""
         now = time.perf_counter()
@@ -230,7 +170,6 @@ class LiveDisplay:
         if text.split(" ")[:1] != self._activity.split(" ")[:1]:
             self._activity_since = now
         self._activity = text
-        self._refresh()
         if text and not self._live_lines and now >= self._next_word:
             self._next_word = now + LINE_SECONDS
             self.say(f"{text} ({now - self._activity_since:.0f} s)")

@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duetto.algorithms.base import RolloutSpec
-from duetto.algorithms.exploration import ActionNoise
 from duetto.cpu import processor
 from duetto.environments import VecEnv
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
-from duetto.functional.schedules import linear
 from duetto.functional.state_schema import ANY, DictOf
 from duetto.learners import Learner
 from duetto.storage.checkpoint import Loaded
@@ -20,8 +17,8 @@ from duetto.storage.config import Config
 from duetto.storage.dict_diff import Diff, sentence
 from duetto.storage.reproducibility import ENVIRONMENT, changes, other_versions, packages, where
 from duetto.training.callbacks import CallbackList
-from duetto.training.components import AnyMemory, Components, check_spaces
-from duetto.training.evaluator import Evaluations
+from duetto.training.components import Components, check_spaces
+from duetto.training.evaluator import Evaluator
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import Normalizer
 
@@ -37,7 +34,7 @@ STATE: dict[str, Any] = ACTING | {  # what resuming needs
     "memory": ANY,
     "collector": ANY,  # that of the source, here or on a cluster
     "stepper": {"environments": ANY},
-    "evaluations": Evaluations.STATE,
+    "evaluations": Evaluator.STATE,
     "callbacks": CallbackList.STATE,
     "trainer": {"step": int, "seconds": float},
     "run": {"algorithm": str, "environment": str, "horizon": int},
@@ -52,15 +49,15 @@ class Resumption:
     Attributes:
         state: The state to load.
         changed: The options that differ from those of the checkpoint; this was accepted.
-        horizon: Step at which schedules ended in the checkpoint; 0 in a new run.
+        schedules: A sentence if they end elsewhere now.
         inexact: Sentences on why the run does not continue as one that was never interrupted.
         notices: Sentences for the user.
-        expects_new_episodes: Whether new episodes start because the memory is empty or the environment changed.
+        expects_new_episodes: Whether new episodes start because the environment changed.
     """
 
     state: dict[str, Any] = field(default_factory=dict)
     changed: Diff = field(default_factory=dict)
-    horizon: int = 0
+    schedules: str = ""
     inexact: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     expects_new_episodes: bool = False
@@ -82,12 +79,7 @@ def run_state(config: Config, learner: Learner) -> dict[str, Any]:
 
 
 def resumption(
-    loaded: Loaded,
-    config: Config,
-    folder: Path,
-    components: Components,
-    without_memory: bool,
-    accept_changes: bool,
+    loaded: Loaded, config: Config, folder: Path, components: Components, accept_changes: bool
 ) -> Resumption:
     """Check a whole checkpoint before anything is loaded from it, and return how the run continues.
 
@@ -104,15 +96,18 @@ def resumption(
     if changed and not accept_changes:
         raise _refusal(loaded, changed, config, folder)
     check_spaces(state["spaces"], components.stepper)
-    plan = Resumption(state, changed, state["run"]["horizon"])
-    if without_memory:
-        _empty_memory(plan, config, components.memory)
+    plan = Resumption(state, changed)
     since = f"since the checkpoint at step {loaded.step:,}"
     if changed:
-        if not ENVIRONMENT.isdisjoint(changed):
-            plan.state, plan.expects_new_episodes = _with_new_episodes(plan.state), True
+        if not ENVIRONMENT.isdisjoint(changed):  # the saved state would bring the old values back
+            plan.state = state | {"stepper": state["stepper"] | {"environments": None}}
+            plan.expects_new_episodes = True
         end = ", and with new episodes." if plan.expects_new_episodes else "."
         plan.notices.append(f"Changed {since}: {sentence(changed)}. The run continues with the new values{end}")
+    horizon, before = config.run.horizon, state["run"]["horizon"]
+    if _scheduled(config, components, loaded.step, horizon) != _scheduled(config, components, loaded.step, before):
+        plan.schedules = f"schedules end at step {horizon:,}, not at {before:,}"
+        plan.notices.append(f"From here, {plan.schedules}. Set schedule_steps to {before} in config.yaml to keep them.")
     if others := other_versions(state["versions"], run_state(config, components.learner)["versions"]):
         plan.inexact.append(
             f"Computed otherwise {since}: {sentence(others)}. From here the numbers may differ from those of a "
@@ -120,6 +115,13 @@ def resumption(
         )
     plan.notices += [*plan.inexact, *loaded.problems]
     return plan
+
+
+def _scheduled(config: Config, components: Components, step: int, horizon: int) -> tuple[Any, ...]:
+    """Return all scheduled numbers at a step, if the schedules end at `horizon`."""
+    algorithm, progress = config.algorithm, min(1.0, step / horizon)
+    exploring = algorithm.explorer().schedule(step, horizon, components.stepper.num_envs).tolist()
+    return components.learner.learning_rates(progress), algorithm.scheduled(progress), exploring
 
 
 def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
@@ -142,59 +144,6 @@ def _refusal(loaded: Loaded, changed: Diff, config: Config, folder: Path) -> Usa
         f"accept_changes=True); "
         "else put the old values back."
     )
-
-
-def notes_of_stretching(config: Config, learner: Learner, step: int, before: int, kept: bool) -> list[str]:
-    """Notices if schedules that ended at step `before` end elsewhere now, or leave all learning rates at 0.
-
-    `kept`: This call asked for the schedules to be kept, not an earlier one.
-    """
-    horizon = config.run.horizon
-    if config.run.steps > horizon and not any(learner.learning_rates(1.0).values()):
-        otherwise = "Without --keep-schedule they would" if kept else "With `schedule_steps: 0` in its config.yaml they"
-        return [
-            f"All learning rates are 0 from step {horizon:,} on, where the schedules end: nothing is learned after it. "
-            f"{otherwise} end with the run."
-        ]
-    was, now = (_scheduled(config, learner, step, steps) for steps in (before, horizon))
-    moved = [f"{name} is {now[name]:.3g} now, not {was[name]:.3g}" for name in was if now[name] != was[name]]
-    if not moved:
-        return []
-    return [
-        f"Schedules end at step {horizon:,} now, not at {before:,}: {'; '.join(moved)}. With --keep-schedule "
-        "(keep_schedule=True) they stay what they were."
-    ]
-
-
-def _scheduled(config: Config, learner: Learner, step: int, steps: int) -> dict[str, float]:
-    """All scheduled numbers at step `step`, if the schedules end at step `steps`, by name."""
-    progress, explorer = min(1.0, step / steps), config.algorithm.explorer()
-    rates = {f"{name}'s learning rate": rate for name, rate in learner.learning_rates(progress).items()}
-    if isinstance(explorer, ActionNoise):
-        rates["the exploration's scale"] = linear(step, steps, 1.0, explorer.final_scale)
-    return rates | config.algorithm.scheduled(progress)
-
-
-def _empty_memory(plan: Resumption, config: Config, memory: AnyMemory) -> None:
-    """Empty the memory of the state. Its environments start new episodes: a memory may need them whole."""
-    spec = config.algorithm.memory()
-    if isinstance(spec, RolloutSpec):
-        name = config.algorithm.name()
-        plan.inexact.append(f"{name} has no replay memory: nothing was left out, and the run continues exactly.")
-        return
-    first = spec.learning_starts
-    plan.inexact.append(
-        "The run continues with an empty memory and new episodes: what it remembered is left out. Learning waits for "
-        f"{first:,} steps, as at the run's start. From here the run is not the same, number by number, as one that was "
-        "never interrupted."
-    )
-    plan.state = _with_new_episodes(plan.state) | {"memory": memory.emptied(plan.state["memory"])}
-    plan.expects_new_episodes = True
-
-
-def _with_new_episodes(state: dict[str, Any]) -> dict[str, Any]:
-    """The state without the environments' states, so that new episodes start."""
-    return state | {"stepper": state["stepper"] | {"environments": None}}
 
 
 def new_episodes(stepper: VecEnv) -> str:

@@ -13,20 +13,19 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from duetto import buffers, environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
-from duetto.errors import UsageError, near
-from duetto.learners.base import on_host
+from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
+from duetto.learners.base import Metrics, on_host
 from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
-from duetto.storage.lock import FolderLock
 from duetto.storage.logs import Csv
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints, crossed
@@ -34,9 +33,8 @@ from duetto.training.collector import Source
 from duetto.training.components import AnyMemory, Components
 from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
-from duetto.training.evaluator import FIELDS, EvaluationInterruptedError, Evaluations, LocalEvaluator, Snapshot
+from duetto.training.evaluator import FIELDS, EvaluationInterruptedError, Evaluator
 from duetto.training.execution import Execution, LocalExecution
-from duetto.training.folder_guard import FolderGuard
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
@@ -70,18 +68,12 @@ class Trainer:
         config: Config,
         folder: Path,
         environment: Any,
-        lock: FolderLock | None = None,
         place: Execution | None = None,
         build_learner: Callable[..., learners.Learner] = learners.build,
     ) -> None:
-        """`lock` is the folder's; without one it goes unnoticed if the folder is moved meanwhile.
-
-        `place` is where the environments live that are learned from; None: in this process.
-        """
+        """`place` is where the environments live that are learned from; None: in this process."""
         self.folder: Path = folder
         self._environment = environment
-        lock = lock or FolderLock(folder)
-        self._guard = FolderGuard(folder, lock, config.environment, lambda: (self.step, self.checkpoints.step))
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
         self.step: int = 0
@@ -110,20 +102,19 @@ class Trainer:
         opened.callback(self.log.close)
         store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
         table = opened.enter_context(Csv(self.folder / "evaluations.csv", FIELDS))
-        runs = place.make_evaluator(self.config, self._environment, self.stepper) or LocalEvaluator(
+        self._evaluator = Evaluator(
             config.run,
             self.stepper,
             lambda num_envs: self.another_environment(num_envs=num_envs),
             environments.is_instance(self._environment),
-            lambda: self.policy,
-            self._tell_of_evaluation,
+            table,
+            store,
             self.notices,
         )
-        opened.callback(runs.close)
+        opened.callback(self._evaluator.close)
         self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
         self._learning = Learning(self.config, made, self.log, lambda text: self.on_activity(text))
-        self._evaluations = Evaluations(runs, table, store, self.log)
-        kept = (made, self.log, self._evaluations, self._callbacks)
+        kept = (made, self.log, self._evaluator, self._callbacks)
         self.checkpoints: Checkpoints = Checkpoints(store, self.config, *kept)
 
     @property
@@ -135,54 +126,45 @@ class Trainer:
     def run(self, callbacks: Sequence[AnyCallback] = ()) -> None:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
-        before = self.step
-        with interruptible(self.interrupt, lambda: self.unfinished), self._guard.explaining_errors():
-            self._call("on_start")
-            if self.checkpoints.resumed.changed:  # or a plain resume would be refused after a kill
-                self.checkpoint()
-            elif self.checkpoints.last:
-                self._call("on_checkpoint")
+        first, options = self.step, self.config.run
+        with interruptible(self.interrupt, lambda: self.unfinished), self._explaining_errors():
             self._begin()
             self._pretrain()
-            self._loop()
-            self._finish_evaluation()
+            while self.step < options.steps and not self._stop:
+                before = self.step
+                self._collect()
+                for samples in self._learning.due():
+                    made = self.learner.update_each(*self._learning.prepared(samples, self.step))
+                    for _ in self._learning.learned(samples, made, self.step):
+                        self._call("on_update")
+                if crossed(before, self.step, options.log_every):
+                    self._write_metrics()
+                last = self.step >= options.steps
+                if options.evaluate_every and (last or crossed(before, self.step, options.evaluate_every)):
+                    self._evaluate()
+                self._end_step(self.checkpoints.is_due(before, self.step))
             if self._asked or not self.checkpoints.has(self.step):
                 self.checkpoint()
             self._conclude()
-            if before < self.step and not self.stopped:
+            if first < self.step and not self.stopped:
                 self.diagnostics.after_run(self.step, self.log.episodes)
-            self._guard.check()
             self._call("on_end")
             self.log.write_own(self.step)
 
     def _begin(self) -> None:
-        """Reset the environments of a new run; make its first evaluation, or the one that a checkpoint waits for."""
+        """Reset the environments of a new run; make its first evaluation, or one that was broken off."""
+        self._call("on_start")
         new = self.checkpoints.last is None
+        if self.checkpoints.resumed.changed:  # or a plain resume would be refused after a kill
+            self.checkpoint()
+        elif not new:
+            self._call("on_checkpoint")
         if new:
             self.components.reset()
-        if self._evaluations.under_way is not None:
-            self._finish_evaluation(wait=self._callbacks.listens("on_evaluation"))
-        elif new and self.config.run.evaluate_every and not self.last_evaluation:
+        if self._evaluator.due or (new and self.config.run.evaluate_every and not self.last_evaluation):
             self._evaluate()
         if self._asked:
             self.checkpoint()
-
-    def _loop(self) -> None:
-        options = self.config.run
-        while self.step < options.steps and not self._stop:
-            before = self.step
-            self._collect()
-            for samples in self._learning.due():
-                for _ in self._learning.learn(samples, self.step):
-                    self._call("on_update")
-            if crossed(before, self.step, options.log_every):
-                self._write_metrics()
-            if self._evaluations.under_way is not None:
-                self._finish_evaluation(wait=False)
-            last = self.step >= options.steps
-            if options.evaluate_every and (last or crossed(before, self.step, options.evaluate_every)):
-                self._evaluate(wait=last)
-            self._end_step(self.checkpoints.is_due(before, self.step))
 
     def _end_step(self, checkpoint_is_due: bool) -> None:
         self._call("on_step")
@@ -196,7 +178,7 @@ class Trainer:
         if self.stepper.aborted is not None:
             self.components.interrupt(self.stepper.aborted)
             what = f"environments lost with their actor started new episodes ({int(self.stepper.aborted.sum())})"
-            self._guard.note(inexact=resume_history.Event(self.step, what))
+            resume_history.note_inexact(self.folder / "config.yaml", resume_history.Event(self.step, what))
         self.memory.add(experience)
         self.step += len(experience.env)
         self.log.add_episodes(episodes)
@@ -207,8 +189,10 @@ class Trainer:
         An update counts as a step does in `checkpoint_every`; metrics and an evaluation come at the end.
         """
         options = self.config.run
-        for _ in self._learning.pretraining():
-            self._call("on_update")
+        for sample in self.memory.pretraining():
+            made = self.learner.update_each(*self._learning.prepared([sample], 0))
+            for _ in self._learning.learned([sample], made, 0):
+                self._call("on_update")
             updates = self.learner.updates
             if updates % options.log_every == 0:
                 self.log.look()  # until then, what each update reports stays in the device's memory
@@ -228,9 +212,7 @@ class Trainer:
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
         extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
-        with self.in_its_folder():
-            line = self.log.write(self.step, extra)
-        self.diagnostics.on_metrics(line)
+        self.diagnostics.on_metrics(self.log.write(self.step, extra))
 
     # ------------------------------------------------------------------------------------------------ its end
     def _conclude(self) -> None:
@@ -241,8 +223,8 @@ class Trainer:
         """
         self._concluded = self.stopped
         evaluates = self.stopped and self.config.run.evaluate_every and not self._skips_last_evaluation
-        if evaluates and self._evaluations.written() != self.step:
-            self._evaluate(wait=True)
+        if evaluates and self._evaluator.written() != self.step:
+            self._evaluate()
         if self.log.last != (self.step, self.learner.updates):
             self._write_metrics()
         self.log.write_own(self.step)  # what came behind the last line
@@ -276,11 +258,29 @@ class Trainer:
     @property
     def unfinished(self) -> bool:
         """Whether a resume would have something to do: a step, or the evaluation that a signal broke off."""
-        return self.stopped or self.evaluating is not None
+        return self.stopped or self._evaluator.due
 
-    def in_its_folder(self) -> AbstractContextManager[None]:
-        """Guard all writing in the run's folder. Raises FolderLostError if it was moved or deleted."""
-        return self._guard.writing()
+    @contextmanager
+    def _explaining_errors(self) -> Iterator[None]:
+        """Add to an error where the run stopped, and which checkpoint is kept."""
+        try:
+            yield
+        except Exception as error:
+            saved, where = self.checkpoints.step, f"The run on {self.config.environment} stopped at step {self.step}"
+            kept = f"; its checkpoint of step {saved} is kept for evaluate and resume in {near(self.folder)}."
+            where += ", before its first checkpoint." if saved is None else kept
+            match error:
+                case PartLostError():
+                    error.step = self.step
+                case EnvironmentFailedError():
+                    error.sentence += f" {where}"
+                case NonFiniteError():
+                    error.args = (f"{error.args[0]} {where}",)
+                case DuettoError():
+                    pass
+                case _:
+                    error.add_note(where)
+            raise
 
     @property
     def seconds(self) -> float:
@@ -293,8 +293,7 @@ class Trainer:
 
     # ------------------------------------------------------------------------------------------------ callbacks
     def _call(self, hook: str) -> None:
-        with self._guard.explaining_callback_errors():
-            self._callbacks.call(hook, self)
+        self._callbacks.call(hook, self)
         if self._asked and not self._callbacks.running and hook != "on_evaluation":  # on_step comes after that
             self.checkpoint()
 
@@ -325,10 +324,7 @@ class Trainer:
                 elsewhere, where they cannot be reached one by one.
             EnvironmentFailedError: An environment does not take the value.
         """
-        first = name not in self.stepper.attributes
         self.components.set_attr(name, value)
-        if first:
-            self._guard.note(attribute=name)
 
     # ------------------------------------------------------------------------------------------------ evaluation
     def evaluate(self) -> Evaluation:
@@ -344,35 +340,25 @@ class Trainer:
             )
         self._evaluates = True
         try:
-            self._evaluate(wait=True)
+            self._evaluate()
         finally:
             self._evaluates = False
         assert self.last_evaluation is not None
         return self.last_evaluation[1]
 
-    def _evaluate(self, wait: bool = False) -> None:
-        """Start an evaluation. `wait` for its result, or for the callbacks with `on_evaluation`."""
-        self._finish_evaluation()  # at most one is under way
+    def _evaluate(self) -> None:
         self.log.look()
         acting = self.checkpoints.acting_state()
         check_finite(acting["learner"]["parameters"])
-        self._evaluations.begin(Snapshot(self.step, self.learner.updates, self.seconds, acting))
-        self._finish_evaluation(wait or self._callbacks.listens("on_evaluation"))
-
-    def _finish_evaluation(self, wait: bool = True) -> None:
-        """Write down the evaluation under way, if there is one and it is finished. With `wait`, wait for it."""
-        snapshot = self._evaluations.under_way
-        if snapshot is None:
-            return
-        with self.in_its_folder():
-            finished = self._evaluations.look(wait)
-        if finished:
-            self._call("on_evaluation")
-        elif self._interrupted and wait:
+        try:
+            result = self._evaluator.evaluate(self.policy, self.step, self.seconds, acting, self._tell_of_evaluation)
+        except EvaluationInterruptedError:
             self.notices.append(
-                f"The evaluation at step {snapshot.step:,} was broken off. To make it: "
-                f"duetto evaluate {near(self.folder)}"
+                f"The evaluation at step {self.step:,} was broken off. To make it: duetto evaluate {near(self.folder)}"
             )
+            return
+        self.log.to_board(self.step, {f"evaluation/{name}": value for name, value in result.numbers().items()})
+        self._call("on_evaluation")
 
     def _tell_of_evaluation(self, how_far: str) -> None:
         if self._interrupted and not self._evaluates:
@@ -382,12 +368,7 @@ class Trainer:
     @property
     def last_evaluation(self) -> tuple[int, Evaluation] | None:
         """The step of the newest evaluation, and its result; None before the first."""
-        return self._evaluations.last
-
-    @property
-    def evaluating(self) -> int | None:
-        """The step of the evaluation that is under way, or None."""
-        return None if self._evaluations.under_way is None else self._evaluations.under_way.step
+        return self._evaluator.last
 
     @property
     def policy(self) -> EvaluationPolicy:
@@ -409,36 +390,23 @@ class Trainer:
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
-            FolderLostError: The run's folder was moved or deleted.
             UsageError: It is called in `on_update`, in `on_checkpoint`, or in `on_start` of a new run.
         """
-        if "on_update" in self._callbacks.running:
-            raise UsageError("A checkpoint in on_update would be of half of what is learned now: make it in on_step.")
-        if "on_checkpoint" in self._callbacks.running:
-            raise UsageError("checkpoint() in on_checkpoint would lead to on_checkpoint again, and there is one now.")
-        if not self.stepper.begun:
-            raise UsageError(
-                "A checkpoint in on_start of a new run would hold nothing, since no environment has started: make it "
-                "in "
-                "on_step."
-            )
+        if not {"on_update", "on_checkpoint"}.isdisjoint(self._callbacks.running) or not self.stepper.begun:
+            raise UsageError("checkpoint() needs a complete step: call it in on_step, on_evaluation or on_end.")
         if self._concluded:
             return self.checkpoints.store.path_of(self.step)
         if not {"on_evaluation", "on_step"}.isdisjoint(self._callbacks.running):
             self._asked = True
             return self.checkpoints.store.new_path(self.step)
-        snapshot = self._evaluations.under_way
-        if snapshot is not None and snapshot[:2] != (self.step, self.learner.updates):
-            self._finish_evaluation()  # which calls back
-        with self.in_its_folder():
-            path = self.checkpoints.save(self.step, self.seconds)
+        path = self.checkpoints.save(self.step, self.seconds)
         self._asked = False
         self._call("on_checkpoint")
         return path
 
-    def resume(self, loaded: Loaded, without_memory: bool = False, accept_changes: bool = False) -> None:
+    def resume(self, loaded: Loaded, accept_changes: bool = False) -> None:
         """Continue from a checkpoint; see `Checkpoints.load`."""
-        self.step, self.seconds = self.checkpoints.load(loaded, self.folder, without_memory, accept_changes)
+        self.step, self.seconds = self.checkpoints.load(loaded, self.folder, accept_changes)
         self.notices += self.checkpoints.resumed.notices
 
 
@@ -451,7 +419,7 @@ class Learning:
         self._components, self._log, self._tell = components, log, tell
 
     def due(self) -> Iterator[list[buffers.Sample]]:
-        """Draw the samples of all updates that are due; `learn` must follow each draw.
+        """Draw the samples of all updates that are due; learn from each draw before the next.
 
         A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
         """
@@ -464,18 +432,13 @@ class Learning:
         if samples:
             self._components.normalizer.after_learning(samples[-1].batch)
 
-    def pretraining(self) -> Iterator[None]:
-        """Learn from demonstrations before the first step; yields after every update."""
-        for sample in self._components.memory.pretraining():
-            yield from self.learn([sample], 0)
-
     def progress(self, step: int) -> float:
         """How far the schedules are at this step, in [0, 1]."""
         return min(1.0, step / self._horizon)
 
-    def learn(self, samples: list[buffers.Sample], step: int) -> Iterator[None]:
-        """Make one update with each sample; yields after every update, with its metrics in the log."""
-        learner, memory = self._components.learner, self._components.memory
+    def prepared(self, samples: list[buffers.Sample], step: int) -> tuple[list[AnyBatch], list[float]]:
+        """Return the batches of the samples as networks see them, and how far the schedules of each are."""
+        learner = self._components.learner
         if not learner.updates:
             self._tell("compiling the first update" if learner.backend == "jax" else "first update")
         batches: list[AnyBatch] = []
@@ -483,7 +446,11 @@ class Learning:
             again = number > 0 and sample.batch is samples[number - 1].batch  # another epoch of a rollout
             batches.append(batches[-1] if again else self._prepared(sample.batch))
         progress = [self.progress(step - sample.age) for sample in samples]
-        made = learner.update_each(batches, progress)
+        return batches, progress
+
+    def learned(self, samples: list[buffers.Sample], made: Iterable[Metrics], step: int) -> Iterator[None]:
+        """Tell memory and log of the updates with these samples; yields after each."""
+        memory = self._components.memory
         for sample, metrics in zip(samples, made, strict=True):
             if memory.needs_priorities:
                 memory.feedback(sample, on_host(metrics.priority))

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,31 +27,22 @@ def record(
     stepper: VecEnv,
     seed: int,
     path: Path,
-    frames: Path | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Episode:
     """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
 
-    If the agent observes an image, the newest one is shown beside the picture. `frames` is a folder for the same
-    pictures as PNG files, image0k0000.png, image0k0001.png ... (worker 0, as the walkthrough names them). UsageError if
-    it has such pictures already.
+    If the agent observes an image, the newest one is shown beside the picture.
     """
     atomic_io.check_suffix(path, ".mp4", "a video")
-    if frames is not None and any(frames.glob("image0k*.png")):
-        raise UsageError(f"{frames} has pictures of another episode. Choose another --frames, or delete them.")
     writer: Any = None
     try:
         with atomic_io.replacing(path) as partial, ExitStack() as opened:
             partial.touch()  # whether it can be written here shows before ffmpeg is asked, which would say it in pages
-            if frames is not None:
-                frames.mkdir(parents=True, exist_ok=True)
-            number, sizes = count(), set[tuple[int, ...]]()
+            sizes = set[tuple[int, ...]]()
 
             def write(frame: np.ndarray, obs: Tree) -> None:
                 nonlocal writer
                 frame = beside(frame, stepper.observation_space, obs)
-                if frames is not None:
-                    _write_png(frames / f"image0k{next(number):04}.png", frame)
                 sizes.add(frame.shape)
                 if len(sizes) > 1:
                     raise UsageError(
@@ -100,10 +90,6 @@ def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
     height, width = len(frame), len(frame) * view.shape[1] // view.shape[0]
     rows, columns = (np.arange(size) * side // size for size, side in zip((height, width), view.shape, strict=False))
     return np.concatenate([frame, view[rows][:, columns]], axis=1)
-
-
-def _write_png(path: Path, frame: np.ndarray) -> None:
-    imageio().imwrite(path, frame)
 
 
 def _writer(path: Path, fps: float) -> Any:

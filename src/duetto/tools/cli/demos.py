@@ -29,7 +29,6 @@ from duetto.environments import VecEnv
 from duetto.errors import UsageError, near
 from duetto.networks.spaces import Discrete
 from duetto.runs.argument_checks import whole
-from duetto.runs.replay_to_demos import Remembered, remembered
 from duetto.runs.run import Run
 from duetto.storage import signing, user_code
 from duetto.storage.config import circumstances
@@ -191,15 +190,13 @@ def _progress(console: Console, episodes: int | None = None) -> Iterator[Callabl
         yield lambda: bar.advance(task)
 
 
-def _print_summary(
-    console: Console, output: str, json: bool, tried: int | None = None, left_out: str | None = None
-) -> None:
+def _print_summary(console: Console, output: str, json: bool, tried: int | None = None) -> None:
     """Print the contents of a new dataset. `tried` is the number of episodes that were played for it."""
     demos = demonstrations.load(output)
     games = demos.parts.count(0)
     if json:
         values = {"file": output, "episodes": games, "steps": demos.steps, "returns": demos.returns.tolist()}
-        print_json(values | {"tried": games if tried is None else tried, "left_out": left_out})
+        print_json(values | {"tried": games if tried is None else tried})
         return
     left = f", {tried - games} left out" if tried is not None and tried > games else ""
     say(console, f"{output}: {games} episodes{left}, {demos.steps:,} steps, return {_return_range(demos)}")
@@ -214,67 +211,17 @@ def _return_range(demos: Demonstrations) -> str:
 
 # ---------------------------------------------------------------------------------------------------- export
 def export(
-    source: Annotated[Positional[str], arg(help="The folder of a run, or of demonstrations.", metavar="RUN|DEMOS")],
+    source: Annotated[Positional[str], arg(help="The folder of the demonstrations.", metavar="DEMOS")],
     output: Annotated[str, arg(help="The folder to make.", metavar="FOLDER")],
-    checkpoint: Annotated[str, arg(help="Checkpoint of the run.", metavar="last|best|STEP")] = "last",
-    overwrite: Annotated[Flag, arg(help="Replace the dataset that is there.")] = False,
     json: Json = False,
-    trust: Trust = False,
 ) -> None:
-    """Write the episodes in a run's replay memory, exploration included, as demonstrations; or demonstrations as a
-    Minari dataset, which other libraries read.
-
-    Only whole episodes are written. Episodes that still run, or whose start is overwritten in the memory, are left
-    out; the command prints how many rows that is.
-    """
-    if demonstrations.is_stored(source):
-        _export_to_minari(source, output, overwrite or checkpoint != "last", json)
-        return
-    demonstrations.check_free(Path(output), overwrite)
-    _export_memory(
-        Console(stderr=json), remembered(Run(source, trust=trust), checkpoint, trust), output, overwrite, json
-    )
-
-
-def _export_to_minari(source: str, output: str, has_run_options: bool, json: bool) -> None:
-    if has_run_options:
-        raise UsageError(f"{source} contains demonstrations, and --checkpoint and --overwrite are of a run.")
+    """Write demonstrations as a Minari dataset, which other libraries read."""
     demos = demonstrations.load(source)
     demonstrations.export_minari(demos, output)
     if json:
         print_json({"file": output, "episodes": len(demos), "steps": demos.steps})
     else:
         say(Console(), f"{output}: a Minari dataset of {len(demos)} episodes, {demos.steps:,} steps")
-
-
-def _export_memory(console: Console, memory: Remembered, output: str, overwrite: bool, json: bool) -> None:
-    for problem in memory.problems:
-        say(Console(stderr=True), problem, "yellow")
-    written = 0
-    with demonstrations.writer(output, memory.metadata, overwrite) as writer, _progress(console) as advance:
-        for episode in memory.episodes:
-            writer.add(episode)
-            advance()
-            written += 1
-        if not written:
-            raise UsageError(
-                f"The memory at step {memory.step:,} holds no whole episode ({_left_out(memory)}). Train with a larger "
-                "replay_capacity or for longer, or record new ones: duetto demos record."
-            )
-    left_out = _left_out(memory) if memory.left.rows else None
-    _print_summary(console, output, json, left_out=left_out)
-    if left_out and not json:
-        say(Console(stderr=True), f"Left out: {left_out}.", "yellow")
-
-
-def _left_out(memory: Remembered) -> str:
-    left = memory.left
-    parts = {
-        "of episodes whose start is overwritten": left.without_beginning,
-        "of episodes that still run": left.running,
-        "of episodes whose ends are not known": left.unknown,
-    }
-    return ", ".join(f"{rows:,} rows {about}" for about, rows in parts.items() if rows) or "it is empty"
 
 
 # ---------------------------------------------------------------------------------------------------- import
@@ -395,7 +342,7 @@ def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:
 FUNCTIONS: dict[str, Callable[..., None]] = {"record": record, "export": export, "import": import_, "inspect": inspect}
 COMMANDS = {  # each with an example
     "record": "duetto demos record Pendulum-v1 --expert runs/td3-Pendulum-v1-s0 --episodes 100 --output demos/pendulum",
-    "export": "duetto demos export runs/td3-HalfCheetah-v5-s0 --output demos/cheetah",
+    "export": "duetto demos export demos/pendulum --output minari/pendulum",
     "import": "duetto demos import lander/human-v0 --environment LunarLander-v3 --output demos/lander --trust",
     "inspect": "duetto demos inspect demos/pendulum --video first.mp4",
 }

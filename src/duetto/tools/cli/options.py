@@ -64,16 +64,12 @@ AnyMode = Annotated[
 Blocks = Annotated[
     int | None, arg(help="Vector steps of an actor at a time: a rollout's, or 16. The numbers depend on it.")
 ]
-Ahead = Annotated[
-    int | None, arg(help="In the mode async: steps made before they are learned from (2 blocks an actor).")
-]
 ReplayShards = Annotated[int | None, arg(help="Processes that hold the replay buffer (0: it is in the run's own).")]
 CLUSTER = {  # the options of a cluster, and those that need --cluster
     "cluster": Address,
     "actors": Actors,
     "mode": AnyMode,
     "block": Blocks,
-    "ahead": Ahead,
     "replay_shards": ReplayShards,
 }
 

@@ -96,14 +96,12 @@ def _warm_start(config: Config, given: dict[str, Any], file: str) -> WarmStart |
     recorded = None if config.began_from is None else WarmStart.from_dict(config.began_from)
     if recorded and "from_run" not in given and not signing.is_ours(config.references, config.signature):
         raise UsageError(
-            f"{file} is of a run that started with the networks of another, {recorded}, and it is of no run that you "
+            f"{file} is of a run that started with the networks of {recorded.run}, and it is of no run that you "
             f"started on this machine. Name that other run yourself: --from RUN --from-checkpoint {recorded.step}."
         )
     start = WarmStart.asked_for(
         given.get("from_run", recorded and recorded.run),
         given.get("from_checkpoint", recorded.checkpoint if recorded else "last"),
-        given.get("from_optimizers", bool(recorded and recorded.optimizers)),
-        given.get("from_memory", bool(recorded and recorded.memory)),
     )
     if recorded is None or start is None or "from_run" in given or start.checkpoint != recorded.checkpoint:
         return start

@@ -1,4 +1,4 @@
-"""`duetto resume RUN [--steps N] [--accept-changes] [--without-memory] [--cluster [ADDRESS]]`."""
+"""`duetto resume RUN [--steps N] [--accept-changes] [--cluster [ADDRESS]]`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,9 @@ def _how_to_change(name: str) -> str:
 def resume(
     run: RunFolder,
     steps: Annotated[int | None, arg(help="Steps in all; by default as the run was started.")] = None,
-    without_memory: Annotated[
-        Flag, arg(help="Continue with an empty replay memory if the checkpoint's is damaged.")
-    ] = False,
     accept_changes: Annotated[
         Flag, arg(help="Continue with changed options of config.yaml, such as a learning rate.")
     ] = False,
-    keep_schedule: Annotated[Flag, arg(help="With more --steps, end schedules where they would have ended.")] = False,
     quiet: Quiet = False,
     json: Json = False,
     trust: Trust = False,
@@ -52,7 +48,6 @@ def resume(
     actors: shared.Actors = None,
     mode: shared.AnyMode = None,
     block: shared.Blocks = None,
-    ahead: shared.Ahead = None,
     replay_shards: shared.ReplayShards = None,
     stop_at_return: shared.StopAtReturn = None,
     time_limit: shared.TimeLimit = None,
@@ -69,7 +64,7 @@ def resume(
     """
     from duetto.training.progress import shown
 
-    how = {"actors": actors, "mode": mode, "block": block, "ahead": ahead, "replay_shards": replay_shards}
+    how = {"actors": actors, "mode": mode, "block": block, "replay_shards": replay_shards}
     placed = shared.cluster({"cluster": cluster, **how})
     watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
     with expendable() as stream:
@@ -84,9 +79,7 @@ def resume(
                 steps,
                 callbacks=[display, *callbacks],
                 on_start=display.announce,
-                without_memory=without_memory,
                 accept_changes=accept_changes,
-                keep_schedule=keep_schedule,
                 cluster=placed,
             )
             resumed.resume_with(going)

@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 
 from duetto.errors import DuettoError, near
 from duetto.tools.cli.learning import LearningCommand, all_parsers, is_overview
-from duetto.tools.cli.options import Address, Json, Quiet, Seeds, Track, cluster, tracker_names
+from duetto.tools.cli.options import Json, Quiet, Seeds, Track, tracker_names
 from duetto.tools.cli.output import expendable, print_json
 from duetto.tools.cli.parser import Flag, OptionGroup, Parser
 
@@ -34,9 +34,8 @@ environments, seeds, and options by their names:
   seeds: 0-4
   steps: 20000"""
 OF_FILE: dict[str, Any] = {
-    "jobs": Annotated[int, arg(help="Runs at a time (1; on a cluster as many as it has CPUs).")],
+    "jobs": Annotated[int, arg(help="Runs at a time (1).")],
     "output": Annotated[str, arg(help="The folder of the runs.", metavar="FOLDER")],
-    "cluster": Annotated[Address, arg(help="Train on a Ray cluster: at this address, or one on this machine.")],
     "dry_run": Annotated[Flag, arg(help="List the runs and their progress.")],
 }
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -108,7 +107,6 @@ def _sweep(given: dict[str, Any], experiments: Callable[[], list[Experiment]], n
     """Train, and print the results. DuettoError, and so exit code 1, if a run failed."""
     from duetto.tools.sweep.display import SweepDisplay
 
-    placed = cluster({"cluster": given.get("cluster")})
     if "dry_run" in given:
         _list(experiments(), name, given)
         return
@@ -118,7 +116,7 @@ def _sweep(given: dict[str, Any], experiments: Callable[[], list[Experiment]], n
             display.doing("making environments")
             from duetto.tools.sweep import api  # slow to import
 
-            swept = api.conduct(experiments(), name, given.get("output"), given.get("jobs"), placed, display)
+            swept = api.conduct(experiments(), name, given.get("output"), given.get("jobs"), display)
         display.finish(swept)
     if "json" in given:
         print_json(swept.to_dict())

@@ -29,8 +29,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "from_checkpoint": Annotated[
             str, arg(help="With --from: the checkpoint of that run (last).", metavar="last|best|STEP")
         ],
-        "from_optimizers": Annotated[bool, arg(help="With --from: take over its optimizers.")],
-        "from_memory": Annotated[bool, arg(help="With --from: take over its replay memory.")],
         "runs_dir": Annotated[str, arg(help="The parent of the run's folder.", metavar="FOLDER")],
         "name": Annotated[str, arg(help="The folder's name.", metavar="NAME")],
         "stop_at_return": shared.StopAtReturn,
@@ -107,12 +105,7 @@ def _spec(command: LearningCommand, given: dict[str, Any]) -> RunSpec:
 
         return recorded_spec(command, given)
     how = {name: given[name] for name in ("runs_dir", "name") if name in given}
-    start = WarmStart.asked_for(
-        given.get("from_run"),
-        given.get("from_checkpoint", "last"),
-        given.get("from_optimizers", False),
-        given.get("from_memory", False),
-    )
+    start = WarmStart.asked_for(given.get("from_run"), given.get("from_checkpoint", "last"))
     spec = command.spec(given, given["environment"])
     return dataclasses.replace(spec, cluster=shared.cluster(given), warm_start=start, **how)
 

@@ -1,4 +1,4 @@
-"""`duetto video RUN [--output FILE.mp4] [--frames DIR]`."""
+"""`duetto video RUN [--output FILE.mp4]`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ def video(
     output: Annotated[str | None, arg(help="The mp4; by default in the run's folder videos/.", metavar="FILE")] = None,
     checkpoint: Checkpoint = "last",
     seed: Annotated[int | None, arg(help="Seed of the initial state; by default the run's own.")] = None,
-    frames: Annotated[
-        str | None, arg(help="A folder for the same frames as numbered PNG files.", metavar="FOLDER")
-    ] = None,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
     """Record an episode as an mp4, the agent acting as in the run's evaluations."""
     trained = Run(run, trust=trust)
     with working(Console(stderr=True), f"recording {run}") as tell:
-        path = trained.video(output, checkpoint, seed, frames, tell)
+        path = trained.video(output, checkpoint, seed, tell)
     if json:
         print_json({"run": run, "checkpoint": checkpoint, "file": str(path), "notices": trained.notices})
         return

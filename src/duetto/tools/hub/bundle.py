@@ -24,7 +24,6 @@ from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.tools.hub.file_rules import CONFIG, EVALUATIONS, METRICS
 from duetto.tools.hub.private_paths import bare_command, without_places
 
-_BEST = f"{1:012}"
 
 
 def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: bool) -> tuple[int, list[str]]:
@@ -44,7 +43,7 @@ def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: b
     step = loaded.step
     try:
         best = store.load_best()
-        _pack_state(best, folder / "checkpoints" / "best" / _BEST)
+        _pack_state(best, folder / "checkpoints" / "best" / best.path.name)
         step = best.step if checkpoint == "best" else step
     except CheckpointError:
         if checkpoint == "best":
@@ -62,7 +61,7 @@ def _pack_memory(run: Path, folder: Path, manifest: Manifest, wanted: bool) -> l
     if needed and not wanted:
         size = sum(record.file.size for record in needed)
         return [
-            f"The replay memory ({size:,} bytes) is not sent, so a resumed run starts with an empty one. --memory "
+            f"The replay memory ({size:,} bytes) is not sent, so the run cannot be resumed from there. --memory "
             "sends it."
         ]
     for record in needed:

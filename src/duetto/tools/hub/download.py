@@ -155,4 +155,6 @@ def _check_run(repository: str, folder: Path) -> list[str]:
         raise DuettoError(f"{repository} holds no run that can be used. {reason}") from error
     if all((checkpoints / "memory" / record.file.name).exists() for record in Manifest.read(loaded.path).segments):
         return []
-    return ["Its replay memory was not sent. To resume the run, give --without-memory, which starts with an empty one."]
+    return [
+        "Its replay memory was not sent, so it cannot be resumed. To train on, start a run with its networks: --from."
+    ]

@@ -75,7 +75,7 @@ def push(
         seed: Seed of that evaluation; by default the run's own.
         video: Record an episode; if that is impossible, the card says why.
         metrics: Send metrics.jsonl.
-        memory: Send the replay memory: without it, a resumed run starts with an empty one.
+        memory: Send the replay memory: without it, the run cannot be resumed from there.
         private: Make a new repository private.
         message: The commit's message.
         dry_run: Write all files into a folder, and send nothing. No server is contacted.

@@ -34,7 +34,7 @@ _INTERVALS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_
 _IGNORED: set[Option] = {("run", name) for name in ("seed", "threads", *_INTERVALS)}
 MOST = 200  # curves
 TRAINING_RETURN = "train/return"  # of the metrics of a run without evaluations
-CHANGED, SET = ("run", "changed at"), ("run", "with callbacks that set")
+CHANGED = ("run", "changed at")
 _LISTED = 12  # names in a sentence
 _IN_LABEL = 3  # differences that a label names; with more it is the folder's name
 
@@ -248,8 +248,7 @@ def _recorded(folder: Path) -> Recorded:
         settings |= {("algorithm", "name"): name, ("environment", "id"): environment_id}
         settings = {option: value for option, value in settings.items() if option not in _IGNORED}
         history = History.of(values)
-        changes = {CHANGED: "; ".join(map(str, history.changed)), SET: ", ".join(history.attributes)}
-        settings |= {option: value for option, value in changes.items() if value}
+        settings |= {CHANGED: "; ".join(map(str, history.changed))} if history.changed else {}
         if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
             raise TypeError("an id is text, and a seed a whole number")
         return Recorded(
@@ -338,7 +337,7 @@ def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
     ]
     if len(differing) > _IN_LABEL or (not differing and len(rivals) > 1):
         return _folder_name(group)
-    named = [option for option in differing if option in settings or option not in (CHANGED, SET)]
+    named = [option for option in differing if option in settings or option != CHANGED]
     return ", ".join([group[0].algorithm, *(f"{option[1]} {settings.get(option, 'default')}" for option in named)])
 
 

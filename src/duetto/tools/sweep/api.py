@@ -8,11 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
-from duetto.cluster import Cluster
 from duetto.errors import UsageError
 from duetto.runs.argument_checks import whole
-from duetto.runs.pool import Pool, ProcessPool, RayPool
-from duetto.runs.worker import CLAIMS, Job
+from duetto.runs.pool import ProcessPool
+from duetto.runs.worker import CLAIMS
 from duetto.storage import safe_open
 from duetto.tools.sweep.display import SweepDisplay
 from duetto.tools.sweep.experiments import Experiment, default_name, experiments, from_file
@@ -31,7 +30,6 @@ def sweep(
     seeds: int | str | Sequence[int] | None = None,
     jobs: int | None = None,
     output: str | Path | None = None,
-    cluster: Cluster | None = None,
     progress: bool = True,
     **options: Any,
 ) -> SweepResult:
@@ -46,9 +44,8 @@ def sweep(
             sweep.
         environments: One or several: ids, or functions that make environments and can be sent to another process.
         seeds: Their number, from 0 on; or a list: "3-7", [0, 3, 9]; None: 3.
-        jobs: Runs at a time; None: one, and on a cluster as many as it has CPUs.
+        jobs: Runs at a time; None: one.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
-        cluster: A Ray cluster; each run gets one CPU of it. All its machines must see the folder.
         progress: Show on a terminal or in a notebook what the command line shows.
         options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not with an
             object). A mapping's options take precedence.
@@ -65,11 +62,11 @@ def sweep(
     console = Console()
     with passed_on() as came:
         if not (progress and is_watched(console)):
-            result = conduct(chosen, name, output, jobs, cluster)
+            result = conduct(chosen, name, output, jobs)
             say_how(came, "The same call continues.")
             return result
         with shown_elsewhere(), SweepDisplay(console) as display:
-            result = conduct(chosen, name, output, jobs, cluster, display)
+            result = conduct(chosen, name, output, jobs, display)
         display.finish(result)
     return result
 
@@ -85,7 +82,6 @@ def conduct(
     name: str | None,
     output: str | Path | None,
     jobs: int | None,
-    cluster: Cluster | None = None,
     display: SweepDisplay | None = None,
 ) -> SweepResult:
     """Train all runs of the experiments, and return the sweep's results."""
@@ -96,7 +92,7 @@ def conduct(
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}. Choose another --output.") from error
     safe_open.check_folders([folder / LOGS, folder / CLAIMS, *(run.folder for run in planned)])
-    work = Sweep(folder, planned, _pool(folder, jobs, cluster))
+    work = Sweep(folder, planned, ProcessPool(jobs or 1, lambda job: log_of(folder, job.name)))
     if notice := missing_package(max(len(experiment.seeds) for experiment in chosen)):
         work.notices.append(notice)
     if display is not None:
@@ -105,14 +101,3 @@ def conduct(
     if display is not None:
         display.doing("drawing the curves")
     return results_of(work)
-
-
-def _pool(folder: Path, jobs: int | None, cluster: Cluster | None) -> Pool:
-    def log(job: Job) -> Path:
-        return log_of(folder, job.name)
-
-    if cluster is None:
-        return ProcessPool(jobs or 1, log)
-    if cluster != Cluster(cluster.address):
-        raise UsageError("A sweep's cluster takes only an address: each of its runs is one task.")
-    return RayPool(cluster.address, jobs, folder, log)

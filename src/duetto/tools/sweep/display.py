@@ -79,7 +79,6 @@ class SweepDisplay(LiveDisplay):
                 if run.state in ("working", "elsewhere"):
                     run.update()
             self._show_rows()
-            self._refresh()
 
     def _working(self) -> list[PlannedRun]:
         return [] if self._sweep is None else [run for run in self._sweep.runs if run.state == "working"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from duetto.errors import escaped
-from duetto.runs.pool import Pool
+from duetto.runs.pool import ProcessPool
 from duetto.runs.worker import IN_USE, Message
 from duetto.tools.sweep.plan import PlannedRun, State
 from duetto.training.notices import Notices
@@ -36,9 +36,9 @@ class Sweep:
     """
 
     folder: Path
-    pool: Pool
+    pool: ProcessPool
 
-    def __init__(self, folder: Path, runs: Sequence[PlannedRun], pool: Pool) -> None:
+    def __init__(self, folder: Path, runs: Sequence[PlannedRun], pool: ProcessPool) -> None:
         self.folder, self.pool = folder, pool
         self.runs: list[PlannedRun] = list(runs)
         for run in self.runs:

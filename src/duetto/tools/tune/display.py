@@ -73,7 +73,6 @@ class StudyDisplay(LiveDisplay):
         self._show_notices(self._study.notices)
         if self._is_due():
             self._show_row(self._study)
-            self._refresh()
 
     def _ended(self, trial: FinishedTrial) -> None:
         self._poll()

@@ -9,7 +9,6 @@ import pytest
 from small_runs import StopAt, assert_same, train
 
 from duetto.errors import PartLostError
-from duetto.runs import run as run_module
 from duetto.runs.run import Run
 from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer
@@ -60,20 +59,6 @@ def test_a_run_that_is_resumed_returns_too(tmp_path: Path, undisturbed: Run):
     assert_same(run, undisturbed)
 
 
-def test_what_is_lost_before_it_goes_on_does_not_shorten_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    run, lose = train(tmp_path, steps=100), Loses(0)
-    restore = run_module.restore
-
-    def loses(trainer: Trainer, *how: bool) -> None:
-        lose(trainer)
-        restore(trainer, *how)
-
-    monkeypatch.setattr(run_module, "restore", loses)
-    run.resume(steps=150)
-    assert run.metrics()[-1]["step"] == 150
-    assert run.config.run.steps == 150
-
-
 def test_it_ends_where_it_comes_no_further(tmp_path: Path):
     loses = Loses(*[90] * 9)
     with pytest.raises(PartLostError, match=GONE):
@@ -103,15 +88,7 @@ class Counts(Callback):
 def test_callbacks_do_not_count_what_was_lost(tmp_path: Path):
     """Neither where the run starts anew, nor where a checkpoint has their state, nor where a resumed run is lost."""
     counts = Counts(empty=False)
-    run = train(tmp_path, steps=150, callbacks=[counts, Loses(30, 90)])
+    run = train(tmp_path, steps=150, callbacks=[counts, Loses(90)])
     assert counts.steps == 150
     run.resume(steps=200, callbacks=[counts, Loses(160)])
     assert counts.steps == 200
-
-
-def test_it_is_said_where_a_callback_cannot_forget(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    counts = Counts(empty=True)
-    with caplog.at_level(logging.WARNING, "duetto"):
-        train(tmp_path, steps=100, callbacks=[counts, Loses(30)])
-    assert counts.steps == 100 + 30
-    assert [record for record in caplog.records if "The callback Counts keeps what it learned" in record.getMessage()]

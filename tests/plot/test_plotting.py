@@ -173,18 +173,18 @@ def rewrite(folder: Path, **sections: dict[str, Any]) -> Path:
 
 
 def began(run: str, **more: Any) -> dict[str, Any]:
-    return {"run": run, "checkpoint": "last", "optimizers": False, "memory": False, "step": 300} | more
+    return {"run": run, "checkpoint": "last", "step": 300} | more
 
 
 def test_runs_that_began_from_another_one_are_seeds_of_those_that_began_from_the_same(make: Make):
     folders = [make(name, [1, 2, 3], seed=seed) for seed, name in enumerate("abcdef")]
     rewrite(folders[1], **{"from": began("/runs/x-s0")})
     rewrite(folders[2], **{"from": began("/runs/x-s0")})
-    rewrite(folders[3], **{"from": began("/runs/y-s0", memory=True)})
+    rewrite(folders[3], **{"from": began("/runs/y-s0", checkpoint="best")})
     assert [(curve.label, len(curve.values)) for curve in curves(folders)] == [
         ("td3, from scratch", 3),
         ("td3, from /runs/x-s0 (last, step 300)", 2),
-        ("td3, from /runs/y-s0 (last, step 300, with memory)", 1),
+        ("td3, from /runs/y-s0 (best, step 300)", 1),
     ]
     rewrite(folders[4], **{"from": began("/elsewhere/x-s0")})
     assert [len(curve.values) for curve in curves(folders)] == [2, 2, 1, 1]

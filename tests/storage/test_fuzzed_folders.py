@@ -1,6 +1,6 @@
 """Every file of a run that is read, changed at random: whatever it says, a sentence comes out or what it says holds.
 
-DUETTO_FUZZ=2000 pytest -n 0 tests/training/test_fuzzed_folders.py     # a long look; CI takes a short one
+DUETTO_FUZZ=2000 pytest -n 0 tests/storage/test_fuzzed_folders.py     # a long look; CI takes a short one
 """
 
 from __future__ import annotations
@@ -166,10 +166,10 @@ def change_logs(data: st.DataObject, run: Path) -> None:
 def restore(run: Run) -> None:
     """What resume does before the first step."""
     with (
-        FolderLock(run.path) as lock,
-        closing(trainer_setup.existing_trainer(run.config, run.path, run._environment, lock)) as trainer,
+        FolderLock(run.path),
+        closing(trainer_setup.existing_trainer(run.config, run.path, run._environment(), accept_changes=True)),
     ):
-        trainer_setup.restore(trainer, without_memory=False, accept_changes=True, trusted=False)
+        pass
 
 
 READERS: list[Callable[[Path], Any]] = [

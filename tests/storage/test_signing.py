@@ -11,13 +11,12 @@ from typing import Any
 import gymnasium
 import pytest
 import yaml
-from small_runs import CrashAt, CrashError, outcome, train
+from small_runs import CrashAt, CrashError, train
 
-from duetto.errors import PartLostError, UsageError
+from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import signing
 from duetto.tools.cli import main
-from duetto.training.trainer import Trainer
 
 MODULE = """
 import gymnasium
@@ -64,22 +63,6 @@ def test_ones_own_run_is_never_asked_about(mine: Path, mark: Path):
     Run(moved).evaluate(1)
     assert mark.exists()
     assert Run(moved).resume(steps=60).config.signature == Run(moved).config.signature
-
-
-def test_a_run_that_cannot_be_signed_goes_back_all_the_same(
-    tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """The process that goes back is the one that has started it."""
-    monkeypatch.setenv(signing.KEY_FILE, "/proc/nobody/key")
-    lost = [30]
-
-    def lose(trainer: Trainer) -> None:
-        if lost and trainer.step == lost[0]:
-            lost.clear()
-            raise PartLostError("A shard died.")
-
-    run = train(tmp_path, environment=ID, steps=40, evaluate_every=0, callbacks=[lose])
-    assert outcome(run)["step"] == 40
 
 
 @pytest.mark.parametrize("command", ["evaluate", "resume", "video"])
@@ -147,12 +130,6 @@ def test_editing_the_steps_by_hand_needs_no_trust(mine: Path, mark: Path):
     assert mark.exists()
 
 
-def test_other_ids_need_no_key(tmp_path: Path, key: Path):
-    run = train(tmp_path, steps=40, evaluate_every=0)
-    assert "signature" not in (run.path / "config.yaml").read_text("utf-8")
-    assert not key.exists()
-
-
 def test_the_key_is_the_users_alone(key: Path):
     listed = signing.references(ID, {})
     assert signing.sign(listed) == signing.sign(listed)
@@ -171,12 +148,6 @@ def test_without_a_key_the_run_says_so(tmp_path: Path, mark: Path, key: Path):
     assert "--trust" in said[0]
     with pytest.raises(UsageError, match="--trust"):
         Run(run.path).evaluate(1)
-
-
-def test_an_empty_key_signs_nothing(key: Path):
-    key.parent.mkdir(parents=True)
-    key.write_bytes(b"")
-    assert signing.sign(signing.references(ID, {})) is None
 
 
 # ------------------------------------------------------------------------------------------------- other folders
@@ -198,18 +169,11 @@ def test_what_another_folder_learned_is_copied_into_ones_own_run_alone(begun: Pa
     assert list((begun / "checkpoints").iterdir())
 
 
-def test_another_folder_named_later_is_not_read(begun: Path):
-    config = begun / "config.yaml"
-    config.write_text(config.read_text().replace(str(begun.parent / "other"), str(begun.parent / "another")))
-    with pytest.raises(UsageError, match="another, and copies them"):
-        Run(begun).resume()
-
-
 @pytest.mark.parametrize("began", ["true", "[1]", "elsewhere", "{run: 3}"])
 def test_what_it_began_with_is_a_run(begun: Path, began: str):
     config = yaml.safe_load((begun / "config.yaml").read_text())
     (begun / "config.yaml").write_text(yaml.safe_dump(config | {"from": yaml.safe_load(began)}))
-    with pytest.raises(UsageError, match=r"from is .*; it must be the start of a run"):
+    with pytest.raises(UsageError, match=r"from(\.run)? is .*, not a"):
         Run(begun)
 
 
@@ -250,10 +214,3 @@ def test_options_of_a_strangers_config_are_checked_though_the_call_names_the_env
     with pytest.raises(UsageError, match="--trust"):
         Run(mine).config.check_trust("environment", mine)
     assert not mark.exists()
-
-
-def test_ones_own_config_is_never_asked_about(mine: Path, mark: Path):
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "td3", "--config", str(mine / "config.yaml"), "--runs-dir", str(mine.parent / "new")])
-    assert ended.value.code == 0
-    assert mark.exists()

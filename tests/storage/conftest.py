@@ -1,6 +1,10 @@
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few hundred steps, and what harms them
+
 from fake_run import NUM_ENVS, FakeMemory, save
 
 from duetto.storage.checkpoint import CheckpointStore

@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from small_runs import StopAt, small, train
-from test_run import edit
 
-import duetto
 from duetto.environments import VecEnv
-from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import repeat_command
 from duetto.storage.config import Config
 from duetto.storage.resume_history import Event, History
 from duetto.storage.safe_yaml import read_yaml
-from duetto.tools.cli import main
 from duetto.tools.plot.curves import curves
 from duetto.training import resume_checks
 
@@ -38,12 +34,6 @@ def made(tmp_path: Path) -> Run:
     return train(tmp_path, steps=100, name="made", callbacks=[StopAt(70)])
 
 
-def test_a_run_that_nothing_was_done_to_has_none(made: Run):
-    made.resume()
-    assert "history" not in read_yaml(made.path / "config.yaml")
-    assert said(made) == ""
-
-
 def test_changed_options_stay_known(made: Run, tmp_path: Path):
     made.resume(actor_learning_rate=0.5)
     assert history(made) == History(changed=(RATE,))
@@ -57,8 +47,8 @@ def test_changed_options_stay_known(made: Run, tmp_path: Path):
 
 
 def test_what_came_after_the_checkpoint_that_is_gone_back_to_is_no_part_of_it():
-    before = History((RATE, Event(90, "x")), (Event(90, "y"),), ("g",))
-    assert before.going_on(80, ["z"], []) == History((RATE, Event(80, "z")), (), ("g",))
+    before = History((RATE, Event(90, "x")), (Event(90, "y"),))
+    assert before.going_on(80, ["z"], []) == History((RATE, Event(80, "z")), ())
     assert before.going_on(90, ["x"], []) == before  # the same again, of a run that was killed before it was made
 
 
@@ -66,9 +56,6 @@ def test_schedules_that_were_stretched(tmp_path: Path):
     run = train(tmp_path, small("ppo", learning_rate_decay="linear"), steps=32)
     run.resume(steps=64)
     assert history(run).changed == (Event(32, "schedules end at step 64, not at 32"),)
-    kept = train(tmp_path, small("ppo", learning_rate_decay="linear"), steps=32, seed=1)
-    kept.resume(steps=64, keep_schedule=True)
-    assert history(kept) == History()
 
 
 def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch):
@@ -77,32 +64,6 @@ def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch)
     [event] = history(made).inexact
     assert event.what.startswith("Computed otherwise since the checkpoint at step 70: numpy was ")
     assert f"Not repeatable exactly: {event}" in said(made)
-
-
-def test_seeds_one_of_which_went_on_inexactly_are_one_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    first = train(tmp_path, steps=100, callbacks=[StopAt(70)])
-    monkeypatch.setattr(resume_checks, "packages", lambda _: {"numpy": "0.1"})
-    first.resume()
-    second = train(tmp_path, steps=100, seed=1)
-    [curve] = curves([first.path, second.path])
-    assert len(curve.values) == 2
-
-
-class Gravity(duetto.Callback):
-    def on_step(self, trainer: duetto.Trainer) -> None:
-        if trainer.step in (20, 30):
-            trainer.set_attr("g", 0.0)
-
-
-def test_attributes_that_a_callback_sets(tmp_path: Path):
-    run = train(tmp_path, steps=40, callbacks=[Gravity()])
-    assert history(run) == History(attributes=("g",))
-    assert said(run).startswith("Set by callbacks in its environments: g. config.yaml does not contain that")
-    plain = train(tmp_path, steps=40, seed=1)
-    labels = [curve.label for curve in curves([run.path, plain.path])]
-    assert labels == ["td3, with callbacks that set g", "td3"]
-    resumed = run.resume(steps=50)
-    assert history(resumed) == History(attributes=("g",))
 
 
 def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -119,31 +80,3 @@ def test_environments_that_were_lost_with_their_actor(tmp_path: Path, monkeypatc
     lost = Event(6, "environments lost with their actor started new episodes (1)")
     assert history(run) == History(inexact=(lost,))
     assert f"Not repeatable exactly: {lost}" in said(run)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "x",
-        ["x"],
-        {"changes": []},
-        {"changed": 3},
-        {"changed": ["x"]},
-        {"changed": [{"step": "7", "what": "x"}]},
-        {"changed": [{"step": 7, "what": ["x"]}]},
-        {"attributes": [3]},
-    ],
-)
-def test_one_that_is_none(made: Run, value: Any):
-    with pytest.raises(UsageError, match=r"config\.yaml: history "):
-        Run(edit(made, {"history": value}).path)
-
-
-def test_a_new_run_with_the_options_of_one_that_was_changed(made: Run, capfd: pytest.CaptureFixture[str]):
-    made.resume(actor_learning_rate=0.5)
-    file = str(made.path / "config.yaml")
-    with pytest.raises(SystemExit, match="0"):
-        main(["train", "td3", "--config", file, "--dry-run"])
-    out, err = capfd.readouterr()
-    assert "Changed during the run: step 70:" in " ".join(err.split())
-    assert "\nhistory:" not in out

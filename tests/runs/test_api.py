@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
-from dataclasses import fields
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import command_options
-import numpy as np
 import pytest
 from line_environment import Line
 from rich.console import Console
@@ -20,11 +16,7 @@ import duetto
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.presets import choose
-from duetto.runs import api
-from duetto.runs import run as run_module
-from duetto.runs.argument_checks import WRITTEN, whole
-from duetto.storage.config import RunOptions
-from duetto.training.notices import Notices, shown_elsewhere
+from duetto.training import progress as progress_module
 
 QUICK: dict[str, Any] = OPTIONS | SMALL | {"steps": 20, "evaluate_every": 0}
 
@@ -101,19 +93,9 @@ def test_mistakes(tmp_path: Path, algorithm: Any, options: dict[str, Any], sente
     assert not list(tmp_path.iterdir())
 
 
-def test_every_option_of_the_command_that_python_writes_otherwise_is_known():
-    python = {*signature(duetto.train).parameters, "environment", "from", "config", "dry_run", "json"}
-    python |= {*duetto.TD3().options(), *(field.name for field in fields(RunOptions))}
-    flags = {flag for flag in command_options.flags("train", "td3") if not flag.startswith("--no-")}
-    written = {flag.removeprefix("--").replace("-", "_") for flag in flags}
-    assert "replay_shards" in written
-    assert written - python - WRITTEN.keys() == set()
-
-
 def test_on_a_terminal_it_shows_what_the_command_line_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     console = Console(record=True, force_terminal=True, width=60, file=io.StringIO())
-    for module in (api, run_module):
-        monkeypatch.setattr(module, "Console", lambda: console)
+    monkeypatch.setattr(progress_module, "Console", lambda: console)
     run = train(tmp_path, environment=Line, steps=60)
     text = console.export_text()
     assert "td3 on Line, torch on cpu, seed 0, preset default, 60 steps" in text
@@ -139,15 +121,6 @@ def test_elsewhere_nothing_is_shown_and_notices_are_logged(
     assert len(caplog.records) == 2
 
 
-def test_where_it_is_shown_the_last_resort_is_silent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
-    logger = logging.getLogger("duetto")
-    monkeypatch.setattr(logger, "propagate", False)  # pytest has a handler of its own at the root
-    with shown_elsewhere():
-        logger.warning("said in colour")
-    logger.warning("said plainly")
-    assert capsys.readouterr().err == "said plainly\n"
-
-
 class Own:
     """A network, as far as anybody looks."""
 
@@ -171,21 +144,3 @@ def test_a_network_of_one_s_own_has_no_recurrent_layers(tmp_path: Path, backend:
             **({"minibatches": 1} if name == "ppo" else {}),  # else that is wrong, too
         )
     assert list(tmp_path.glob("runs/*")) == []
-
-
-def test_whole_numbers_are_told_from_all_else():
-    assert [type(number) for number in (whole("n", np.int64(0), least=0), whole("n", np.uint8(1)))] == [int, int]
-    for given in (True, 1.0, "1", None):
-        with pytest.raises(UsageError, match=f"^n is {given!r}; it must be a whole number.$"):
-            whole("n", given, least=0)
-    with pytest.raises(UsageError, match=r"^n is -1; it must be at least 0, as is said\.$"):
-        whole("n", np.int64(-1), least=0, about=", as is said")
-    with pytest.raises(UsageError, match=r"^n is 0; it must be at least 1\.$"):
-        whole("n", 0)
-
-
-def test_what_many_runs_say_is_heard_once():
-    notices = Notices(["First."])
-    notices.hear("a", ["3 steps, 1.5 s in runs/a.", "Other words.", "4 steps, 2 s in runs/a."], Path("runs/a"))
-    notices.hear("b", ["40 steps, 2.5 s in runs/b.", "Words."], Path("runs/b"))
-    assert notices == ["First.", "a: 3 steps, 1.5 s in runs/a.", "a: Other words.", "b: Words."]

@@ -12,13 +12,11 @@ import hostile
 import numpy as np
 import pytest
 import yaml
-from line_environment import Line
 from rich.console import Console
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.runs.run import Run
-from duetto.storage.checkpoint import CheckpointStore
 from duetto.tools.plot import figure
 from duetto.training.components import Components
 from duetto.training.progress_lines import say
@@ -47,30 +45,6 @@ def outside(tmp_path: Path) -> Path:
 
 
 # ---------------------------------------------------------------------------------------------------- data loss
-def test_a_file_of_the_users_in_a_checkpoint_survives_it(run: Path):
-    before = hostile.checkpoint(run)
-    (before / "notes.md").write_text("years of work")
-    Run(run).resume(steps=100)
-    assert not before.exists()
-    assert [path.read_text() for path in (run / "checkpoints").rglob("notes.md")] == ["years of work"]
-
-
-@pytest.mark.parametrize("seeds", [None, (0, 1)])
-def test_a_run_that_cannot_start_deletes_its_own_files_alone(tmp_path: Path, seeds: Any):
-    class Noting(Line):
-        made = 0
-
-        def __init__(self) -> None:
-            super().__init__()
-            Noting.made += 1
-            for folder in tmp_path.glob("*"):
-                (folder / "notes.md").write_text("years of work")
-                raise RuntimeError("the lever is stuck")
-
-    with pytest.raises(Exception, match="the lever is stuck"):
-        duetto.train(duetto.TD3(), Noting, runs_dir=tmp_path, steps=10, backend="torch", device="cpu", seeds=seeds)
-    (folder,) = tmp_path.iterdir()
-    assert [path.name for path in folder.iterdir()] == ["notes.md"]
 
 
 # ---------------------------------------------------------------------------------------------------- numbers
@@ -120,15 +94,6 @@ def test_no_link_to_a_file_is_written_through(name: str, link: Callable, run: Pa
 
 
 @posix
-@pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_link_that_waits_for_a_temporary_file_makes_way(link: Callable, run: Path, outside: Path):
-    link(outside / "mine.txt", run / ".tmp-config.yaml")
-    Run(run).resume(steps=30)
-    assert (outside / "mine.txt").read_text() == "precious\n"
-    assert Run(run).config.run.steps == 30
-
-
-@posix
 @pytest.mark.parametrize(
     "name",
     [
@@ -152,27 +117,9 @@ def test_no_linked_folder_is_written_or_cleaned(name: str, run: Path, outside: P
 
 
 @posix
-def test_no_video_is_written_through_a_link(run: Path, outside: Path):
-    before = hostile.contents(outside)
-    (run / "videos").symlink_to(outside)
-    with pytest.raises(DuettoError, match="is a link"):
-        Run(run).video()
-    assert hostile.contents(outside) == before
-
-
-@posix
 def test_the_run_itself_may_be_reached_by_a_link(run: Path, tmp_path: Path):
     (tmp_path / "runs").symlink_to(run.parent)
     assert Run(tmp_path / "runs" / run.name).resume(steps=30).config.run.steps == 30
-
-
-@posix
-@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "evaluations.csv", ".lock"])
-def test_a_pipe_is_not_waited_for(name: str, run: Path):
-    (run / name).unlink(missing_ok=True)
-    os.mkfifo(run / name)
-    with pytest.raises(DuettoError):
-        Run(run).resume(steps=30)
 
 
 @posix
@@ -232,24 +179,6 @@ def test_a_segment_that_claims_rows_which_it_has_not(change: Callable, run: Path
         Run(run).resume(steps=30)
 
 
-@pytest.mark.parametrize("nonsense", [-1, 10**400, 1.5, None, "x", [], True])
-@pytest.mark.parametrize(
-    "put",
-    [
-        lambda content, it: content.update(step=it),
-        lambda content, it: content["memory"].update(written=[it]),
-        lambda content, it: content["memory"].update(rows=it),
-        lambda content, it: content["memory"]["segments"][0].update(start=[it]),
-        lambda content, it: content["memory"]["segments"][0].update(count=it),
-        lambda content, it: content["files"][0].update(size=it),
-    ],
-)
-def test_a_manifest_of_what_cannot_be(put: Callable[[dict, Any], None], nonsense: Any, run: Path):
-    hostile.reseal(hostile.checkpoint(run), change=lambda content: put(content, nonsense))
-    with pytest.raises(CheckpointError, match="damaged"):
-        CheckpointStore(run / "checkpoints").load(20)
-
-
 HUGE = 1 << 37
 
 
@@ -282,16 +211,6 @@ def test_acting_checks_what_it_reads(change: Callable[[dict[str, Any]], Any], ru
         hostile.put_state(folder, state)
         with pytest.raises((CheckpointError, UsageError)):
             duetto.load(run, name)
-
-
-def test_a_network_that_the_file_has_not_is_not_built(run: Path):
-    values = yaml.safe_load((run / "config.yaml").read_text())
-    values["algorithm"]["hidden"] = [2**40]  # 12 TiB
-    (run / "config.yaml").write_text(yaml.safe_dump(values))
-    with pytest.raises(CheckpointError, match="has shape"):
-        duetto.load(run)
-    with pytest.raises(UsageError, match="memory"):
-        Run(run).resume(steps=30)
 
 
 # ---------------------------------------------------------------------------------------------------- environments
@@ -333,9 +252,9 @@ def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]]
         lambda state, it: state.update(versions=it),
         lambda state, it: state.update(callbacks={"Patient": it if isinstance(it, str | list) else 3}),
         lambda state, it: state["run"].update(horizon=it),
-        lambda state, it: state["evaluations"].update(under_way=it),
+        lambda state, it: state["evaluations"].update(due=it),
     ],
-    ids=["stepper", "versions", "callbacks", "horizon", "under way"],
+    ids=["stepper", "versions", "callbacks", "horizon", "due"],
 )
 def test_a_state_of_what_nobody_wrote(put: Callable[[dict[str, Any], Any], None], nonsense: Any, run: Path):
     folder = hostile.checkpoint(run)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import runpy
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from small_runs import StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, UsageError
-from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
 from duetto.training.trainer import Trainer
 
@@ -67,14 +64,6 @@ def test_it_acts_as_in_training(tmp_path: Path):
     np.testing.assert_allclose(duetto.load(run.path).act([0.3, 0.3]), wanted, rtol=1e-6)
 
 
-def test_saturated_it_stays_within_bounds_that_are_not_symmetric(made: Run):
-    agent, space = duetto.load(made.path), Line().action_space
-    for value in (-1e6, 1e6):
-        action = agent.act(np.full(2, value))
-        assert space.contains(action)
-        assert ((action == space.low) | (action == space.high)).all()
-
-
 def test_last_best_and_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     kept: dict[int, Any] = {}
     run = train(
@@ -90,12 +79,6 @@ def test_last_best_and_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         duetto.load(run.path, 40)
     with pytest.raises(UsageError, match="checkpoint is 'first'; it must be last, best or a step"):
         duetto.load(run.path, "first")
-
-
-def test_without_evaluations_there_is_no_best(tmp_path: Path):
-    run = train(tmp_path, steps=40, evaluate_every=0)
-    with pytest.raises(CheckpointError, match=r"holds no best parameters yet. Use the latest checkpoint"):
-        duetto.load(run.path, "best")
 
 
 @pytest.mark.parametrize("trained_on", ["torch", "jax"])
@@ -126,20 +109,6 @@ def test_observations_in_parts_may_be_nested_or_flat(tmp_path: Path):
         np.testing.assert_array_equal(agent.act(obs), agent.act(flat))
         plain = {"inner": {name: part.tolist() for name, part in obs["inner"].items()}, "twice": tuple(obs["twice"])}
         np.testing.assert_array_equal(agent.act(obs), agent.act(plain))  # as an environment may give them, too
-
-
-def test_observations_that_are_tuples(tmp_path: Path):
-    class Pair(Line):
-        def __init__(self) -> None:
-            super().__init__()
-            one = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
-            self.observation_space = gymnasium.spaces.Tuple((one, gymnasium.spaces.Dict({"a": one})))
-
-        def see(self) -> Any:
-            return np.array([self.position], np.float32), {"a": np.array([-self.position], np.float32)}
-
-    agent = duetto.load(train(tmp_path, environment=Pair, steps=40).path)
-    assert [agent.act(obs).shape for obs in observations(Pair(), 3)] == [(2,)] * 3
 
 
 @pytest.mark.parametrize(
@@ -189,30 +158,6 @@ def test_networks_of_the_users_own(tmp_path: Path, backend: str):
     seen = observations(gymnasium.make("Pendulum-v1"), 5)
     one, two = (duetto.load(run.path, backend=kind, networks=networks()) for kind in ("torch", "jax"))
     np.testing.assert_allclose([one.act(obs) for obs in seen], [two.act(obs) for obs in seen], rtol=1e-4, atol=1e-5)
-
-
-def test_a_network_for_the_other_framework_only(tmp_path: Path):
-    custom = networks()["actor_network"]
-    with pytest.raises(UsageError, match="The network is for jax only"):
-        train(tmp_path, small(actor_network=CustomNetwork(jax=custom.jax)), backend="torch")
-    with pytest.raises(UsageError, match="The network is for torch only"):
-        train(tmp_path, small(actor_network=CustomNetwork(torch=custom.torch)), backend="jax")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_other_networks_than_the_runs_own(tmp_path: Path):
-    run = train(tmp_path, small(**networks()), steps=40)
-    with pytest.raises(CheckpointError, match=r"actor's inside.weight has shape \(16, 3\); this network has \(8, 3\)"):
-        duetto.load(run.path, networks=networks(width=8))
-
-
-def test_the_example(tmp_path: Path, backend: str, capsys: pytest.CaptureFixture[str]):
-    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "own_network.py"))
-    run = example["main"](backend, steps=1_030, runs_dir=str(tmp_path))
-    assert run.config.run.backend == backend
-    assert [line["learn/updates"] for line in run.metrics()] == [0, 30]  # of step 1000, and of the end
-    assert checkpoints(run).load_latest().state["learner"]["updates"] == 30
-    assert "An action: [" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------------------------------------- no code is run
@@ -280,11 +225,6 @@ def test_the_source_never_unpickles():
     assert not handed_over
 
 
-def test_no_run_there(tmp_path: Path):
-    with pytest.raises(UsageError, match="is no run folder"):
-        duetto.load(tmp_path)
-
-
 # ---------------------------------------------------------------------------------------------------- the contract
 class Typed(Line):
     """Actions of another dtype than float32, and only those."""
@@ -304,18 +244,6 @@ def test_actions_are_of_the_spaces_own_dtype_and_within_its_bounds(tmp_path: Pat
         assert action.dtype == dtype
         assert space.contains(action)
         assert all(space.contains(action) for action in agent.act_batch(np.full((3, 2), value), deterministic=False))
-
-
-def test_a_multi_binary_space_gets_its_own_dtype(tmp_path: Path):
-    space = MultiBinary(3)
-
-    class Switches(Line):
-        def __init__(self) -> None:
-            super().__init__()
-            self.action_space = space
-
-    agent = train(tmp_path, small("ppo"), Switches, steps=20, evaluate_every=0).agent()
-    assert space.contains(agent.act(np.zeros(2)))
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
@@ -348,20 +276,6 @@ def test_recurrent_agents_remember_each_environment_on_its_own(tmp_path: Path):
     assert together.act_batch(np.zeros((3, 2))).shape == (3, 2)
 
 
-def test_an_episode_has_other_random_numbers_than_the_one_before(tmp_path: Path):
-    """Each episode of a loop with reset() had the same noise, so that they were no samples."""
-    run = train(tmp_path, small("ppo"), Line, steps=40, evaluate_every=0)
-    one, other = run.agent(), run.agent()
-    obs = np.zeros(2)
-    episodes = []
-    for _ in range(2):
-        one.reset()
-        other.reset()
-        episodes.append([one.act(obs, deterministic=False) for _ in range(3)])
-        np.testing.assert_array_equal(episodes[-1], [other.act(obs, deterministic=False) for _ in range(3)])
-    assert not np.isclose(*episodes).any()
-
-
 def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
     obs = np.zeros(2)
     agent = duetto.load(made.path)
@@ -386,7 +300,7 @@ def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
     ("method", "given", "sentence"),
     [
         ("act", np.zeros(3), "The observation has shape (3,); the agent was trained with (2,)."),
-        ("act", np.zeros((5, 2)), "The observation has shape (5, 2); the agent was trained with (2,). For several at"),
+        ("act", np.zeros((5, 2)), "The observation has shape (5, 2); the agent was trained with (2,). act takes one"),
         ("act", 0.5, "The observation has shape (); the agent was trained with (2,)."),
         ("act", {"a": 1}, "The observation is {'a': 1}; it must be numbers of shape (2,)."),
         ("act", [[1], [2, 3]], "The observation is no array: "),
@@ -396,7 +310,7 @@ def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
             "The observation is no array: Can't call numpy() on Tensor that re",
         ),
         ("act", None, "The observation is None; it must be numbers of shape (2,)."),
-        ("act_batch", np.zeros(2), "The observation has shape (2,); the agent was trained with (N, 2,). For a single"),
+        ("act_batch", np.zeros(2), "The observation has shape (2,); the agent was trained with (N, 2,). act takes one"),
         ("act_batch", np.zeros((4, 3)), "The observation has shape (4, 3); the agent was trained with (N, 2,)."),
     ],
 )
@@ -404,11 +318,6 @@ def test_a_wrong_shape_is_said(made: Run, method: str, given: Any, sentence: str
     with pytest.raises(UsageError) as refusal:
         getattr(duetto.load(made.path), method)(given)
     assert str(refusal.value).startswith(sentence)
-
-
-def test_a_tensor_with_a_gradient_is_an_observation(made: Run):
-    agent = duetto.load(made.path)
-    assert np.array_equal(agent.act(torch.ones(2, requires_grad=True)), agent.act(np.ones(2)))
 
 
 def test_a_part_that_is_missing_is_named(tmp_path: Path):
@@ -424,33 +333,17 @@ def test_an_observation_with_its_info_is_told_apart(made: Run):
         duetto.load(made.path).act((np.zeros(2), {}))
 
 
-def test_actions_of_a_type_that_is_none_are_refused(made: Run, tmp_path: Path):
-    folder = shutil.copytree(made.path, tmp_path / "changed")
-    store = checkpoints(Run(folder, environment=Line))
-    loaded = store.load_latest()
-    state = loaded.state | {"spaces": loaded.state["spaces"] | {"action_dtype": "object"}}
-    store.save_best(loaded.step, state, {"mean_return": 0.0})
-    with pytest.raises(CheckpointError, match="has actions of the type 'object', which is none"):
-        duetto.load(folder, "best")
-
-
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_is_said(made: Run, wrong: float):
     obs = np.zeros((2, 2), np.float32)
     obs[1, 1] = wrong
     agent = made.agent()
     for act, given in ((agent.act, obs[1]), (agent.act_batch, obs)):
-        with pytest.raises(UsageError, match=r"The observation is NaN or infinite .*no action follows from that"):
+        with pytest.raises(UsageError, match="The observation is NaN, infinite or beyond float32"):
             act(given)
     agent.act(np.full(2, 3e38, np.float32))  # whose squares overflow
-    with pytest.raises(UsageError, match=r"The observation is beyond float32 \(\[\[1e\+39, 0\.0\]\]\)"):
+    with pytest.raises(UsageError, match="The observation is NaN, infinite or beyond float32"):
         agent.act(np.array([1e39, 0.0]))
-
-
-@pytest.mark.parametrize("backend", ["tf", "Jax"])
-def test_an_unknown_backend_is_refused(made: Run, backend: str):
-    with pytest.raises(UsageError, match=f"backend is '{backend}'; it must be torch or jax"):
-        duetto.load(made.path, backend=backend)
 
 
 def test_predict_is_act_here(made: Run):
@@ -473,12 +366,3 @@ def test_sampled_its_noise_begins_anew_with_each_episode(tmp_path: Path):
         spread[begins] = float(action.std())
     assert spread[True] == pytest.approx(0.01, rel=0.3)
     assert spread[False] == pytest.approx(0.1, rel=0.3)
-
-
-def test_sampled_its_noise_follows_the_runs_schedule(tmp_path: Path):
-    """Which may be over before the run is, where a run was made longer."""
-    algorithm = small("ddpg", exploration_final_scale=0.0)
-    run = train(tmp_path, algorithm, steps=80, schedule_steps=40, checkpoint_every=40, evaluate_every=0)
-    agent = run.agent(checkpoint=40)
-    obs = np.zeros(3)
-    assert {agent.act(obs, deterministic=False)[0] for _ in range(5)} == {agent.act(obs)[0]}

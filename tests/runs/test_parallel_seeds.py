@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -107,21 +106,6 @@ def test_a_seed_among_others_is_that_seed_alone(tmp_path: Path, backend: str, na
     assert_close(*({"lines": run.metrics()} for run in (among, alone)))
 
 
-class Open(duetto.Callback):
-    """It holds what cannot be copied."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-class Common(Ending):
-    """It draws from the one generator that all share."""
-
-    def step(self, action: Any) -> Any:
-        obs, reward, *ends = super().step(action)
-        return obs, reward + float(np.random.random()), *ends
-
-
 def few(parent: Path, environment: Any = Ending, **options: Any) -> list[Run]:
     """Some seeds of TD3, quickly."""
     options = {"backend": "torch", "threads": 1, "steps": 60, "evaluate_every": 0} | options
@@ -166,9 +150,7 @@ class Breaking(Ending):
 
 
 def test_when_one_fails_the_others_go_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    with pytest.raises(
-        DuettoError, match=r"1 of 3 seeds failed; the others are done\.\nSeed 3: .*a joint broke"
-    ) as found:
+    with pytest.raises(DuettoError, match=r"1 of 3 seeds failed\.\nSeed 3: .*a joint broke") as found:
         few(tmp_path, Breaking)
     assert isinstance(found.value.__cause__, EnvironmentFailedError)
     whole = few(tmp_path / "whole", Ending)
@@ -176,41 +158,6 @@ def test_when_one_fails_the_others_go_on_as_if_nothing_had_happened(tmp_path: Pa
         broken = checkpoints(Run(tmp_path / f"together/td3-Breaking-s{seed}", environment=Breaking)).load_latest()
         assert broken.step == 60
         np.testing.assert_equal(broken.state["learner"], checkpoints(whole[number]).load_latest().state["learner"])
-
-
-def test_what_all_seeds_share_is_said(tmp_path: Path) -> None:
-    said: dict[int, list[str]] = {}
-
-    def listen(trainer: Trainer) -> None:
-        said[trainer.config.run.seed] = list(trainer.notices)
-
-    few(tmp_path, Common, checkpoint_every=20, callbacks=[listen])
-    assert sorted(said) == sorted(SEEDS)
-    for notices in said.values():
-        assert [words for words in notices if "global generators, which all seeds in this process share" in words]
-        assert not [words for words in notices if "exactly" in words]
-
-
-def test_one_seed_alone_is_as_without_the_others(tmp_path: Path) -> None:
-    (among,) = few(tmp_path, seeds=[3])
-    alone = duetto.train(
-        small(**OFFPOLICY),
-        Ending,
-        seed=3,
-        runs_dir=tmp_path,
-        backend="torch",
-        threads=1,
-        steps=60,
-        **RUN | {"evaluate_every": 0},
-    )
-    assert_same(among, alone)
-
-
-def test_where_all_fail_alike_it_is_said_once(tmp_path: Path) -> None:
-    with pytest.raises(DuettoError) as found:
-        few(tmp_path, Line, environment_options={"bad": "shape", "when": 5})
-    assert isinstance(found.value, UsageError)
-    assert "seeds failed" not in str(found.value)
 
 
 def test_one_that_ends_early_leaves_the_others(tmp_path: Path) -> None:
@@ -224,31 +171,6 @@ def test_one_that_ends_early_leaves_the_others(tmp_path: Path) -> None:
 
     few(tmp_path, callbacks=[watch])
     assert ends == {0: 30, 3: 60, 1: 60}
-
-
-@pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
-def test_one_that_ends_early_is_in_memory_what_it_is_on_disk(tmp_path: Path, backend: str) -> None:
-    """While the others learn on, and after that."""
-    trainers: dict[int, Trainer] = {}
-
-    def watch(trainer: Trainer) -> None:
-        seed = trainer.config.run.seed
-        trainers[seed] = trainer
-        if seed == 0 and trainer.step == 40:
-            trainer.stop("Enough.")
-        if seed == 1 and trainer.step == 60:
-            compare()
-
-    def compare() -> None:
-        kept = checkpoints(Run(tmp_path / "together/td3-Ending-s0", environment=Ending)).load_latest().state
-        np.testing.assert_equal(trainers[0].learner.state_dict(), kept["learner"])
-
-    runs = few(tmp_path, callbacks=[watch], backend=backend)
-    assert [checkpoints(run).load_latest().step for run in runs] == [40, 60, 60]
-    compare()
-    obs = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
-    for run, trainer in zip(runs, (trainers[seed] for seed in SEEDS), strict=True):
-        np.testing.assert_allclose(trainer.policy(obs), run.agent().policy(obs), rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "autocast"])
@@ -288,22 +210,6 @@ class Second(duetto.Callback):
 def test_each_has_a_callback_of_its_own(tmp_path: Path) -> None:
     runs = few(tmp_path, callbacks=[Second()], evaluate_every=20, evaluation_episodes=1)
     assert [checkpoints(run).load_latest().step for run in runs] == [20, 20, 20]
-
-
-def test_each_begins_with_another_run_s_networks_and_optimisers(tmp_path: Path) -> None:
-    [source] = few(tmp_path / "source", seeds=[7])
-    found: list[dict[str, Any]] = []
-
-    class Look(duetto.Callback):
-        def on_start(self, trainer: Trainer) -> None:
-            found.append(trainer.learner.state_dict())
-
-    few(tmp_path, from_run=source, from_optimizers=True, steps=5, callbacks=[Look()])
-    state = checkpoints(source).load_latest().state["learner"]
-    assert len(found) == 3
-    for learner in found:
-        for part in ("parameters", "optimizers"):
-            np.testing.assert_equal(learner[part], state[part])
 
 
 def test_ctrl_c_stops_all_with_a_checkpoint_each(tmp_path: Path) -> None:
@@ -362,7 +268,6 @@ def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -
         (duetto.TD3(), {"seeds": (1, 1)}, "seeds is .*; it must be how many, 5, or which"),
         (duetto.TD3(), {"seeds": "2-x"}, "seeds is '2-x'"),
         (duetto.TD3(), {"environment": Ending()}, "each seed needs its own"),
-        (duetto.TD3(), {"callbacks": [Open()]}, "Each seed needs a Open of its own, and this one cannot be copied"),
     ],
 )
 def test_what_cannot_be_side_by_side_is_refused_and_leaves_nothing(
@@ -372,21 +277,6 @@ def test_what_cannot_be_side_by_side_is_refused_and_leaves_nothing(
     with pytest.raises(UsageError, match=sentence):
         duetto.train(algorithm, options.pop("environment"), runs_dir=tmp_path / "runs", **options)
     assert not list(tmp_path.glob("runs/*"))
-
-
-def test_where_a_later_seed_cannot_begin_none_does(tmp_path: Path) -> None:
-    made = 0
-
-    def licensed() -> Ending:
-        nonlocal made
-        made += 1
-        if made > 2:  # one to check the options, and the first seed's
-            raise ValueError("no licence is left")
-        return Ending()
-
-    with pytest.raises(UsageError, match="no licence is left"):
-        few(tmp_path, licensed)
-    assert not list(tmp_path.glob("together/*"))
 
 
 def assert_close(one: Any, other: Any, path: str = "") -> None:

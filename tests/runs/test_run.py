@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 import yaml
 from fake_disk import CountingOS
-from line_environment import Choosing, Components, Line, Looking, Opaque, Unbounded
-from small_runs import BRIEF, OPTIONS, StopAt, assert_same, checkpoints, small, train
+from line_environment import Choosing, Components, Line, Looking, Unbounded
+from small_runs import OPTIONS, StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
 from duetto.install_hint import install
-from duetto.learners import backends
 from duetto.runs.run import Run
 from duetto.storage import atomic_io
 from duetto.storage.lock import FolderLock
@@ -71,13 +70,6 @@ def test_a_vector_environment(tmp_path: Path):
     assert run.resume(steps=90).metrics()[-1]["step"] == 90
     assert len(run.evaluate(2).returns) == 2
     vector.close()
-
-
-def test_an_instance_is_the_same_as_its_id(tmp_path: Path):
-    given = train(tmp_path, environment=gymnasium.make("Pendulum-v1", **BRIEF), name="given")
-    named = train(tmp_path, environment="Pendulum-v1", name="named")
-    one, two = given.evaluations(), named.evaluations()
-    assert [row["mean_return"] for row in one] == [row["mean_return"] for row in two]
 
 
 def test_options_reach_the_environments_of_training_and_evaluation(tmp_path: Path):
@@ -151,25 +143,11 @@ def test_options_that_do_not_fit_leave_nothing_behind(tmp_path: Path, options: d
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_shows_late_leaves_nothing_behind_either(tmp_path: Path):
-    with pytest.raises(UsageError, match="replay_capacity"):
-        train(tmp_path, small(replay_capacity=10**15))
-    with pytest.raises(UsageError, match="num_envs=2"):
-        train(tmp_path, environment=Line(), num_envs=2)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("name", ["a/b", "../up", "..", ".hidden", "-x", "a b", "a\\b"])
 def test_names_that_are_no_folders(tmp_path: Path, name: str):
     with pytest.raises(UsageError, match=re.escape(f"{name!r} cannot be a run's name")):
         train(tmp_path / "runs", name=name)
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_place_where_nothing_can_be_made(tmp_path: Path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"file/td3-Pendulum-v1-s0 cannot be made: .*choose another --runs-dir"):
-        train(tmp_path / "file")
 
 
 @pytest.mark.parametrize(("backend", "package"), [("jax", "optax"), ("torch", "torch")])
@@ -181,19 +159,6 @@ def test_a_missing_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ba
     with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*{re.escape(install(backend))}"):
         train(tmp_path, backend=backend)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_framework_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(backends, "installed", lambda _: False)
-    with pytest.raises(UsageError, match=rf"Neither PyTorch nor JAX .*{re.escape(install('jax'))}"):
-        train(tmp_path, backend="auto")
-
-
-def test_a_missing_environment_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "pybullet", None)
-    with pytest.raises(UsageError, match=rf"AntBulletEnv-v0 needs the PyBullet .* {re.escape(install('pybullet'))}"):
-        train(tmp_path / "runs", environment="AntBulletEnv-v0")
-    assert not (tmp_path / "runs").exists()
 
 
 # ---------------------------------------------------------------------------------------------------- resuming
@@ -266,11 +231,6 @@ def test_a_config_that_leaves_open_what_a_run_used(made: Run, option: str):
         edit(made, {f"run.{option}": "auto"})
 
 
-def test_numpys_whole_numbers_are_taken(made: Run):
-    assert made.evaluate(1, "last", np.int64(3)).returns == made.evaluate(1, seed=3).returns
-    assert made.agent(np.int64(made.agent().step)).step == made.agent().step
-
-
 def test_mistakes_of_showing(made: Run, tmp_path: Path):
     with pytest.raises(UsageError, match="seed is -1; it must be at least 0"):
         made.evaluate(1, seed=-1)
@@ -286,16 +246,6 @@ def test_mistakes_of_showing(made: Run, tmp_path: Path):
     for folder in (tmp_path, f"{tmp_path}/new/"):
         with pytest.raises(UsageError, match=r"is a folder\. Give the video a name in it, such as .*video\.mp4"):
             made.video(folder)
-
-
-def test_resume_with_another_environment(made: Run):
-    run = edit(made, {"environment.id": "MountainCarContinuous-v0"})
-    check_refused_unharmed(run, CheckpointError, "of the environment Pendulum-v1, but its config.yaml says Mountain")
-
-
-def test_resume_with_another_algorithm(made: Run):
-    run = edit(made, {"algorithm": {"name": "ddpg", "hidden": [32, 32], "replay_capacity": 120}})
-    check_refused_unharmed(run, CheckpointError, "of the algorithm td3, but its config.yaml says ddpg")
 
 
 def test_resume_with_other_spaces(tmp_path: Path):
@@ -326,12 +276,6 @@ def test_resume_with_other_sizes(made: Run, changes: dict[str, Any], sentence: s
     check_refused_unharmed(edit(made, changes), CheckpointError, sentence, accept_changes=True)
 
 
-def test_resume_of_checkpoints_that_another_program_wrote(made: Run):
-    for path in made.path.glob("checkpoints/step-*/manifest.json"):
-        path.write_text("{}")
-    check_refused_unharmed(made, CheckpointError, r"No checkpoint in .* can be used")
-
-
 def test_resume_on_the_other_backend(made: Run):
     run = edit(made, {"run.backend": "jax"}).resume(accept_changes=True)
     assert checkpoints(run).load_latest().step == 100
@@ -355,11 +299,6 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monke
     run = Run(tmp_path / "full")
     assert checkpoints(run).load_latest().step == 80
     assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
-
-
-def test_no_evaluations_of_no_episodes(made: Run):
-    with pytest.raises(UsageError, match="episodes is 0; it must be at least 1"):
-        made.evaluate(0)
 
 
 @pytest.mark.parametrize("given", [2.5, "3"])
@@ -401,15 +340,6 @@ def test_ppo_is_evaluated_in_the_precision_that_it_was_trained_in(tmp_path: Path
     assert run.evaluate(1).mean_return == pytest.approx(last["mean_return"], rel=1e-9)
 
 
-def test_damage_that_was_passed_over_is_said(tmp_path: Path):
-    run = train(tmp_path, steps=100)
-    (run.path / "checkpoints" / "step-000000000100" / "state.json").unlink()
-    run.evaluate(1)
-    assert len(run.notices) == 1
-    assert "state.json is missing" in run.notices[0]
-    assert duetto.load(run.path).notices == run.notices
-
-
 def test_tensorboard_has_every_line_once(tmp_path: Path):
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     run = train(tmp_path, callbacks=[StopAt(130)]).resume()
@@ -421,11 +351,6 @@ def test_tensorboard_has_every_line_once(tmp_path: Path):
     assert [event.value for event in losses] == pytest.approx([line["learn/critic_loss"] for line in lines])
     scores = events.Scalars("evaluation/mean_return")
     assert [event.step for event in scores] == [0, 60, 120, 180, 200]
-
-
-def test_an_unsavable_instance_is_not_closed_and_can_go_on(tmp_path: Path):
-    run = train(tmp_path, environment=Opaque(), steps=60)
-    assert run.resume(steps=80).config.run.steps == 80
 
 
 def test_the_options_of_train_are_those_of_the_command_line():
