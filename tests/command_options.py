@@ -1,47 +1,34 @@
-"""The options of every command, as tyro's completion script has them."""
+"""The options of every command."""
 
 from __future__ import annotations
 
-import ast
-import re
-from contextlib import redirect_stdout, suppress
 from functools import cache
-from io import StringIO
-from typing import Any
+from importlib import import_module
 
-from duetto.tools.cli import main
+from duetto.algorithms import ALGORITHMS
+from duetto.tools.cli import COMMANDS, commands, demos
+from duetto.tools.cli.parser import Parser, function_parser
 
 OF_ALGORITHMS = ("train", "tune", "sweep")  # commands whose options depend on the algorithm
 
 
-@cache
-def script() -> str:
-    """The completion script for bash."""
-    with redirect_stdout(StringIO()) as out, suppress(SystemExit):
-        main(["--tyro-print-completion", "bash"])
-    return out.getvalue()
+def parser(*words: str) -> Parser:
+    """The parser of `duetto WORDS`, such as of `parser("train", "td3")`."""
+    if words[0] in OF_ALGORITHMS:
+        return import_module(f"duetto.tools.cli.{words[0]}")._command(words[1]).parser()
+    functions = demos.FUNCTIONS if words[0] == "demos" else commands.FUNCTIONS
+    return function_parser(functions[words[-1]], f"duetto {' '.join(words)}")
 
 
 @cache
-def _root() -> dict[str, Any]:
-    found = re.search(r"^COMPLETION_SPEC = (.*)$", script(), re.MULTILINE)
-    assert found
-    return ast.literal_eval(found[1])
-
-
 def flags(*words: str) -> set[str]:
     """Options of `duetto WORDS`, such as `flags("train", "td3")`."""
-    spec = _root()
-    for word in words:
-        spec = spec["subcommands"][word]
-    return {flag for option in spec["options"] for flag in option["flags"]} - {"-h", "--help", "--help-all"}
+    return {*parser(*words).program()._option_string_actions} - {"-h", "--help", "--help-all"}
 
 
 def every_flag() -> set[str]:
     """Options of all commands together."""
-    specs, found = [_root()], set()
-    while specs:
-        spec = specs.pop()
-        specs += spec.get("subcommands", {}).values()
-        found |= {flag for option in spec["options"] for flag in option["flags"]}
-    return found - {"-h", "--help", "--help-all"}
+    calls = [(command, name) for command in OF_ALGORITHMS for name in ALGORITHMS]
+    calls += [("demos", name) for name in demos.FUNCTIONS]
+    calls += [(command,) for command in COMMANDS if command not in (*OF_ALGORITHMS, "demos")]
+    return set[str]().union(*(flags(*call) for call in calls))

@@ -11,7 +11,7 @@ import pytest
 
 import duetto
 
-HEAVY = {"torch", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "tyro", "rich", "yaml", "tensorboardX"}
+HEAVY = {"torch", "jax", "jaxlib", "equinox", "optax", "gymnasium", "numpy", "rich", "yaml", "tensorboardX"}
 
 
 def run(code: str) -> str:
@@ -62,7 +62,7 @@ print("MODULES", *sys.modules)
     modules = set(run(code).rpartition("MODULES")[2].split())
     assert backend in modules
     assert other not in modules
-    assert not {"mujoco", "pybullet", "tyro", "imageio", "equinox"} & modules  # that one is for networks of one's own
+    assert not {"mujoco", "pybullet", "imageio", "equinox"} & modules  # that one is for networks of one's own
 
 
 def test_an_unknown_name_is_an_attribute_error():

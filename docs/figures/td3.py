@@ -181,9 +181,7 @@ def batch() -> str:
             d.box(98 + 44 * column, 98 + 21 * row, 38, 16, "", ink)
     for row, i in enumerate(drawn):
         d.text(62, 102 + 21 * row, str(i), "ink-critic strong", "end", size=11)
-    d.text(
-        WIDTH / 2, 190, f"4 rows here; {OPTIONS.batch_size} by default; a row may occur twice", "faint", size=11.5
-    )
+    d.text(WIDTH / 2, 190, f"4 rows here; {OPTIONS.batch_size} by default; a row may occur twice", "faint", size=11.5)
     return d.svg()
 
 

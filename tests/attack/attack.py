@@ -73,12 +73,7 @@ class Row(NamedTuple):
 # What cases import, sooner or later.
 IMPORTED = [
     *("duetto.learners.torch", "duetto.training.video", "duetto.runs.run", "tensorboardX", "imageio.v2"),
-    *(
-        "duetto.tools.cli.evaluate",
-        "duetto.tools.cli.resume",
-        "duetto.tools.cli.video",
-        "gymnasium.envs.classic_control",
-    ),
+    *("duetto.tools.cli.commands", "gymnasium.envs.classic_control"),
 ]
 
 

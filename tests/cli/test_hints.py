@@ -20,12 +20,11 @@ HINTS = [
     ("train ppo CartPole-v1 --learning-starts 100", "ppo has no option --learning-starts. It has nothing of the kind."),
     ("train ppo CartPole-v1 --anneal-lr", "ppo has no option --anneal-lr. Did you mean --learning-rate-decay?"),
     ("train td3 Pendulum-v1 --cuda", "td3 has no option --cuda. Did you mean --device?"),
-    ("resume runs/a --no-dueling", "duetto resume has no option --no-dueling. Change dueling in"),
     (
         "resume runs/a --actor-learning-rate 1e-4",
-        "Change actor_learning_rate in the run's config.yaml, and give --accept",
+        "duetto resume has no option --actor-learning-rate. To change an option of the run, edit its config.yaml and",
     ),
-    ("resume runs/a --evaluate-every=5", "in Python: duetto.Run(path).resume(evaluate_every=...)."),
+    ("resume runs/a --stepps=5", "duetto resume has no option --stepps. Did you mean --steps?"),
 ]
 
 

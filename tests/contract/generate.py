@@ -110,7 +110,7 @@ def details(value: Any) -> str:
 def listed() -> Rows:
     everything = json.loads(output_of("list", "--json"))
     rows: Rows = {("Presets", f"{kind} {name}"): "" for kind, names in everything["presets"].items() for name in names}
-    rows |= {("Environments", family["name"]): family["extra"] for family in everything["environments"]}
+    rows |= {("Environments", name): family["extra"] for name, family in everything["environments"].items()}
     return rows | {("Extras", name): "" for name in everything["extras"]}
 
 

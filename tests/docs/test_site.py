@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -24,7 +23,6 @@ from duetto import errors
 from duetto.algorithms import ALGORITHMS
 from duetto.presets import presets
 from duetto.storage import reproducibility, run_folder
-from duetto.tools.cli.parser import Parser, function_parser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -231,8 +229,7 @@ def test_names_on_a_page_exist(page: Path):
 
 def options() -> set[str]:
     """Every option of every command, as written."""
-    shell = {"tyro-print-completion", "tyro-write-completion"}
-    return {"help", "help-all", *shell, *(flag[2:] for flag in command_options.every_flag())}
+    return {"help", "help-all", *(flag[2:] for flag in command_options.every_flag())}
 
 
 @pytest.mark.parametrize("page", OWN, ids=lambda page: str(page.relative_to(DOCS)))
@@ -263,15 +260,6 @@ def flags_of(words: list[str]) -> set[str]:
     return {"--help", "--help-all"}.union(*(command_options.flags(words[0], name) for name in named))
 
 
-def parser_of(words: list[str]) -> tuple[Parser, list[str]]:
-    """The parser of a command that has no algorithm, and the words that it parses."""
-    command, *rest = words
-    module = import_module(f"duetto.tools.cli.{command}")
-    if command == "demos":
-        return module.parsers()[rest[0]], rest[1:]
-    return function_parser(getattr(module, command), f"duetto {command}"), rest
-
-
 CALLED = [ROOT / "README.md", *OWN]
 
 
@@ -290,8 +278,9 @@ def test_a_call_on_a_page_is_one_that_its_command_takes(page: Path):
             continue
         if any(set(word) & set("[]|…") or word == "..." for word in words):
             continue
-        parser, rest = parser_of(words)
-        given = parser.parse(rest)
+        count = 2 if words[0] == "demos" else 1
+        parser = command_options.parser(*words[:count])
+        given = parser.parse(words[count:])
         if "help" not in given:
             parser.check_complete(given)
 
@@ -302,11 +291,11 @@ def test_calls_are_found():
 
 
 def test_what_resume_takes_without_accept_changes_is_said():
-    from duetto.tools.cli import resume
+    from duetto.tools.cli.commands import resume
 
     said = {"evaluate_every": "intervals of evaluations", "checkpoint_every": "checkpoints", "log_every": "metrics"}
     page = (DOCS / "reference" / "cli.md").read_text("utf-8").partition("## duetto resume")[2].partition("\n## ")[0]
-    for text in (resume.resume.__doc__ or "", page):
+    for text in (resume.__doc__ or "", page):
         words = " ".join(text.replace("`", "").split()).lower().partition("may be changed")[0]
         assert [
             name for name in reproducibility.FREE if not re.search(rf"(?<![\w-]){said.get(name, name)}\b", words)

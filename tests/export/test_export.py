@@ -254,9 +254,9 @@ def test_what_is_no_export_is_not_replaced(tmp_path: Path, capsys: pytest.Captur
         (checkpoint / "manifest", checkpoint / "manifest.json"),  # what stands beside is written, too
         (tmp_path / "mine", mine),
     ]:
-        with pytest.raises(UsageError, match=r"is there already and is no export, so it is not replaced\.") as refusal:
+        with pytest.raises(UsageError, match=r"is there and no export that Duetto wrote") as refusal:
             duetto.export(run, "torch", output)
-        assert str(refusal.value).startswith(f"{lost} is there already")
+        assert str(refusal.value).startswith(f"{lost} is there and no export")
     with pytest.raises(SystemExit) as ended:
         main(["export", str(run.path), "--format", "torch", "--output", str(run.path / "config.yaml")])
     assert ended.value.code == 2

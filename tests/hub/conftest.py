@@ -88,6 +88,7 @@ def server(nobody: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
     with serving() as hub:
         monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the server of the tests has none
         monkeypatch.setattr(
             constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + "/{repo_id}/resolve/{revision}/{filename}"
         )

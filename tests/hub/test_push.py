@@ -124,19 +124,18 @@ def test_twice_is_one_repository_brought_up_to_date(server: Server, run: Run):
     duetto.push(run, "me/pendulum", checkpoint=30, episodes=1, video=False)
     repository = server.repositories["me/pendulum"]
     repository.commit("main", repository.files() | {"LICENSE": b"mine", "replay.mp4": b"old"}, "by hand")
-    pushed = duetto.push(run, "me/pendulum", episodes=1, video=False, message="better")
+    pushed = duetto.push(run, "me/pendulum", episodes=1, video=False)
     assert set(repository.files()) == {".gitattributes", "LICENSE"} | ALL
     assert set(pushed.deleted) == checkpoint(30) | {"replay.mp4"}
-    assert repository.messages[-1] == "better"
     assert len(repository.commits) == 4
 
 
 def test_options_of_the_repository(server: Server, run: Run):
-    few = duetto.push(run, "me/hidden", episodes=1, video=False, metrics=False, private=True)
+    few = duetto.push(run, "me/hidden", episodes=1, video=False, private=True)
     repository = server.repositories["me/hidden"]
     assert repository.private
     assert few.where == f"{server.address}/me/hidden"
-    assert set(repository.files()) == {".gitattributes"} | ALL - {"metrics.jsonl"}
+    assert set(repository.files()) == {".gitattributes"} | ALL
 
 
 def test_with_its_memory_a_run_goes_on_exactly(server: Server, run: Run, trained: Path, tmp_path: Path):
@@ -337,7 +336,7 @@ def test_a_run_that_goes_on_meanwhile_is_noticed(server: Server, run: Run, monke
 
 
 def test_the_command_says_what_was_sent(server: Server, run: Run, command: Any):
-    call = ["push", run.path, "me/run", "--episodes", "1", "--no-video", "--message", "first"]
+    call = ["push", run.path, "me/run", "--episodes", "1", "--no-video"]
     code, out, err = command(*call, "--json")
     assert code == 0, err
     said = json.loads(out)
@@ -347,7 +346,6 @@ def test_the_command_says_what_was_sent(server: Server, run: Run, command: Any):
     out = command(*call).out
     assert "     removed  replay.mp4" in out
     assert f"{server.address}/me/run: sent to me/run." in out
-    assert server.repositories["me/run"].messages[1] == "first"
 
 
 # ---------------------------------------------------------------------------------------------------- trials

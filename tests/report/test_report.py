@@ -115,17 +115,13 @@ def test_it_says_what_the_runs_are(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "out" / "report.html").parent.is_dir()
 
 
-def test_runs_without_evaluations_show_their_training_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_runs_without_evaluations_show_another_metric(tmp_path: Path):
     run = pretend(tmp_path / "a", [1, 2, 3], metrics={"train/return": [None, 5.0, 7.0]})
     header = (run / "evaluations.csv").read_text().splitlines(keepends=True)[0]
     (run / "evaluations.csv").write_text(header)  # evaluate_every=0
-    seen = made([run], tmp_path)
-    said = "No run has evaluations: the curves are the returns of training episodes (train/return)."
-    assert capsys.readouterr().err == f"{said}\n"
-    assert said in seen.texts["li"]
-    assert seen.curves(0)[0]["y"] == [5.0, 7.0]
-    with pytest.raises(UsageError, match="has no 'other'"):
-        made([run], tmp_path, "other")
+    assert made([run], tmp_path, "train/return").curves(0)[0]["y"] == [5.0, 7.0]
+    with pytest.raises(UsageError, match=r"has no 'mean_return'\. It has: .*train/return"):
+        made([run], tmp_path)
 
 
 def test_the_charts_have_the_numbers(tmp_path: Path):
@@ -172,21 +168,6 @@ def test_a_chart_says_what_is_drawn_and_what_it_means(tmp_path: Path):
     assert [seed["visible"] for curve in seen.curves(0) for seed in curve["seeds"]] == [False] * 3 + [True] * 2
     assert "td3: squared errors of both critics" in seen.texts["dd"]
     assert "q_max" in seen.texts["code"]  # `q_max` in the text
-
-
-def test_tables_of_others_stand_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    measured = {"learn/q_mean": [1, 2, 3]}
-    rows = [f"SimbaV2,{env},0,avg_return,{t},{t}\n" for env in ("Pendulum-v1", "Hopper-v4") for t in (0, 10)]
-    (tmp_path / "t.csv").write_text("exp_name,env_name,seed,metric,env_step,value\n" + "".join(rows))
-    seen = made([pretend(tmp_path / "a", [1, 2, 3], metrics=measured), tmp_path / "t.csv"], tmp_path)
-    assert [curve["name"] for curve in seen.curves(0)] == ["td3 (1 seed)", "SimbaV2 (1 seed)"]
-    assert seen.charts[0]["layout"]["showlegend"]
-    assert [curve["name"] for curve in seen.curves(1)] == ["td3 (1 seed)"]  # the table has no metrics of learning
-    said = f"1 of the environments of {tmp_path / 't.csv'} are those of no run and are left out."
-    assert (seen.texts["li"], capsys.readouterr().err) == ([said], f"{said}\n")
-    alone = made([tmp_path / "t.csv"], tmp_path)
-    assert [alone.curves(chart)[0]["name"] for chart in range(2)] == ["SimbaV2 (1 seed)"] * 2
-    assert "A table of results has no configuration." in alone.texts["p"]
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,9 @@ def test_what_is_complete_is_not_begun(planned: list[PlannedRun], tmp_path: Path
 def test_a_failure_does_not_end_the_others(planned: list[PlannedRun], tmp_path: Path, end: Any, reason: str, log: str):
     sweep = Sweep(tmp_path, planned, Stub(1, {"b-s0": [end]}))
     sweep.work()
-    (failed,) = sweep.failed()
+    (failed,) = [run for run in sweep.runs if run.state == "failed"]
     assert (failed.name, failed.reason) == ("b-s0", reason)
-    assert sweep.log_of(failed).read_text() == log
+    assert sweep.log_of(failed.job).read_text() == log
     assert [run.state for run in sweep.runs].count("complete") == 5
 
 
@@ -121,11 +121,11 @@ def test_what_another_process_is_at_is_tried_again_when_nothing_else_is_left(
     pool = Stub(1, {"a-s0": [busy, busy]})
     said: list[str] = []
     sweep = Sweep(tmp_path, planned, pool)
-    sweep.on_event = lambda run, what: said.append(f"{run.name} {what}")
+    sweep.on_event = said.append
     sweep.work()
     assert pool.log == ["a-s0", "b-s0", "a-s1", "b-s1", "a-s2", "b-s2", "a-s0", "a-s0"]
     assert [run.state for run in sweep.runs] == ["complete"] * 6
-    assert said.count("a-s0 is in use by another process; waiting for it") == 1
+    assert said.count("a-s0  is in use by another process; waiting for it") == 1
 
 
 def test_what_another_process_has_completed_is_not_begun(
@@ -133,8 +133,8 @@ def test_what_another_process_has_completed_is_not_begun(
 ):
     monkeypatch.setattr(loop, "RETRY_SECONDS", 0.0)
 
-    def elsewhere(run: Any, what: str) -> None:
-        if run.name == "b-s2":
+    def elsewhere(line: str) -> None:
+        if line.startswith("b-s2"):
             complete(planned[0].job)
 
     pool = Stub(1, {"a-s0": [("failed", IN_USE, "", "")]})
@@ -162,7 +162,7 @@ def test_what_another_process_has_completed_with_other_options_is_not_complete(
     monkeypatch.setattr(pool, "start", begins)
     sweep.work()
     assert pool.log.count("a-s0") == 1 + at_work  # that it was started otherwise is for its process to see
-    assert [(run.name, run.reason) for run in sweep.failed()] == [("a-s0", "started otherwise")]
+    assert [(run.name, run.reason) for run in sweep.runs if run.state == "failed"] == [("a-s0", "started otherwise")]
 
 
 def test_what_another_process_is_at_when_it_is_stopped_waits(planned: list[PlannedRun], tmp_path: Path):
@@ -194,7 +194,6 @@ def test_a_stop_lets_what_works_end_and_begins_nothing(planned: list[PlannedRun]
     sweep.work()
     assert pool.log == ["a-s0", "b-s0"]
     assert pool.stopped == ["b-s0"]  # the other one has ended
-    assert sweep.failed() == []
     assert [run.state for run in sweep.runs] == ["waiting"] * 6
 
 

@@ -38,7 +38,6 @@ from duetto.tools.sweep.experiments import (
     Experiment,
     default_name,
     experiments,
-    from_file,
 )
 from duetto.tools.sweep.plan import runs
 from duetto.tools.sweep.results import SweepResult, results_of
@@ -348,48 +347,33 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
 
 # ---------------------------------------------------------------------------------------------------- mistakes
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("algorithms", "environments", "options", "words"),
     [
-        (None, "cannot be read"),
-        ("algorithms: [td3", "cannot be read"),
-        ("algorithms: td3\nseeds: 3\nseeds: 4", "cannot be read (line 3 has seeds once more: leave one of them)"),
-        ("- td3", "names no runs. Write, for example:\nalgorithms: [td3, sac]"),
-        ("algorithms: [td3]", "has no environments. Write, for example"),
-        ("environments: [Pendulum-v1]", "has no algorithms. Write, for example"),
-        ("{algorithms: [td4], environments: [Pendulum-v1]}", "There is no algorithm 'td4'. Did you mean 'td3'?"),
-        ("{algorithms: [3], environments: [Pendulum-v1]}", "algorithm is 3; it must be a name"),
-        (
-            "{algorithms: [td3], environments: [Pendulum-v1], stepps: 3}",
-            "has no option 'stepps'. Did you mean",
-        ),
-        ("{algorithms: [td3], environments: [Pendulum-v1], seed: 3}", "has seeds, and no option 'seed'"),
-        ("{algorithms: [td3], environments: [Pendulum-v1], seeds: 2-x}", "seeds is '2-x'; it must be how many, 5, or"),
-        ("{algorithms: [td3], environments: [Pendulum-v1], seeds: [1, 1]}", "seeds is [1, 1]; it must be"),
-        ("{algorithms: [td3], environments: [Pendulum-v1], steps: many}", "steps is 'many'; it must be a whole number"),
-        ("{algorithms: [td3], environments: [CartPole-v1]}", "td3 needs a continuous action space (Box)"),
-        ("{algorithms: [td3], environments: [7]}", "has the environment 7; it must be an id."),
-        ("{algorithms: [td3], environments: [x-v0], environment_options: 3}", "environment_options is 3; it must be"),
-        (
-            "{algorithms: [td3], environments: [x-v0], environment_options: {1: 2}}",
-            "environment_options is {1: 2}; it must be",
-        ),
-        ("{algorithms: [td3], environments: [Pendulum-v1], preset: 5}", "preset is 5; it must be a preset's name"),
-        ("{algorithms: [td3], environments: [Pendulum-v1], track: 5}", "track is 5; it must be a list"),
-        ("{algorithms: [{algorithm: td3, 1: 2}], environments: [Pendulum-v1]}", "mine.yaml has no option 1"),
-        ("{algorithms: {false: td3}, environments: [Pendulum-v1]}", "An experiment is called False, which is not text"),
-        ("{algorithms: [td3, td3], environments: [Pendulum-v1]}", "Two runs would be called td3-Pendulum-v1-s0"),
+        ([], "Pendulum-v1", {}, "sweep needs at least one algorithm and one environment"),
+        (["td4"], "Pendulum-v1", {}, "There is no algorithm 'td4'. Did you mean 'td3'?"),
+        ([3], "Pendulum-v1", {}, "algorithm is 3; it must be a name"),
+        ("td3", "Pendulum-v1", {"stepps": 3}, "has no option 'stepps'. Did you mean"),
+        ("td3", "Pendulum-v1", {"seed": 3}, "has seeds, and no option 'seed'"),
+        ("td3", "Pendulum-v1", {"seeds": "2-x"}, "seeds is '2-x'; it must be how many, 5, or"),
+        ("td3", "Pendulum-v1", {"seeds": [1, 1]}, "seeds is [1, 1]; it must be"),
+        ("td3", "Pendulum-v1", {"steps": "many"}, "steps is 'many'; it must be a whole number"),
+        ("td3", "CartPole-v1", {}, "td3 needs a continuous action space (Box)"),
+        ("td3", "x-v0", {"environment_options": 3}, "environment_options is 3; it must be"),
+        ("td3", "x-v0", {"environment_options": {1: 2}}, "environment_options is {1: 2}; it must be"),
+        ("td3", "Pendulum-v1", {"preset": 5}, "preset is 5; it must be a preset's name"),
+        ("td3", "Pendulum-v1", {"track": 5}, "track is 5; it must be a list"),
+        ({False: "td3"}, "Pendulum-v1", {}, "An experiment is called False, which is not text"),
+        (["td3", "td3"], "Pendulum-v1", {}, "Two runs would be called td3-Pendulum-v1-s0"),
     ],
 )
-def test_a_mistake_in_a_file_gets_a_sentence_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, words: str
+def test_a_mistake_gets_a_sentence_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithms: Any, environments: Any, options: Any, words: str
 ):
     monkeypatch.chdir(tmp_path)
-    if text is not None:
-        Path("mine.yaml").write_text(text)
     with pytest.raises(UsageError) as raised:
-        duetto.sweep("mine.yaml")
+        duetto.sweep(algorithms, environments, **options)
     assert words in str(raised.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.yaml"] * (text is not None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_went_back_after_it_lost_a_part_has_ended_as_its_last_session_did():
@@ -410,33 +394,10 @@ def test_a_process_that_is_killed_is_heard_of_though_its_child_lives(tmp_path: P
     assert "ended with the code -9" in found.runs[0].reason
 
 
-def test_numbers_of_a_file_are_numbers_wherever_they_stand(tmp_path: Path):
-    path = tmp_path / "small.yaml"
-    path.write_text(
-        "algorithms: [{algorithm: td3, tau: 1e-3, target_noise_clip: [-5e-1, 5e-1]}]\n"
-        "environments: Pendulum-v1\nenvironment_options: {g: 9, name: inf}\n"
-    )
-    (setting,) = from_file(path)
-    assert (setting.spec.algorithm.tau, setting.spec.algorithm.target_noise_clip) == (0.001, (-0.5, 0.5))
-    assert setting.spec.environment_options == {"g": 9, "name": "inf"}
-
-
-def test_a_file_says_its_own_seeds(tmp_path: Path):
-    path = tmp_path / "small.yaml"
-    path.write_text("algorithms: td3\nenvironments: Pendulum-v1\n")
-    with pytest.raises(UsageError, match="write environments, seeds and options into it"):
-        duetto.sweep(path, seeds=5)
-
-
-def test_a_file_says_the_same_as_a_call(tmp_path: Path):
-    (tmp_path / "sweep.yaml").write_text(
-        "algorithms: {td3: , mine: {algorithm: td3, tau: 1e-2, hidden: [8], preset: default, steps: 50}}\n"
-        "environments: [Pendulum-v1]\nseeds: 1-2\nsteps: 40\nenvironment_options: {g: 9}\n"
-    )
-    first, second = from_file(tmp_path / "sweep.yaml")
+def test_settings_of_one_algorithm_have_options_of_their_own():
     own = {"algorithm": "td3", "tau": 0.01, "hidden": (8,), "preset": "default", "steps": 50}
     options = {"steps": 40, "environment_options": {"g": 9}}
-    assert [first, second] == experiments({"td3": "td3", "mine": own}, "Pendulum-v1", "1-2", options)
+    first, second = experiments({"td3": None, "mine": own}, "Pendulum-v1", "1-2", options)
     assert (first.seeds, second.seeds) == ((1, 2), (1, 2))
     one, two = first.spec, second.spec
     assert (one.name, one.options.steps, one.preset) == ("td3-Pendulum-v1", 40, "Pendulum-v1")
@@ -448,10 +409,7 @@ def test_an_algorithms_file_has_its_presets_beside_it_for_a_sweep_too(tmp_path: 
     """As for the command line; it had Duetto's own defaults, a million steps for one."""
     (tmp_path / "mine.py").write_text("import duetto\n\nclass Mine(duetto.TD3):\n    pass\n")
     (tmp_path / "mine.yaml").write_text("Pendulum-v1: {algorithm: {tau: 0.05}, run: {steps: 100}}\n")
-    (tmp_path / "sweep.yaml").write_text(
-        f"algorithms: {{mine: '{tmp_path}/mine.py:Mine'}}\nenvironments: Pendulum-v1\n"
-    )
-    (setting,) = from_file(tmp_path / "sweep.yaml")
+    (setting,) = experiments({"mine": f"{tmp_path}/mine.py:Mine"}, "Pendulum-v1", 3, {})
     spec = setting.spec
     assert (spec.algorithm.tau, spec.options.steps, spec.preset) == (0.05, 100, "Pendulum-v1")
 
@@ -459,7 +417,7 @@ def test_an_algorithms_file_has_its_presets_beside_it_for_a_sweep_too(tmp_path: 
 def test_the_default_folder_names_algorithms_and_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     chosen = experiments(["td3", "sac"], ["Pendulum-v1", "MountainCarContinuous-v0"], 1, {})
-    assert listed(chosen, None, None)[0] == tmp_path / "sweeps" / "td3+sac-Pendulum-v1+MountainCarContinuous-v0"
+    assert listed(chosen, None)[0] == tmp_path / "sweeps" / "td3+sac-Pendulum-v1+MountainCarContinuous-v0"
     longest = [
         replace(chosen[0], spec=replace(chosen[0].spec, environment=f"HalfCheetahNumber{number}-v5"))
         for number in range(8)

@@ -47,8 +47,6 @@ def test_it_looks_where_it_was_good(tmp_path: Path):
     tried(made, 40)
     late = [worth(trial) for trial in made.trials()[25:]]
     assert sum(late) / len(late) > -0.7  # of numbers at random -1.4
-    assert max(made.importances(), key=made.importances().get) == "tau"
-    assert sum(made.importances().values()) == pytest.approx(1)
 
 
 def test_a_study_that_was_killed_goes_on_as_it_would_have(tmp_path: Path):
@@ -66,17 +64,16 @@ def test_a_study_that_was_killed_goes_on_as_it_would_have(tmp_path: Path):
     assert tried(again, 1) == whole
 
 
-def test_one_that_died_while_it_was_drawn_is_drawn_to_its_end(tmp_path: Path):
+def test_one_that_died_while_it_was_drawn_has_failed(tmp_path: Path):
     tried(sampler(tmp_path), 2)
-    whole = sampler(tmp_path).ask()
+    sampler(tmp_path).ask()
     journal = tmp_path / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
     assert b'"param_name"' in lines[-1]
     journal.write_bytes(b"".join(lines[:-2]))
-    [found] = sampler(tmp_path).unfinished()
-    drawn = [name for name, value in found.options.items() if value == whole.options[name]]
-    assert found.options.keys() == whole.options.keys()
-    assert len(drawn) >= 2  # those that had been
+    again = sampler(tmp_path)
+    assert again.unfinished() == []
+    assert [trial.state for trial in again.trials()] == ["complete", "complete", "failed"]
 
 
 def test_what_is_told_is_kept(tmp_path: Path):
@@ -94,7 +91,7 @@ def test_what_is_told_is_kept(tmp_path: Path):
     assert [trial.state for trial in trials] == ["complete", "diverged", "failed", "pruned"]
     assert [trial.value for trial in trials] == [-2.5, None, None, None]
     assert [trial.reason for trial in trials] == ["", "learning has diverged", "the lever is stuck", ""]
-    assert (trials[0].scores, trials[0].seeds, trials[3].scores) == ({100: -3.0}, (-2.0, -3.0), {100: -9.0})
+    assert trials[0].seeds == (-2.0, -3.0)
 
 
 @pytest.mark.parametrize(("prune_from", "hopeless"), [(100, True), (200, False), (None, False)])
@@ -110,19 +107,6 @@ def test_what_is_worse_than_the_median_is_hopeless_once_it_may_be(
     number = made.ask().number
     made.report(number, 100, 1.9)  # the median is 2
     assert made.should_prune(number) == hopeless
-
-
-def test_importance_needs_ten_that_were_judged(tmp_path: Path):
-    made = sampler(tmp_path)
-    tried(made, 8)
-    for state in ("failed", "diverged"):
-        made.end(made.ask().number, state)
-    pruned = made.ask().number
-    made.report(pruned, 10, -9.0)
-    made.end(pruned, "pruned")
-    assert made.importances() == {}  # nine were judged
-    tried(made, 1)
-    assert set(made.importances()) == set(SPACE)
 
 
 def test_a_damaged_journal_gets_a_sentence(tmp_path: Path):

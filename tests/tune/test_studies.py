@@ -53,8 +53,6 @@ def test_the_best_trial_is_the_one_with_the_highest_score_over_its_seeds(study: 
     assert study.best.value == max(trial.value for trial in study.trials if trial.value is not None)
     for trial in study.trials:
         assert trial.value == interquartile_mean(trial.seeds)
-        assert list(trial.scores) == [20, 40, 60]
-        assert trial.scores[60] == trial.value
     assert study.trials[0].options == {"discount": 0.99, "actor_learning_rate": 1e-3, "exploration_noise": 0.1}
 
 
@@ -82,22 +80,17 @@ def test_the_best_is_a_preset_that_trains(study: TuneResult, tmp_path: Path):
     assert "checkpoint_every" not in read_yaml(study.preset)["Short"]["run"]
 
 
-def test_a_table_and_a_picture_of_all_trials(study: TuneResult):
+def test_a_table_of_all_trials(study: TuneResult):
     rows = list(csv.DictReader((study.folder / "trials.csv").read_text().splitlines()))
     assert [row["trial"] for row in rows] == ["0", "1", "2"]
     assert [float(row["score"]) for row in rows] == [trial.value for trial in study.trials]
     assert float(rows[1]["discount"]) == study.trials[1].options["discount"]
-    assert study.pictures == (study.folder / "history.png",)  # three are too few to say what mattered
-    assert study.pictures[0].read_bytes().startswith(b"\x89PNG")
-    assert study.importances == {}
-    assert study.fresh is not None
     assert json.loads(json.dumps(study.to_dict()))["best"]["value"] == study.best.value
 
 
 def test_on_jax(tmp_path: Path):
     found = tuned(tmp_path / "study", trials=1, seeds=1, backend="jax", steps=40)
     assert [trial.state for trial in found.trials] == ["complete"]
-    assert found.fresh is not None
     assert Run(found.runs[0], environment=Short).config.run.backend == "jax"
 
 
@@ -113,15 +106,6 @@ def test_the_same_call_goes_on_and_another_is_refused(study: TuneResult, tmp_pat
     assert "search.tau.low was null, is now 0.0005" in str(raised.value)
     with pytest.raises(UsageError, match=r"exists and is no study: it has no study\.yaml"):
         tuned(study.folder.parent)
-
-
-def test_where_checkpoints_were_deleted_to_make_room_the_same_call_says_so(study: TuneResult, tmp_path: Path):
-    shutil.copytree(study.folder, tmp_path / "study")
-    for folder in (tmp_path / "study" / "trials").glob("*/*/checkpoints"):
-        shutil.rmtree(folder)
-    again = tuned(tmp_path / "study", trials=len(list((tmp_path / "study" / "trials").iterdir())))
-    assert (again.best, again.fresh) == (study.best, None)
-    assert "The best was not evaluated in other episodes. There is no checkpoint in" in " ".join(again.notices)
 
 
 def test_an_earlier_trial_in_a_trials_folder_is_not_counted_as_its_own(tmp_path: Path):
@@ -252,7 +236,6 @@ def test_a_study_that_was_killed_goes_on_as_if_nothing_had_happened(tmp_path: Pa
     whole = tuned(tmp_path / "whole", Slow, trials=3, seeds=1, steps=100)
     again = tuned(tmp_path / "killed", Slow, trials=3, seeds=1, steps=100)
     assert again.trials == whole.trials
-    assert any("Trial 1, seed 0, resumes at step " in notice for notice in again.notices), again.notices
     assert again.best == whole.best
 
 
@@ -311,9 +294,8 @@ def test_an_algorithm_from_a_file_is_searched_by_its_fields(
     assert ended.value.code == 0
     assert found["best"]["options"]["warmth"] == 0.5
     assert [Path(run).name for run in found["runs"]] == ["mine-Pendulum-v1-s0", "mine-Pendulum-v1-s1"]
-    assert isinstance(found["fresh"], float)
     [notice] = found["notices"]
-    assert notice.startswith("Trial 0, seed 0: 60 steps are too few: all actions will be random")
+    assert notice.startswith("trials/0000/mine-Pendulum-v1-s0: 60 steps are too few: all actions will be random")
 
 
 def planned(algorithm: str, seeds: int = 2) -> Plan:

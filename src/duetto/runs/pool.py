@@ -28,19 +28,18 @@ class ProcessPool:
         """Make a pool of `jobs` processes that work at a time.
 
         Args:
-            jobs: How many jobs work at a time; those that wait for `go` do not count.
+            jobs: How many jobs work at a time.
             log_of: The file for the output of a process, by its first job.
             runs_per_process: After so many runs a process ends, so that leaked memory does not add up.
         """
         self._jobs, self._log_of, self._runs_per_process = jobs, log_of, runs_per_process
         self._inbox: queue.Queue[tuple[WorkerProcess, Message]] = queue.Queue()
         self._jobs_of: dict[WorkerProcess, Job] = {}
-        self._waiting: set[Job] = set()
         self._idle: list[WorkerProcess] = []
 
     def room(self) -> bool:
         """Return whether one more job may work."""
-        return len(self._jobs_of) - len(self._waiting) < self._jobs
+        return len(self._jobs_of) < self._jobs
 
     def start(self, job: Job) -> None:
         """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
@@ -51,12 +50,10 @@ class ProcessPool:
 
     def go(self, job: Job) -> None:
         """Let a job that waits continue after its evaluation."""
-        self._waiting.discard(job)
         self._process_of(job).go()
 
     def stop(self, job: Job) -> None:
         """Let a job end, with a checkpoint; it sends one more message."""
-        self._waiting.discard(job)
         self._process_of(job).stop()
 
     def wait(self, seconds: float) -> list[tuple[Job, Message]]:
@@ -75,11 +72,8 @@ class ProcessPool:
                 self._idle.remove(process)
                 process.close()
             return []
-        if message[0] == "evaluated":
-            self._waiting.add(job)
-        elif message[0] != "started":
+        if message[0] not in ("started", "evaluated"):
             del self._jobs_of[process]
-            self._waiting.discard(job)
             if message[0] != "gone" and process.runs < self._runs_per_process:
                 self._idle.append(process)
             else:

@@ -1,11 +1,12 @@
-"""A test suite for algorithms, yours and Duetto's.
+"""Test suites for parts of your own: an algorithm, a tracker, a vector environment.
 
     from duetto.testing import check_algorithm
     check_algorithm(MyAlgorithm)
 
 One pytest test for each check: `@pytest.mark.parametrize("check", checks())` and `check_algorithm(MyAlgorithm, check)`.
 
-conformance     the checks
+conformance     the checks of algorithms
+seams           the checks of trackers and vector environments
 trials          short runs of an algorithm on every kind of space that it supports
 alternatives    for every option, another value that changes a run
 random_env      an environment with any spaces and random steps
@@ -16,14 +17,14 @@ from __future__ import annotations
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.install_hint import install
+from duetto.testing.conformance import CHECKS, both_installed
+from duetto.testing.seams import check_engine, check_tracker
 
-__all__ = ["check_algorithm", "checks"]
+__all__ = ["check_algorithm", "check_engine", "check_tracker", "checks"]
 
 
 def checks() -> list[str]:
     """Return the names of all checks in order; `duetto.testing.conformance` describes them."""
-    from duetto.testing.conformance import CHECKS
-
     return list(CHECKS)
 
 
@@ -41,8 +42,6 @@ def check_algorithm(kind: type[Algorithm], *only: str) -> None:
         UsageError: `kind` is not an algorithm's class, a check does not exist, a framework is missing, or the algorithm
             supports none of the spaces of the trials.
     """
-    from duetto.testing.conformance import CHECKS, both_installed
-
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         raise UsageError(f"check_algorithm got {kind!r:.80}. Give the class of an algorithm, such as duetto.DDPG.")
     if not both_installed():

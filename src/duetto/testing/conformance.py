@@ -101,8 +101,8 @@ def check_state(kind: type[Algorithm]) -> None:
             for batch in batches[3:]:
                 for learner in (one, other):
                     learner.update(batch, 0.5)
-            for name, value in _flat(one.state_dict()).items():
-                again = _flat(other.state_dict())[name]
+            for name, value in flat(one.state_dict()).items():
+                again = flat(other.state_dict())[name]
                 assert np.array_equal(value, again), f"{kind.name()}, {backend}: {name} differs after loading a state"
 
 
@@ -386,12 +386,12 @@ def _acted(trial: Trial, actor: Policy, parameters: Parameters) -> dict[str, np.
         for step in range(ACTED):
             found[f"best action {step}"] = policy(stepper.obs, stepper.starts)
             experience, _ = collector.collect(10_000 + step, 20_000)
-            found |= _flat(experience._asdict(), f"step {step}")
+            found |= flat(experience._asdict(), f"step {step}")
     return found
 
 
 def _close(pair: Sequence[Learner], tolerance: float, about: str, who: tuple[str, str] = ("PyTorch", "JAX")) -> None:
-    ours, theirs = (_flat(learner.parameters()) for learner in pair)
+    ours, theirs = (flat(learner.parameters()) for learner in pair)
     assert ours.keys() == theirs.keys(), f"{about}: parameters {sorted(ours.keys() ^ theirs.keys())} are in one only"
     for name, value in ours.items():
         _near(value, theirs[name], tolerance, f"{about}, {name}", who)
@@ -434,17 +434,18 @@ def _outcome(
             reported = {name: value for name, value in line if value is not None and not name.startswith("time/")}
             for apart in APART:
                 state.pop(apart)
-            return _flat(state | {"reported": reported})
+            return flat(state | {"reported": reported})
 
 
 def _equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(value, other[name]) for name, value in one.items())
 
 
-def _flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+def flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """Return the arrays of nested dicts by their paths."""
     if not isinstance(tree, dict):
         return {prefix: np.asarray(tree)}
-    return {name: value for key, part in tree.items() for name, value in _flat(part, f"{prefix}/{key}").items()}
+    return {name: value for key, part in tree.items() for name, value in flat(part, f"{prefix}/{key}").items()}
 
 
 def _metrics(metrics: learners.Metrics) -> dict[str, float]:

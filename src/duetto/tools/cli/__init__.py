@@ -1,17 +1,19 @@
-"""The command line. One module for each command; only the called one is imported."""
+"""The command line. Only the called command is imported."""
 
 from __future__ import annotations
 
 import difflib
 import signal
 import sys
+import threading
 import traceback
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from types import FrameType
 
 from duetto.errors import DuettoError, UsageError, escaped
 from duetto.tools.cli import output
-from duetto.tools.cli.signals import ending_in_order
 from duetto.training.notices import shown_elsewhere
 from duetto.training.signals import noted
 
@@ -35,21 +37,21 @@ COMMANDS = {
 }
 
 
+OWN_MODULES = ("train", "sweep", "tune", "demos")  # the other commands are functions of `commands`
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call, 128 + N if signal N ended the work."""
-    came: list[int] = []
     unfinished = noted()
-    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        with output.watched(), ending_in_order(came), shown_elsewhere():
-            _run(arguments)
+        with output.watched(), _ending_in_order(), shown_elsewhere():
+            _run(sys.argv[1:] if arguments is None else arguments)
     except DuettoError as error:
         output.print_error(str(error))
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:  # before a run starts, or the second Ctrl-C
+    except KeyboardInterrupt as interrupt:  # before a run starts, or the second Ctrl-C
         output.print_error("interrupted.")
-        exec("")  # after an interrupt within an exec (imports use some), `python -m` would end by SIGINT
-        sys.exit(128 + (came or [signal.SIGINT])[0])
+        sys.exit(128 + (interrupt.args or [signal.SIGINT])[0])
     except BrokenPipeError:  # the reader, `head` for example, has closed the pipe
         sys.exit(1)
     except Exception as error:
@@ -66,6 +68,28 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(128 + unfinished[0] if unfinished else 0)
 
 
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that half-written files are removed.
+
+    During a run, `training.signals` handles them instead. An ignored signal (nohup) stays ignored.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(number)
+
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def _run(arguments: list[str]) -> None:
     command, *rest = arguments or ["--help"]
     if command in ("-h", "--help"):
@@ -74,30 +98,23 @@ def _run(arguments: list[str]) -> None:
         import duetto
 
         print(f"duetto {duetto.__version__}")
-    elif command in ("--tyro-print-completion", "--tyro-write-completion"):
-        from duetto.tools.cli.parser import print_completion
-
-        print_completion(arguments, {name: import_module(f"duetto.tools.cli.{name}") for name in COMMANDS})
     else:
         run_command(command, rest)
 
 
 def run_command(command: str, arguments: list[str]) -> None:
-    """Run a command: the `main` of its module, or else the function of its name, whose parameters are its options."""
+    """Run a command. UsageError if there is none of its name."""
     if command not in COMMANDS:
         raise unknown("command", command, COMMANDS)
-    module = import_module(f"duetto.tools.cli.{command}")
-    if hasattr(module, "main"):
-        module.main(arguments)
+    if command in OWN_MODULES:
+        import_module(f"duetto.tools.cli.{command}").main(arguments)
     else:
-        from duetto.tools.cli.parser import run_function
-
-        run_function(getattr(module, command), f"duetto {command}", arguments)
+        import_module("duetto.tools.cli.commands").main(command, arguments)
 
 
 def unknown(kind: str, name: str, known: Collection[str], prefix: str = "") -> UsageError:
     """Return an error that lists the known names, and suggests the most similar one."""
-    similar = difflib.get_close_matches(name.lower(), [*known], n=1)  # list is a module here
+    similar = difflib.get_close_matches(name.lower(), [*known], n=1)
     hint = f"Did you mean {similar[0]!r}? " if similar else ""
     return UsageError(f"There is no {kind} {prefix + name!r}. {hint}There are: {', '.join(known)}.")
 
@@ -120,6 +137,5 @@ def _overview() -> str:
             "",
             "duetto COMMAND --help lists a command's options.",
             "duetto train td3 --help lists the hyper-parameters of TD3.",
-            "Completion in the shell: duetto --tyro-write-completion bash FILE",
         ]
     )

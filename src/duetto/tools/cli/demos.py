@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from tyro.conf import Positional, arg
 
 from duetto import demonstrations, environments
 from duetto.demonstrations import (
@@ -20,8 +18,6 @@ from duetto.demonstrations import (
     EpisodePlayer,
     Expert,
     Metadata,
-    RecordedGame,
-    Writer,
     import_minari,
     spell,
 )
@@ -33,12 +29,12 @@ from duetto.runs.run import Run
 from duetto.storage import signing, user_code
 from duetto.storage.config import circumstances
 from duetto.tools.cli import unknown
-from duetto.tools.cli.options import EnvironmentId, EnvironmentOptions, Json, Trust, parse_options
+from duetto.tools.cli.options import Checkpoint, EnvironmentId, EnvironmentOptions, Json, Trust, parse_options
 from duetto.tools.cli.output import print_json, print_notices
-from duetto.tools.cli.parser import Flag, Parser, function_parser, run_function
+from duetto.tools.cli.parser import Arg, Flag, run_function
 from duetto.training.evaluation import PARALLEL, SEED_OFFSET
 from duetto.training.evaluator import check_same_spaces
-from duetto.training.progress_lines import say
+from duetto.training.progress_lines import say, working
 from duetto.training.video import record as record_video
 
 LISTED = 10  # episodes that `inspect` lists
@@ -59,11 +55,6 @@ def main(arguments: list[str]) -> None:
     run_function(FUNCTIONS[command], f"duetto demos {command}", rest)
 
 
-def parsers() -> dict[str, Parser]:
-    """Return the parser of each command."""
-    return {name: function_parser(function, f"duetto demos {name}") for name, function in FUNCTIONS.items()}
-
-
 # ---------------------------------------------------------------------------------------------------- record
 class ExpertSource(NamedTuple):
     """An expert, the environments that it acts in, and their options."""
@@ -76,18 +67,16 @@ class ExpertSource(NamedTuple):
 
 def record(
     environment: EnvironmentId,
-    expert: Annotated[str, arg(help=_EXPERT, metavar="RUN|FILE.py:CLASS")],
-    output: Annotated[str, arg(help="The folder to make.", metavar="FOLDER")],
-    episodes: Annotated[int, arg(help="Whole episodes.")] = 100,
-    seed: Annotated[int, arg(help="Seed of the first episode; the next one has the next.")] = 0,
-    only_successes: Annotated[Flag, arg(help="Leave out returns of 0 and less.")] = False,
-    minimum_return: Annotated[
-        float | None, arg(help="Leave out episodes with a lower return.", metavar="RETURN")
-    ] = None,
+    expert: Annotated[str, Arg(_EXPERT, metavar="RUN|FILE.py:CLASS")],
+    output: Annotated[str, Arg("The folder to make.", metavar="FOLDER")],
+    episodes: Annotated[int, Arg("Whole episodes.")] = 100,
+    seed: Annotated[int, Arg("Seed of the first episode; the next one has the next.")] = 0,
+    only_successes: Annotated[Flag, Arg("Leave out returns of 0 and less.")] = False,
+    minimum_return: Annotated[float | None, Arg("Leave out episodes with a lower return.", metavar="RETURN")] = None,
     environment_options: EnvironmentOptions = (),
-    checkpoint: Annotated[str, arg(help="Checkpoint of the run.", metavar="last|best|STEP")] = "last",
-    stochastic: Annotated[Flag, arg(help="Of a run: explore as in training.")] = False,
-    overwrite: Annotated[Flag, arg(help="Replace the dataset that is there.")] = False,
+    checkpoint: Checkpoint = "last",
+    stochastic: Annotated[Flag, Arg("Of a run: explore as in training.")] = False,
+    overwrite: Annotated[Flag, Arg("Replace the dataset that is there.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -113,9 +102,18 @@ def record(
     spaces = source.environment.observation_space, source.environment.action_space
     metadata = Metadata(environment, source.options, source.about, *spaces, _versions())
     try:
-        with demonstrations.writer(output, metadata, overwrite) as writer, _progress(console, episodes) as advance:
+        with (
+            demonstrations.writer(output, metadata, overwrite) as writer,
+            working(Console(stderr=True), "recording") as tell,
+        ):
             games = demonstrations.record(source.expert, source.environment, episodes, seed, keep)
-            last = _write_games(games, writer, advance)
+            last = seed
+            with suppress(demonstrations.RecordingEndedError):  # episodes that ended are kept
+                for number, game in enumerate(games, start=1):
+                    for part, demonstration in enumerate(game.demonstrations):
+                        writer.add(demonstration, game.seed, part)
+                    last = game.seed
+                    tell(f"recording {number} of {episodes} episodes")
     finally:
         source.environment.close()
     _print_summary(console, output, json, last - seed + 1)
@@ -164,30 +162,9 @@ def _expert_of_run(
     return ExpertSource(policy, envs, about, kwargs)
 
 
-def _write_games(games: Iterator[RecordedGame], writer: Writer, advance: Callable[[], None]) -> int:
-    """Write the games as they come; return the seed of the last one."""
-    last = 0
-    with suppress(demonstrations.RecordingEndedError):  # episodes that ended are kept
-        for game in games:
-            for part, demonstration in enumerate(game.demonstrations):
-                writer.add(demonstration, game.seed, part)
-            last = game.seed
-            advance()
-    return last
-
-
 def _versions() -> dict[str, str]:
     """Return the versions that runs record, and MiniGrid's."""
     return circumstances() | ({"minigrid": version("minigrid")} if find_spec("minigrid") else {})
-
-
-@contextmanager
-def _progress(console: Console, episodes: int | None = None) -> Iterator[Callable[[], None]]:
-    """Show a bar on a terminal; yield a function to call after each episode."""
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("episodes", total=episodes)
-        yield lambda: bar.advance(task)
 
 
 def _print_summary(console: Console, output: str, json: bool, tried: int | None = None) -> None:
@@ -211,8 +188,8 @@ def _return_range(demos: Demonstrations) -> str:
 
 # ---------------------------------------------------------------------------------------------------- export
 def export(
-    source: Annotated[Positional[str], arg(help="The folder of the demonstrations.", metavar="DEMOS")],
-    output: Annotated[str, arg(help="The folder to make.", metavar="FOLDER")],
+    source: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
+    output: Annotated[str, Arg("The folder to make.", metavar="FOLDER")],
     json: Json = False,
 ) -> None:
     """Write demonstrations as a Minari dataset, which other libraries read."""
@@ -227,16 +204,16 @@ def export(
 # ---------------------------------------------------------------------------------------------------- import
 def import_(
     source: Annotated[
-        Positional[str],
-        arg(help="A Minari dataset: its folder, or its id in Minari's local folder.", metavar="DATASET"),
+        str,
+        Arg("A Minari dataset: its folder, or its id in Minari's local folder.", "DATASET", is_positional=True),
     ],
-    environment: Annotated[str, arg(help="The environment that they were recorded in.", metavar="ID|FILE.py:CLASS")],
-    output: Annotated[str, arg(help="The folder to make.", metavar="FOLDER")],
-    expert: Annotated[str | None, arg(help="Who acted; by default as the dataset says.", metavar="TEXT")] = None,
+    environment: Annotated[str, Arg("The environment that they were recorded in.", metavar="ID|FILE.py:CLASS")],
+    output: Annotated[str, Arg("The folder to make.", metavar="FOLDER")],
+    expert: Annotated[str | None, Arg("Who acted; by default as the dataset says.", metavar="TEXT")] = None,
     environment_options: EnvironmentOptions = (),
-    overwrite: Annotated[Flag, arg(help="Replace the dataset that is there.")] = False,
+    overwrite: Annotated[Flag, Arg("Replace the dataset that is there.")] = False,
     json: Json = False,
-    trust: Annotated[Flag, arg(help="You trust the author of the dataset.")] = False,
+    trust: Annotated[Flag, Arg("You trust the author of the dataset.")] = False,
 ) -> None:
     """Import a Minari dataset. Actions of Box spaces are mapped to [-1, 1], as agents act; rewards are clipped, or
     replaced by their logarithm, if the options of an Atari game say that agents learn from these.
@@ -255,10 +232,10 @@ def import_(
 
 # ---------------------------------------------------------------------------------------------------- inspect
 def inspect(
-    demos: Annotated[Positional[str], arg(help="The folder of the demonstrations.", metavar="DEMOS")],
-    video: Annotated[str | None, arg(help="Replay an episode and record it.", metavar="FILE.mp4")] = None,
-    episode: Annotated[int | None, arg(help="Number of that episode; by default 0, the first.", metavar="K")] = None,
-    all: Annotated[Flag, arg(help=f"List all episodes, not only the first {LISTED}.")] = False,
+    demos: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
+    video: Annotated[str | None, Arg("Replay an episode and record it.", metavar="FILE.mp4")] = None,
+    episode: Annotated[int | None, Arg("Number of that episode; by default 0, the first.", metavar="K")] = None,
+    all: Annotated[Flag, Arg(f"List all episodes, not only the first {LISTED}.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -295,21 +272,27 @@ def _print_demos(demos: Demonstrations, rows: int) -> None:
     ):
         say(console, f"{name:13} {text}")
     table = Table("episode", "seed", "return", "steps", "end")
-    for number in range(min(rows, len(demos))):
-        seed, part = demos.seeds[number], demos.parts[number]
-        origin = "-" if seed is None else f"{seed}, life {part + 1}" if part else str(seed)
-        end = "terminated" if demos.terminated[number] else "truncated"
-        table.add_row(str(number), origin, f"{demos.returns[number]:.4g}", str(demos.lengths[number]), end)
+    for number, episode in enumerate(_episodes(demos)[:rows]):
+        seed = "-" if episode["seed"] is None else f"{episode['seed']}"
+        seed += f", life {episode['part'] + 1}" if episode["part"] else ""
+        end = "terminated" if episode["terminated"] else "truncated"
+        table.add_row(str(number), seed, f"{episode['return']:.4g}", str(episode["steps"]), end)
     console.print(table)
     if len(demos) > rows:
         say(console, f"and {len(demos) - rows} more: --all lists them.")
 
 
+def _episodes(demos: Demonstrations) -> list[dict[str, Any]]:
+    rows = zip(demos.seeds, demos.parts, demos.returns, demos.lengths, demos.terminated, strict=True)
+    return [
+        {"seed": seed, "part": part, "return": float(total), "steps": int(steps), "terminated": bool(over)}
+        for seed, part, total, steps, over in rows
+    ]
+
+
 def _to_dict(demos: Demonstrations, folder: str) -> dict[str, Any]:
     """Describe the demonstrations for programs, with every episode."""
     about = demos.metadata
-    episodes = zip(demos.seeds, demos.parts, demos.returns, demos.lengths, demos.terminated, strict=True)
-    names = ("seed", "part", "return", "steps", "terminated")
     return {
         "file": folder,
         "environment": about.environment,
@@ -318,10 +301,7 @@ def _to_dict(demos: Demonstrations, folder: str) -> dict[str, Any]:
         "observations": spell(about.observation_space, bounds=False),
         "actions": spell(about.action_space),
         "versions": about.versions,
-        "episodes": [
-            dict(zip(names, (seed, part, float(score), int(steps), bool(over)), strict=True))
-            for seed, part, score, steps, over in episodes
-        ],
+        "episodes": _episodes(demos),
     }
 
 

@@ -6,13 +6,11 @@ import ast
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
-
-from tyro.conf import arg
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
@@ -23,7 +21,7 @@ from duetto.storage.config import RunOptions
 from duetto.storage.user_code import Origin, named, names_file
 from duetto.tools.cli import unknown
 from duetto.tools.cli.options import EnvironmentOptions, Json, PresetName, Quiet, parse_options
-from duetto.tools.cli.parser import OptionGroup, Parser
+from duetto.tools.cli.parser import Arg, OptionGroup, Parser
 
 if TYPE_CHECKING:
     from duetto.runs.spec import RunSpec  # slow to import
@@ -57,6 +55,7 @@ class LearningCommand:
         Raises:
             UsageError: There is no such algorithm.
         """
+        self.word = word
         self.algorithm: type[Algorithm]
         self.origin: Origin | None = None  # the file of a custom algorithm
         if names_file(word):
@@ -141,11 +140,6 @@ class LearningCommand:
         ]
 
 
-def all_parsers(command: Callable[[str], LearningCommand]) -> dict[str, Parser]:
-    """Return a command's parser for each algorithm of Duetto."""
-    return {name: command(name).parser() for name in ALGORITHMS}
-
-
 def is_overview(arguments: list[str], usage: str, about: str) -> bool:
     """Print a command's overview unless an algorithm is named. UsageError if options come before it."""
     if not arguments or arguments[0] in ("-h", "--help", "--help-all"):
@@ -170,9 +164,7 @@ def described(kind: type[Any]) -> dict[str, Any]:
     hints, texts = get_type_hints(kind, include_extras=True), _docstrings(kind)
     names = [entry.name for entry in dataclasses.fields(kind)]
     return {
-        name: Annotated[hints[name], arg(help=texts.get(name, ""))]
-        for name in names
-        if hints[name] != CustomNetwork | None
+        name: Annotated[hints[name], Arg(texts.get(name, ""))] for name in names if hints[name] != CustomNetwork | None
     }
 
 

@@ -8,63 +8,51 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import yaml
-from tyro.conf import Positional, arg
 
 from duetto.cluster.config import Cluster, Mode
 from duetto.errors import UsageError
 from duetto.storage import safe_yaml
-from duetto.tools.cli.parser import Flag, Texts, optional_value
+from duetto.tools.cli.parser import Arg, Flag, Texts
 
 EnvironmentId = Annotated[
-    Positional[str], arg(metavar="ENVIRONMENT", help="An id, module:ID, or FILE.py:CLASS for your own.")
+    str, Arg("An id, module:ID, or FILE.py:CLASS for your own.", "ENVIRONMENT", is_positional=True)
 ]
-EnvironmentOptions = Annotated[
-    Texts, arg(help="Options of the environment, such as sticky_actions=0.25.", metavar="KEY=VALUE ...")
-]
-RunFolder = Annotated[Positional[str], arg(help="The run's folder.", metavar="RUN")]
+EnvironmentOptions = Annotated[Texts, Arg("Options of the environment, such as sticky_actions=0.25.", "KEY=VALUE ...")]
+RunFolder = Annotated[str, Arg("The run's folder.", "RUN", is_positional=True)]
 Runs = Annotated[
-    Positional[Texts],
-    arg(help="Folders of runs: runs/td3-*; and tables of results, ours or others': theirs.csv", metavar="RUN ..."),
+    Texts,
+    Arg("Folders of runs: runs/td3-*", "RUN ...", is_positional=True),
 ]
-Checkpoint = Annotated[str, arg(help="last, best, or a step.", metavar="last|best|STEP")]
-Metric = Annotated[str, arg(help="A column of evaluations.csv or a number of metrics.jsonl.", metavar="NAME")]
-Json = Annotated[Flag, arg(help="Print one JSON object, and nothing else on stdout.")]
-Quiet = Annotated[Flag, arg(help="Print only warnings and errors.")]
-Trust = Annotated[Flag, arg(help="Run code that the run's folder names, though you did not start the run here.")]
-Seeds = Annotated[str, arg(help="Train several seeds, each as its own run: 5, 0-4 or 0,3,9.", metavar="SEEDS")]
-PresetName = Annotated[
-    str | None, arg(help="Named hyper-parameters (duetto list presets), or FILE.yaml.", metavar="PRESET")
-]
+Checkpoint = Annotated[str, Arg("last, best, or a step.", "last|best|STEP")]
+Metric = Annotated[str, Arg("A column of evaluations.csv or a number of metrics.jsonl.", "NAME")]
+Json = Annotated[Flag, Arg("Print one JSON object, and nothing else on stdout.")]
+Quiet = Annotated[Flag, Arg("Print only warnings and errors.")]
+Trust = Annotated[Flag, Arg("Run code that the run's folder names, though you did not start the run here.")]
+Seeds = Annotated[str, Arg("Train several seeds, each as its own run: 5, 0-4 or 0,3,9.", "SEEDS")]
+PresetName = Annotated[str | None, Arg("Named hyper-parameters (duetto list presets), or FILE.yaml.", "PRESET")]
 
 # ---------------------------------------------------------------------------------------------------- callbacks
-StopAtReturn = Annotated[
-    float | None, arg(help="Stop when an evaluation's mean return is at least this.", metavar="RETURN")
-]
+StopAtReturn = Annotated[float | None, Arg("Stop when an evaluation's mean return is at least this.", "RETURN")]
 TimeLimit = Annotated[
-    float | None,
-    arg(help="Stop after so many seconds of work, those of earlier processes included.", metavar="SECONDS"),
+    float | None, Arg("Stop after so many seconds of work, those of earlier processes included.", "SECONDS")
 ]
-VideoEvery = Annotated[int | None, arg(help="Record an episode every so many steps.", metavar="STEPS")]
-Track = Annotated[Texts | None, arg(help="Send what is logged to wandb, mlflow or trackio.", metavar="TRACKER ...")]
+VideoEvery = Annotated[int | None, Arg("Record an episode every so many steps.", "STEPS")]
+Track = Annotated[Texts | None, Arg("Send what is logged to wandb, mlflow or trackio.", "TRACKER ...")]
 
 # ---------------------------------------------------------------------------------------------------- cluster
 HERE = "here"
 _ADDRESS = re.compile(r"auto|here|(ray://)?[\w.-]+:\d+")
 
 Address = Annotated[
-    str | None,
-    optional_value("[ADDRESS]", HERE),
-    arg(help="Act on a Ray cluster: at this address, or one on this machine."),
+    str | None, Arg("Act on a Ray cluster: at this address, or one on this machine.", "[ADDRESS]", if_empty=HERE)
 ]
-Actors = Annotated[int | None, arg(help="Processes that act (2). In the mode sync the numbers depend on it.")]
+Actors = Annotated[int | None, Arg("Processes that act (2). In the mode sync the numbers depend on it.")]
 AnyMode = Annotated[
     Mode | None,
-    arg(help="sync: repeatable, the default; async: nobody waits. Actors act with parameters that are a block old."),
+    Arg("sync: repeatable, the default; async: nobody waits. Actors act with parameters that are a block old."),
 ]
-Blocks = Annotated[
-    int | None, arg(help="Vector steps of an actor at a time: a rollout's, or 16. The numbers depend on it.")
-]
-ReplayShards = Annotated[int | None, arg(help="Processes that hold the replay buffer (0: it is in the run's own).")]
+Blocks = Annotated[int | None, Arg("Vector steps of an actor at a time: a rollout's, or 16. The numbers depend on it.")]
+ReplayShards = Annotated[int | None, Arg("Processes that hold the replay buffer (0: it is in the run's own).")]
 CLUSTER = {  # the options of a cluster, and those that need --cluster
     "cluster": Address,
     "actors": Actors,

@@ -43,74 +43,23 @@ def watched() -> Iterator[None]:
 
 
 @contextmanager
-def expendable() -> Iterator[Any]:
-    """Replace stdout in the block by a stream that silently drops what cannot be written; yields it."""
-    stream: Any = Output(sys.stdout, expendable=True)
-    with redirect_stdout(stream):
-        try:
-            yield stream
-        finally:
-            stream.flush()
-
-
-def print_error(text: str) -> None:
-    """Print an error on stderr; on a terminal without breaking words."""
-    lines = f"duetto: {text}".split("\n")
-    print("\n".join(map(wrapped, lines) if sys.stderr.isatty() else lines), file=sys.stderr)
-
-
-def wrapped(line: str, indent: str = "", hanging: int | None = None) -> str:
-    """Return a line as lines that fit the terminal, broken between words only.
-
-    Args:
-        line: The text.
-        indent: Starts the first line.
-        hanging: Spaces at the start of the others; by default those of `indent`.
-    """
-    others = indent if hanging is None else " " * hanging
-    kept: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(
-        line, shutil.get_terminal_size().columns, initial_indent=indent, subsequent_indent=others, **kept
-    )
-
-
-def show_cursor() -> None:
-    """Show the cursor of the terminal, which a live display hides."""
-    if "rich.live" not in sys.modules:
-        return
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            if stream.isatty():
-                stream.write("\x1b[?25h")
-                stream.flush()
-
-
-def print_json(values: dict[str, Any]) -> None:
-    """Print values as one line of JSON, for programs."""
-    print(json.dumps(values, ensure_ascii=True))
-
-
-def print_file(path: str | Path, as_json: bool, **values: Any) -> None:
-    """Print a file's name; or, as JSON, `file` and the other values."""
-    print_json({"file": str(path), **values}) if as_json else print(escaped(str(path)))
-
-
-def print_notices(notices: Sequence[str]) -> None:
-    """Print a run's notices on stderr, such as damage that was skipped."""
-    from rich.console import Console  # `duetto --help` has no use for it
-
-    from duetto.training.progress_lines import say
-
-    for notice in notices:
-        say(Console(stderr=True), notice, "yellow")
+def expendable() -> Iterator[None]:
+    """Silently drop what stdout cannot write in the block."""
+    stream: Any = sys.stdout
+    stream.expendable = True
+    try:
+        yield
+    finally:
+        stream.flush()
+        stream.expendable = False
 
 
 class Output:
     """A text stream that drops everything once it cannot be written to; unless it is `expendable`, that is an error."""
 
-    def __init__(self, stream: Any, expendable: bool = False) -> None:
-        self._stream = stream._stream if isinstance(stream, Output) else stream
-        self.expendable = expendable
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.expendable = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -150,3 +99,51 @@ def _open_what_is_closed() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115, it stays open
+
+
+def show_cursor() -> None:
+    """Show the cursor of the terminal, which a live display hides."""
+    for stream in (sys.stdout, sys.stderr) if "rich.live" in sys.modules else ():
+        with suppress(OSError, ValueError):
+            if stream.isatty():
+                print("\x1b[?25h", end="", file=stream, flush=True)
+
+
+def print_error(text: str) -> None:
+    """Print an error on stderr; on a terminal without breaking words."""
+    lines = f"duetto: {text}".split("\n")
+    print("\n".join(map(wrapped, lines) if sys.stderr.isatty() else lines), file=sys.stderr)
+
+
+def wrapped(line: str, indent: str = "", hanging: str | None = None, width: int = 0) -> str:
+    """Return a line as lines that fit a width, the terminal's by default, broken between words only.
+
+    Args:
+        line: The text.
+        indent: Begins the first line.
+        hanging: Begins the others; by default `indent`.
+        width: Columns.
+    """
+    kept: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    kept |= {"initial_indent": indent, "subsequent_indent": indent if hanging is None else hanging}
+    return textwrap.fill(line, width or shutil.get_terminal_size().columns, **kept)
+
+
+def print_json(values: dict[str, Any]) -> None:
+    """Print values as one line of JSON, for programs."""
+    print(json.dumps(values, ensure_ascii=True))
+
+
+def print_file(path: str | Path, as_json: bool, **values: Any) -> None:
+    """Print a file's name; or, as JSON, `file` and the other values."""
+    print_json({"file": str(path), **values}) if as_json else print(escaped(str(path)))
+
+
+def print_notices(notices: Sequence[str]) -> None:
+    """Print a run's notices on stderr, such as damage that was skipped."""
+    from rich.console import Console  # `duetto --help` has no use for it
+
+    from duetto.training.progress_lines import say
+
+    for notice in notices:
+        say(Console(stderr=True), notice, "yellow")

@@ -1,52 +1,52 @@
-"""Parse a command's options with tyro: named groups, readable metavars, errors of one line.
+"""Parse a command's options with argparse: groups, a short and a full help, errors of one line.
 
 Only options that are on the command line are returned; presets and recorded runs give the others their values.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, HelpFormatter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from inspect import Parameter, getdoc, signature
-from io import StringIO
-from itertools import dropwhile, takewhile
-from types import ModuleType
-from typing import Annotated, Any, Literal, NamedTuple, Required, TypedDict, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
-import tyro
-from tyro.conf import (
-    AvoidSubcommands,
-    FlagConversionOff,
-    OmitArgPrefixes,
-    OmitSubcommandPrefixes,
-    Positional,
-    UseAppendAction,
-    arg,
-    subcommand,
-)
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+from typing_extensions import override
 
 from duetto.algorithms.suggestions import FOREIGN_NAMES, nearest, units
 from duetto.errors import UsageError
 from duetto.tools.cli.output import wrapped
 
 WIDEST = 120  # columns of the help
-Flag = FlagConversionOff[bool]  # --name, without --no-name
-Texts = tuple[str, ...]  # one or more values of an option that may be repeated
+HELP = {"help": "Show this help.", "help_all": "Show this help with the options that are seldom changed."}
 
-_DICT: Any = TypedDict  # made here from values, which type checkers do not follow
-_ANNOTATED: Any = Annotated
-_FLAG, _POSITIONAL = get_args(Flag)[1], get_args(Positional[str])[1]  # tyro's markers
-_HELP = {"help": Annotated[Flag, arg(aliases=["-h"], help="Show this help.")]}
-_HELP_ALL = {"help_all": Annotated[Flag, arg(help="Show this help with the options that are seldom changed.")]}
-_COMMA = "\ue000"  # in the place of commas within a word, at which tyro would break it
-_ABOUT = "ABOUT"  # the place of a command's description in tyro's page, which would join its lines
+
+@dataclass(frozen=True)
+class Arg:
+    """An option's help and form, in the `Annotated` of its type.
+
+    Attributes:
+        help: The help.
+        metavar: The name of its value in the help, if its type does not say it.
+        name: The option's name, if it is not that of the parameter.
+        is_positional: Whether it has no name on the command line.
+        is_flag: Whether it has no --no-NAME.
+        if_empty: The value of the option without a value; None: it needs one.
+    """
+
+    help: str = ""
+    metavar: str = ""
+    name: str = ""
+    is_positional: bool = False
+    is_flag: bool = False
+    if_empty: str | None = None
+
+
+Flag = Annotated[bool, Arg(is_flag=True)]
+Texts = tuple[str, ...]  # one or more values of an option that may be repeated
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class OptionGroup:
 
     Attributes:
         title: The title; "" for the options that stand next to --help.
-        options: The annotation of each option, by name; `tyro.conf.arg` in it has its help and its metavar.
+        options: The annotation of each option, by name; `Arg` in it has its help and its metavar.
         defaults: Default values, for the help. An option without one is required.
         rare: The options that only --help-all shows.
     """
@@ -73,12 +73,12 @@ class Parser:
     Attributes:
         prog: The command, such as "duetto train td3".
         groups: Its options.
-        refusal: Return the error for an option that the command lacks, or "" for the usual one.
+        hint: What to do instead of an option that the command lacks.
     """
 
     prog: str
     groups: Sequence[OptionGroup]
-    refusal: Callable[[str], str] = lambda name: ""
+    hint: str = ""
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Return the options that are on the command line, by name.
@@ -86,323 +86,201 @@ class Parser:
         Raises:
             UsageError: An option is unknown, or a value is missing or wrong.
         """
-        groups = self.with_help()
-        with _errors_of_one_line(self._annotations()):
-            values, unknown = tyro.cli(
-                _typed_dict(groups),
-                args=list(arguments),
-                prog=self.prog,
-                default=_without_values(groups),
-                return_unknown_args=True,
-                add_help=False,
-                registry=_REGISTRY,
-            )
+        words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
+        values, unknown = self.program().parse_known_intermixed_args(words)
         if unknown:
-            raise UsageError(self._refused(unknown[0].partition("=")[0]))
-        given: dict[str, Any] = {}
-        for group in groups:
-            of_group = values[group.title] if group.title else values
-            for name in (name for name in group.options if name in of_group):
-                value = of_group[name]
-                if not _Kind.of(group.options[name]).is_repeated:
-                    given[name] = value
-                elif value:
-                    given[name] = tuple(text for texts in value for text in texts)
-        return given
+            raise UsageError(self._refused(next((word for word in unknown if word.startswith("-")), unknown[0])))
+        return {name: _joined(value) if isinstance(value, list) else value for name, value in vars(values).items()}
 
     def check_complete(self, given: Mapping[str, Any]) -> None:
         """Raise UsageError if a required value is missing."""
-        for group in self.groups:
-            for name, annotation in group.options.items():
-                if name not in {*given, *group.defaults}:
-                    kind = _Kind.of(annotation)
-                    option = f"--{name.replace('_', '-')} {kind.metavar or ''}".strip()
-                    needed = (kind.metavar or name).removesuffix(" ...") if kind.is_positional else option
-                    raise UsageError(f"{self.prog} needs {needed}. See {self.prog} --help.")
+        for name, (option, metavar, _) in self._required().items():
+            if name not in given:
+                raise UsageError(f"{self.prog} needs {f'{option} {metavar}'.strip()}. See {self.prog} --help.")
 
     def print_help(self, about: str, everything: bool = False) -> None:
         """Print the help; options that are seldom changed only with `everything`."""
-        extra = [OptionGroup("", _HELP_ALL, {"help_all": False})] if any(group.rare for group in self.groups) else []
-        page = _Page(sys.stdout)
-        with _one_column(), redirect_stdout(page), suppress(SystemExit):
-            tyro.cli(
-                _typed_dict([*extra, *self.groups], for_help=True, everything=everything),
-                args=["--help"],
-                prog=self.prog,
-                description=_ABOUT,
-                default=_without_values([*extra, *self.groups]),
-                registry=_REGISTRY,
-            )
-        paragraphs = [wrapped(" ".join(text.split())) for text in about.split("\n\n")]
-        usage, _, rest = page.getvalue().partition("\n")
-        print(wrapped(usage))
-        print(rest.replace(_ABOUT, "\n\n".join(paragraphs)).replace(_COMMA, ","), end="")
+        program = self.program(everything)
+        program.description = "\n\n".join(wrapped(" ".join(text.split())) for text in about.split("\n\n"))
+        program.print_help()
 
-    def with_help(self) -> list[OptionGroup]:
-        """Return the groups, and the options that print the help."""
-        return [OptionGroup("", _HELP | _HELP_ALL), *self.groups]
+    def program(self, everything: bool = True) -> ArgumentParser:
+        """Return the parser of argparse."""
+        needed = [f"{option} {metavar}".strip() + " ..." * many for option, metavar, many in self._required().values()]
+        usage = wrapped(" ".join([self.prog, *needed, "[options]"])).replace("%", "%%")
+        program = _Program(self.prog, usage, formatter_class=_Help, add_help=False, allow_abbrev=False)
+        program.add_argument("-h", "--help", action="store_true", default=SUPPRESS, help=HELP["help"])
+        rare = any(group.rare & group.options.keys() for group in self.groups)
+        program.add_argument(
+            "--help-all", action="store_true", default=SUPPRESS, help=HELP["help_all"] if rare else SUPPRESS
+        )
+        for group in self.groups:
+            section = program.add_argument_group(group.title) if group.title else program
+            for name, annotation in group.options.items():
+                is_hidden = not everything and name in group.rare
+                _add(section, name, annotation, name not in group.defaults, group.defaults.get(name), is_hidden)
+        return program
 
-    def _annotations(self) -> dict[str, Any]:
-        return {name: annotation for group in self.groups for name, annotation in group.options.items()}
+    def _required(self) -> dict[str, tuple[str, str, bool]]:
+        """Return of each required option its name, if it has one, its metavar, and whether it has many values."""
+        required: dict[str, tuple[str, str, bool]] = {}
+        for group in self.groups:
+            for name in (name for name in group.options if name not in group.defaults):
+                kind, arg = taken_apart(group.options[name])
+                option = "" if arg.is_positional else _option(name, arg)
+                required[name] = option, (arg.metavar or name).removesuffix(" ..."), kind == Texts
+        return required
 
-    def _refused(self, option: str) -> str:
+    def _refused(self, word: str) -> str:
         """Return the error for an option that the command lacks, or for a value too many."""
+        option = word.partition("=")[0]
         if not option.startswith("-"):
-            return f"{self.prog} takes no {option!r} here. Put options' values after their names: {self.prog} --help"
+            return f"{self.prog} takes no {word!r} here. Put options' values after their names: {self.prog} --help"
         name = option.lstrip("-").replace("-", "_")
-        if sentence := self.refusal(name):
-            return sentence
-        known = list(self._annotations())
+        known = [name for group in self.groups for name in group.options]
         similar = nearest(name, known) or nearest(name.removeprefix("no_"), known)
         if similar:
             names = " or ".join(f"--{each.replace('_', '-')}" for each in similar)
             hint = f"Did you mean {names}{units(name)}?"
         else:
-            hint = "It has nothing of the kind." if name in FOREIGN_NAMES else f"See {self.prog} --help."
+            usual = "It has nothing of the kind." if name in FOREIGN_NAMES else f"See {self.prog} --help."
+            hint = self.hint or usual
         return f"{self.prog} has no option {option}. {hint}"
 
 
-def function_parser(function: Callable[..., None], prog: str, refusal: Callable[[str], str] | None = None) -> Parser:
+def function_parser(function: Callable[..., None], prog: str, hint: str = "") -> Parser:
     """Return the parser of a function's parameters; annotations have their help, and defaults are the function's."""
     hints = get_type_hints(function, include_extras=True)
     defaults = {name: entry.default for name, entry in signature(function).parameters.items()}
     options = {name: hints[name] for name in defaults}
     group = OptionGroup("", options, {name: value for name, value in defaults.items() if value is not Parameter.empty})
-    return Parser(prog, [group], refusal or (lambda name: ""))
+    return Parser(prog, [group], hint)
 
 
-def run_function(
-    function: Callable[..., None], prog: str, arguments: Sequence[str], refusal: Callable[[str], str] | None = None
-) -> None:
+def run_function(function: Callable[..., None], prog: str, arguments: Sequence[str], hint: str = "") -> None:
     """Call a function with the options on the command line. See `function_parser`; its docstring is the help."""
-    parser = function_parser(function, prog, refusal)
+    parser = function_parser(function, prog, hint)
     given = parser.parse(arguments)
-    if {"help", "help_all"} & given.keys():
+    if HELP.keys() & given.keys():
         parser.print_help(getdoc(function) or "")
         return
     parser.check_complete(given)
     function(**given)
 
 
-def print_completion(arguments: Sequence[str], commands: Mapping[str, ModuleType]) -> None:
-    """Print or write tyro's completion script for all commands, as `arguments` say.
+def taken_apart(annotation: Any) -> tuple[Any, Arg]:
+    """Return an annotation's type, without `| None`, and what its `Arg`s say; the last one counts."""
+    arg = Arg()
+    while get_origin(annotation) in (Annotated, Union, types.UnionType):
+        annotation, *metadata = (part for part in get_args(annotation) if part is not type(None))
+        for entry in (entry for entry in metadata if isinstance(entry, Arg)):
+            arg = replace(arg, **{name: value for name, value in vars(entry).items() if value not in ("", False, None)})
+    return annotation, arg
 
-    A module's function `parsers` returns the parsers of its subcommands by name; other modules have the function of
-    their command's name.
-    """
-    types = {
-        name: _command_type(module.parsers())
-        if hasattr(module, "parsers")
-        else _typed_dict(function_parser(getattr(module, name), "").with_help())
-        for name, module in commands.items()
+
+def _joined(parts: list[Any]) -> tuple[Any, ...]:
+    return tuple(value for part in parts for value in (part if isinstance(part, list) else [part]))
+
+
+def _option(name: str, arg: Arg) -> str:
+    return f"--{(arg.name or name).replace('_', '-')}"
+
+
+def _add(section: Any, name: str, annotation: Any, is_required: bool, default: Any, is_hidden: bool) -> None:
+    """Add an option to a group of argparse."""
+    kind, arg = taken_apart(annotation)
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    is_off = default is None or default is False or default in ("", ())
+    hint = " (required)" if is_required else "" if is_off else f" (default: {shown})"
+    form: dict[str, Any] = {
+        "default": SUPPRESS,
+        "help": SUPPRESS if is_hidden else (arg.help + hint).replace("%", "%%"),
     }
-    config = (AvoidSubcommands, OmitArgPrefixes, OmitSubcommandPrefixes)
-    tyro.extras.subcommand_cli_from_dict(types, prog="duetto", args=arguments, config=config, registry=_REGISTRY)
+    if kind is bool:
+        form["action"] = "store_true" if arg.is_flag else BooleanOptionalAction
+    else:
+        form["type"], metavar, form["nargs"] = _values(kind, arg)
+        form["metavar"] = arg.metavar or metavar
+        if arg.if_empty is not None:
+            form |= {"nargs": "?", "const": arg.if_empty}
+        if kind == Texts and not arg.is_positional:
+            form["action"] = "extend"
+    if arg.is_positional:
+        section.add_argument(name, **form | {"nargs": "*" if kind == Texts else "?"})
+    else:
+        section.add_argument(_option(name, arg), dest=name, **form)
 
 
-def _command_type(parsers: Mapping[str, Parser]) -> Any:
-    """Return a function for tyro that takes one of several subcommands."""
-    each = [
-        Annotated[Any, subcommand(name, constructor=_typed_dict(parser.with_help()))]
-        for name, parser in parsers.items()
-    ]
+def _values(kind: Any, arg: Arg) -> tuple[Callable[[str], Any], str, Any]:
+    """Return how a text becomes a value of a type, the metavar, and argparse's number of values."""
+    if get_origin(kind) is Literal:
+        choices = [str(choice) for choice in get_args(kind)]
 
-    def command(part: Any) -> None: ...
+        def choice(text: str) -> str:
+            if text not in choices and text is not SUPPRESS:  # which argparse reads in the place of no text
+                raise ArgumentTypeError(f"is {text!r}; it must be {' or '.join(choices)}.")
+            return text
 
-    command.__annotations__["part"] = Union[tuple(each)]  # noqa: UP007, of a tuple
-    return command
-
-
-class _Page(StringIO):
-    """Text for a stream, with its encoding and its colors."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__()
-        self._stream = stream
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-
-@contextmanager
-def _one_column() -> Iterator[None]:
-    """Limit the width that tyro sees, with which it would put groups side by side, out of their order."""
-    columns = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(min(shutil.get_terminal_size().columns, WIDEST))
-    try:
-        yield
-    finally:
-        os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
-
-
-# ---------------------------------------------------------------------------------------------------- annotations
-class _Kind(NamedTuple):
-    """An option's annotation, taken apart."""
-
-    type: Any  # without `| None`: an option that is not given has no value
-    metadata: tuple[Any, ...]
-    is_flag: bool
-    is_positional: bool
-    is_repeated: bool
-    metavar: str | None
-    help: str
-
-    @classmethod
-    def of(cls, annotation: Any) -> _Kind:
-        metadata: tuple[Any, ...] = ()
-        while get_origin(annotation) in (Annotated, Union, types.UnionType):
-            parts = get_args(annotation)
-            if get_origin(annotation) is Annotated:
-                annotation, metadata = parts[0], (*parts[1:], *metadata)
-            else:
-                (annotation,) = (part for part in parts if part is not type(None))
-        is_flag, is_positional = _FLAG in metadata, _POSITIONAL in metadata
-        is_repeated = annotation == Texts and not is_positional
-        shown = {name: [getattr(entry, name, None) for entry in metadata] for name in ("metavar", "help")}
-        metavar, text = (next((value for value in reversed(shown[name]) if value), None) for name in shown)
-        return cls(annotation, metadata, is_flag, is_positional, is_repeated, metavar, text or "")
-
-    def described(self, default: Any, is_required: bool) -> Any:
-        """Return the annotation for tyro, with the default in its help."""
-        kind: Any = UseAppendAction[tuple[Texts, ...]] if self.is_repeated else self.type
-        parts = [_ANNOTATED[bool, _SWITCH] if self.is_flag else kind, *self.metadata]
-        hint = "(required)" if is_required else _default_text(default)
-        text = re.sub(r"(?<=\S),(?=\S)", _COMMA, self.help)
-        described: Any = _ANNOTATED[(*parts, arg(help=text, help_behavior_hint=hint))]
-        return Required[described] if is_required else described
-
-
-def _default_text(value: Any) -> str:
-    """Return " (default: 0.99)", or "" for an option that is off or left to Duetto."""
-    if value is None or value is False or value in ("", ()):
-        return ""
-    return f"(default: {' '.join(map(str, value)) if isinstance(value, tuple) else value})"
-
-
-def _typed_dict(groups: Sequence[OptionGroup], for_help: bool = False, everything: bool = True) -> Any:
-    """Return a TypedDict whose keys are the options of the group "" and the other groups' titles.
-
-    An option is required only `for_help`: --help itself needs none.
-    """
-    entries: dict[str, Any] = {}
-    for group in groups:
-        options: dict[str, Any] = {}
-        for name, annotation in group.options.items():
-            if everything or name not in group.rare:
-                is_required = for_help and name not in group.defaults
-                options[name] = _Kind.of(annotation).described(group.defaults.get(name), is_required)
-        if group.title:
-            nested: Any = _DICT(group.title, options, total=False)
-            entries[group.title] = OmitArgPrefixes[_ANNOTATED[nested, arg(name=group.title, help="")]]
-        else:
-            entries |= options
-    return _DICT("Options", entries, total=False)
-
-
-def _without_values(groups: Sequence[OptionGroup]) -> dict[str, Any]:
-    """Return the empty values that tyro needs for options that may be repeated."""
-    values: dict[str, Any] = {}
-    for group in groups:
-        empty = {name: () for name, annotation in group.options.items() if _Kind.of(annotation).is_repeated}
-        values |= {group.title: empty} if group.title else empty
-    return values
-
-
-# ---------------------------------------------------------------------------------------------------- values
-_REGISTRY = ConstructorRegistry()
-
-
-def _spec(nargs: Any, metavar: str, read: Callable[[list[str]], Any]) -> PrimitiveConstructorSpec[Any]:
-    return PrimitiveConstructorSpec(nargs, metavar, read, lambda value: True, lambda value: [str(value)])
-
-
-_SWITCH = _spec(0, "", lambda texts: True)
-
-
-def optional_value(metavar: str, absent: str) -> PrimitiveConstructorSpec[Any]:
-    """Return a spec for the annotation of an option whose value may be left out; it is `absent` then."""
-
-    def read(texts: list[str]) -> str:
-        if len(texts) > 1:
-            raise ValueError(f"takes at most one value, not {' '.join(texts)}. Put ENVIRONMENT before the options.")
-        return texts[0] if texts else absent
-
-    return _spec("*", metavar, read)
-
-
-@_REGISTRY.primitive_rule
-def _numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Whole numbers, also as 1e6; other numbers; and lists of whole numbers: 64 32, or 64,32."""
-    if kind.type is int:
-        return _spec(1, "N", lambda texts: _whole(texts[0]))
-    if kind.type is float:
-        return _spec(1, "X", lambda texts: _number(texts[0]))
-    if kind.type == tuple[int, ...]:
-        return _spec("*", "N ...", lambda texts: tuple(map(_whole, re.findall(r"[^\s,()[\]]+", " ".join(texts)))))
-    return None
-
-
-@_REGISTRY.primitive_rule
-def _texts(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    return _spec(1, "TEXT", lambda texts: texts[0]) if kind.type is str else None
+        return choice, f"{{{','.join(choices)}}}", None
+    if get_origin(kind) is tuple:
+        part, *others = get_args(kind)
+        read, metavar, _ = _values(part, arg)
+        if part is int:  # lists may be written 64 32, 64,32 or [64, 32]
+            read = _whole_numbers
+        return read, f"{metavar} ...", "*" if Ellipsis in others else 1 + len(others)
+    return {int: (_whole, "N", None), float: (_number, "X", None)}.get(kind, (str, "TEXT", None))
 
 
 def _whole(text: str) -> int:
-    with suppress(ValueError):
-        return int(text)
-    with suppress(ValueError):
-        if (number := _number(text)).is_integer():
-            return int(number)
-    raise ValueError(f"is {text!r}; it must be a whole number.")
+    """Read a whole number, also as 1e6."""
+    try:
+        if (number := float(text)).is_integer():
+            return int(text) if text.strip("+-").isdecimal() else int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise ArgumentTypeError(f"is {text!r}; it must be a whole number.")
+
+
+def _whole_numbers(text: str) -> list[int]:
+    return [_whole(word) for word in re.findall(r"[^\s,()[\]]+", text)]
 
 
 def _number(text: str) -> float:
-    with suppress(ValueError):
-        return float(text)
-    raise ValueError(f"is {text!r}; it must be a number.")
-
-
-# ---------------------------------------------------------------------------------------------------- errors
-@contextmanager
-def _errors_of_one_line(options: Mapping[str, Any]) -> Iterator[None]:
-    """Raise tyro's errors, which it prints in a box, as UsageError."""
-    printed = StringIO()
     try:
-        with redirect_stderr(printed):
-            yield
-    except SystemExit as ended:
-        if not ended.code:
-            raise
-        raise UsageError(_sentence(_first_paragraph(printed.getvalue()), options)) from None
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"is {text!r}; it must be a number.") from None
 
 
-def _first_paragraph(box: str) -> str:
-    """Return the first paragraph of tyro's box, whose frame is drawn with lines or, without UTF-8, with hyphens."""
-    lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip(" │|") for line in box.splitlines()[1:]]
-    is_rule = re.compile("[─-]{3}|╰|$")
-    return " ".join(takewhile(lambda line: not is_rule.match(line), dropwhile(is_rule.match, lines)))
+class _Program(ArgumentParser):
+    """argparse's parser, whose errors are a UsageError of one line."""
+
+    @override
+    def error(self, message: str) -> NoReturn:
+        """Raise the error; of "argument --steps: expected one argument", say which values the option takes."""
+        names, _, words = message.removeprefix("argument ").partition(": ")
+        option = names.partition("/")[0]
+        if words.startswith("expected"):
+            metavar = re.sub(r"^{|}$", "", str(self._option_string_actions[option].metavar))
+            named = {"N": "a whole number", "X": "a number"}
+            words = f"needs a value: {named.get(metavar, metavar.replace(',', ' or '))}."
+        raise UsageError(f"{option} {words}" if words else message)
 
 
-def _sentence(message: str, options: Mapping[str, Any]) -> str:
-    """Return a message of tyro's in Duetto's words."""
-    if found := re.match(r"Missing value for argument '(--[\w-]+)", message):
-        return f"{found[1]} needs a value: {_values_of(found[1], options)}."
-    if found := re.match(r"[Ii]nvalid choice ('.*?') for argument '(.*?)'\. Expected one of \((.*)\)", message):
-        choices = " or ".join(re.findall(r"'([^']+)'", found[3]))
-        return f"{found[2]} is {found[1]}; it must be {choices}."
-    if found := re.match(r"Error parsing (--[\w-]+)\S*: (.*)", message):
-        return f"{found[1]} {found[2]}"
-    return message
+class _Help(HelpFormatter):
+    """argparse's help, without broken words and with the metavar of several values once."""
 
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=30, width=min(shutil.get_terminal_size().columns, WIDEST) - 1)
 
-def _values_of(option: str, options: Mapping[str, Any]) -> str:
-    name = option.removeprefix("--").replace("-", "_")
-    kind = _Kind.of(options[name]) if name in options else _Kind.of(str)
-    if get_origin(kind.type) is Literal:
-        return " or ".join(map(str, get_args(kind.type)))
-    by_type = {int: "a whole number", float: "a number"}
-    return kind.metavar or by_type.get(kind.type, "see --help")
+    @override
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrapped(text, width=width).split("\n")
+
+    @override
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text
+
+    @override
+    def _format_args(self, action: Action, default_metavar: str) -> str:
+        return str(action.metavar or "")

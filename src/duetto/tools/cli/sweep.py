@@ -1,75 +1,51 @@
-"""`duetto sweep ALGORITHM,... ENVIRONMENT,... [options]` or `duetto sweep FILE.yaml`: many runs at once."""
+"""`duetto sweep ALGORITHM,... ENVIRONMENT,... [options]`: many runs at once."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from inspect import getdoc
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
-from tyro.conf import Positional, arg
 
 from duetto.errors import DuettoError, near
-from duetto.tools.cli.learning import LearningCommand, all_parsers, is_overview
-from duetto.tools.cli.options import Json, Quiet, Seeds, Track, tracker_names
+from duetto.tools.cli.learning import LearningCommand, is_overview
+from duetto.tools.cli.options import Seeds, Track, parse_options, tracker_names
 from duetto.tools.cli.output import expendable, print_json
-from duetto.tools.cli.parser import Flag, OptionGroup, Parser
+from duetto.tools.cli.parser import Arg, Flag
 
 if TYPE_CHECKING:  # slow to import: a display shows something first
     from duetto.tools.sweep.experiments import Experiment
     from duetto.tools.sweep.plan import PlannedRun
 
-USAGE = """duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]
-       duetto sweep FILE.yaml [options]"""
+USAGE = "duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]"
 ABOUT = """Trains every algorithm in every environment with every seed. Each run has its
 own process; one that fails does not end the others. The same command continues.
 
-duetto sweep td3 --help lists the options with td3's. A file has algorithms,
-environments, seeds, and options by their names:
-
-  algorithms: {td3: , td3-no-delay: {algorithm: td3, policy_delay: 1}}
-  environments: [Pendulum-v1, HalfCheetah-v5]
-  seeds: 0-4
-  steps: 20000"""
-OF_FILE: dict[str, Any] = {
-    "jobs": Annotated[int, arg(help="Runs at a time (1).")],
-    "output": Annotated[str, arg(help="The folder of the runs.", metavar="FOLDER")],
-    "dry_run": Annotated[Flag, arg(help="List the runs and their progress.")],
-}
+duetto sweep td3 --help lists the options with td3's."""
 OPTIONS: dict[str, dict[str, Any]] = {
-    "": {"environment": Annotated[Positional[str], arg(metavar="ENVIRONMENT[,ENVIRONMENT ...]", help="Their ids.")]},
-    "run": {"seeds": Seeds} | OF_FILE,
+    "": {"environment": Annotated[str, Arg("Their ids.", "ENVIRONMENT[,ENVIRONMENT ...]", is_positional=True)]},
+    "run": {
+        "seeds": Seeds,
+        "jobs": Annotated[int, Arg("Runs at a time.")],
+        "output": Annotated[str, Arg("The folder of the runs.", "FOLDER")],
+        "dry_run": Annotated[Flag, Arg("List the runs and their progress.")],
+    },
     "evaluation and logging": {"track": Track},
 }
+DEFAULTS: dict[str, Any] = {"seeds": "3", "jobs": 1}
 
 
 def main(arguments: list[str]) -> None:
     """Parse the options, and train."""
     if is_overview(arguments, USAGE, ABOUT):
         return
-    first, *rest = arguments
-    if first.endswith((".yaml", ".yml")):
-        options = OF_FILE | {"quiet": Quiet, "json": Json}
-        parser = Parser("duetto sweep FILE.yaml", [OptionGroup("", options, dict.fromkeys(options))])
-        given: dict[str, Any] | None = parser.parse(rest)
-        if {"help", "help_all"} & given.keys():
-            parser.print_help(getdoc(_from_file) or "")
-        else:
-            _sweep(given, lambda: _from_file(first), Path(first).stem)
-        return
-    calls = [(command, command.parse(rest)) for command in map(_command, first.split(","))]
+    calls = [(command, command.parse(arguments[1:])) for command in map(_command, arguments[0].split(","))]
     if any(given is None for _, given in calls[:1]):
         return
     for command, given in calls:
         command.parser().check_complete(given or {})
-    _sweep(calls[0][1] or {}, lambda: [each for command, given in calls for each in _experiments(command, given or {})])
-
-
-def parsers() -> dict[str, Parser]:
-    """Return the parser of each algorithm."""
-    return all_parsers(_command)
+    _sweep(DEFAULTS | (calls[0][1] or {}), calls)
 
 
 def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experiment:
@@ -80,43 +56,36 @@ def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experi
 
 
 def _command(word: str) -> LearningCommand:
-    return LearningCommand("sweep", word, OPTIONS, ("seed",), {"seeds": "3"})
+    return LearningCommand("sweep", word, OPTIONS, ("seed",), DEFAULTS)
 
 
 def _experiments(command: LearningCommand, given: dict[str, Any]) -> list[Experiment]:
     """Return the experiment of the algorithm in each environment."""
-    from duetto.runs.seeds import parse_seeds
-    from duetto.tools.sweep.experiments import Experiment, experiment_name
+    from duetto.tools.sweep.experiments import experiments
 
-    made = []
-    for environment in given["environment"].split(","):
-        spec = command.spec(given | {"environment": environment}, environment)
-        spec = dataclasses.replace(spec, name=experiment_name(spec.algorithm.name(), spec.label))
-        made.append(Experiment(spec, parse_seeds(given.get("seeds", 3)), tracker_names(given.get("track"))))
-    return made
+    options = command.learning_options(given) | {"track": tracker_names(given.get("track"))}
+    options["environment_options"] = parse_options(given.get("environment_options", ()))
+    if "preset" in given:
+        options["preset"] = given["preset"]
+    return experiments(command.word, given["environment"].split(","), given.get("seeds", 3), options)
 
 
-def _from_file(path: str) -> list[Experiment]:
-    """Train what a file describes."""
-    from duetto.tools.sweep.experiments import from_file
-
-    return from_file(path)
-
-
-def _sweep(given: dict[str, Any], experiments: Callable[[], list[Experiment]], name: str | None = None) -> None:
+def _sweep(given: dict[str, Any], calls: Sequence[tuple[LearningCommand, dict[str, Any] | None]]) -> None:
     """Train, and print the results. DuettoError, and so exit code 1, if a run failed."""
     from duetto.tools.sweep.display import SweepDisplay
 
+    def experiments() -> list[Experiment]:
+        return [experiment for command, options in calls for experiment in _experiments(command, options or {})]
+
     if "dry_run" in given:
-        _list(experiments(), name, given)
+        _list(experiments(), given)
         return
-    with expendable() as stream:
-        console = Console(stderr=True) if "json" in given else Console(file=stream)
-        with SweepDisplay(console, "quiet" in given or "json" in given) as display:
+    with expendable():
+        with SweepDisplay(Console(stderr="json" in given), "quiet" in given or "json" in given) as display:
             display.doing("making environments")
             from duetto.tools.sweep import api  # slow to import
 
-            swept = api.conduct(experiments(), name, given.get("output"), given.get("jobs"), display)
+            swept = api.conduct(experiments(), given.get("output"), given["jobs"], display)
         display.finish(swept)
     if "json" in given:
         print_json(swept.to_dict())
@@ -128,10 +97,10 @@ def _sweep(given: dict[str, Any], experiments: Callable[[], list[Experiment]], n
         )
 
 
-def _list(experiments: list[Experiment], name: str | None, given: dict[str, Any]) -> None:
+def _list(experiments: list[Experiment], given: dict[str, Any]) -> None:
     from duetto.tools.sweep import api
 
-    folder, planned = api.listed(experiments, name, given.get("output"))
+    folder, planned = api.listed(experiments, given.get("output"))
     if "json" in given:
         runs = [{"path": str(run.folder), "state": _state(run), "step": run.checkpoint_step()} for run in planned]
         print_json({"folder": str(folder), "runs": runs})
@@ -142,6 +111,4 @@ def _list(experiments: list[Experiment], name: str | None, given: dict[str, Any]
 
 
 def _state(run: PlannedRun) -> str:
-    if run.complete:
-        return "complete"
-    return "begun" if run.begun else "new"
+    return "complete" if run.complete else "begun" if run.begun else "new"

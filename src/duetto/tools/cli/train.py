@@ -6,13 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
-from tyro.conf import arg
 
 from duetto.errors import UsageError
 from duetto.tools.cli import options as shared
-from duetto.tools.cli.learning import LearningCommand, all_parsers, is_overview
+from duetto.tools.cli.learning import LearningCommand, is_overview
 from duetto.tools.cli.output import expendable, print_json
-from duetto.tools.cli.parser import Flag, Parser
+from duetto.tools.cli.parser import Arg, Flag
 
 if TYPE_CHECKING:
     from duetto.runs.spec import RunSpec  # slow to import
@@ -24,16 +23,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "": {"environment": shared.EnvironmentId},
     "run": {
         "seeds": shared.Seeds,
-        "config": Annotated[str, arg(help="Take all options from this run's config.yaml.", metavar="FILE")],
-        "from_run": Annotated[str, arg(name="from", help="Start with this run's networks.", metavar="RUN")],
+        "config": Annotated[str, Arg("Take all options from this run's config.yaml.", metavar="FILE")],
+        "from_run": Annotated[str, Arg(name="from", help="Start with this run's networks.", metavar="RUN")],
         "from_checkpoint": Annotated[
-            str, arg(help="With --from: the checkpoint of that run (last).", metavar="last|best|STEP")
+            str, Arg("With --from: the checkpoint of that run (last).", metavar="last|best|STEP")
         ],
-        "runs_dir": Annotated[str, arg(help="The parent of the run's folder.", metavar="FOLDER")],
-        "name": Annotated[str, arg(help="The folder's name.", metavar="NAME")],
+        "runs_dir": Annotated[str, Arg("The parent of the run's folder.", metavar="FOLDER")],
+        "name": Annotated[str, Arg("The folder's name.", metavar="NAME")],
         "stop_at_return": shared.StopAtReturn,
         "time_limit": shared.TimeLimit,
-        "dry_run": Annotated[Flag, arg(help="Print the configuration, and nothing else.")],
+        "dry_run": Annotated[Flag, Arg("Print the configuration, and nothing else.")],
     },
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,
@@ -55,11 +54,6 @@ def main(arguments: list[str]) -> None:
     train(command, given)
 
 
-def parsers() -> dict[str, Parser]:
-    """Return the parser of each algorithm."""
-    return all_parsers(_command)
-
-
 def _command(word: str) -> LearningCommand:
     return LearningCommand("train", word, OPTIONS, defaults={"runs_dir": "runs"})
 
@@ -72,11 +66,10 @@ def train(command: LearningCommand, given: dict[str, Any]) -> None:
     if "dry_run" in given:
         _print_configs(_spec(command, given), seeds, "json" in given)
         return
-    with expendable() as stream:
-        as_json = "json" in given
-        console = Console(stderr=True) if as_json else Console(file=stream)
+    as_json = "json" in given
+    with expendable():
         doing = f"{command.algorithm.name()} on {given.get('environment', given.get('config'))}: making environments"
-        with shown(console, f"{doing} and networks", as_json or "quiet" in given) as display:
+        with shown(Console(stderr=as_json), f"{doing} and networks", as_json or "quiet" in given) as display:
             from duetto.runs.parallel_seeds import start_many  # slow to import: the display shows something already
             from duetto.runs.run import start
 

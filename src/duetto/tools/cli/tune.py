@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from rich.console import Console
-from tyro.conf import arg
 
-from duetto.tools.cli.learning import LearningCommand, all_parsers, is_overview
+from duetto.tools.cli.learning import LearningCommand, is_overview
 from duetto.tools.cli.options import EnvironmentId, Seeds
 from duetto.tools.cli.output import expendable, print_json
-from duetto.tools.cli.parser import Flag, Parser
+from duetto.tools.cli.parser import Arg, Flag
 
 USAGE = "duetto tune ALGORITHM ENVIRONMENT [options]"
 ABOUT = """Hyper-parameters that are on the command line keep their values; the others are
@@ -20,15 +19,15 @@ duetto tune td3 --help lists the options with td3's."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "": {"environment": EnvironmentId},
     "run": {
-        "trials": Annotated[int, arg(help="Trials in all, those of earlier calls included.")],
-        "seeds": Annotated[Seeds, arg(help="Seeds of each trial's runs: 5, 0-4 or 0,3,9.")],
+        "trials": Annotated[int, Arg("Trials in all, those of earlier calls included.")],
+        "seeds": Annotated[Seeds, Arg("Seeds of each trial's runs: 5, 0-4 or 0,3,9.")],
         "search": Annotated[
-            str, arg(help="How options are searched: tau: {low: 0.001, high: 0.05, log: true}", metavar="FILE.yaml")
+            str, Arg("How options are searched: tau: {low: 0.001, high: 0.05, log: true}", metavar="FILE.yaml")
         ],
-        "search_only": Annotated[Flag, arg(help="Search the options of --search alone.")],
-        "jobs": Annotated[int, arg(help="Processes that train at a time.")],
-        "no_prune": Annotated[Flag, arg(help="Let every trial run to its end.")],
-        "output": Annotated[str, arg(help="The study's folder.", metavar="FOLDER")],
+        "search_only": Annotated[Flag, Arg("Search the options of --search alone.")],
+        "jobs": Annotated[int, Arg("Processes that train at a time.")],
+        "no_prune": Annotated[Flag, Arg("Let every trial run to its end.")],
+        "output": Annotated[str, Arg("The study's folder.", metavar="FOLDER")],
     },
 }
 DEFAULTS: dict[str, Any] = {"trials": 50, "seeds": "3", "jobs": 1}
@@ -45,23 +44,17 @@ def main(arguments: list[str]) -> None:
         tune(command, given)
 
 
-def parsers() -> dict[str, Parser]:
-    """Return the parser of each algorithm."""
-    return all_parsers(_command)
-
-
 def _command(word: str) -> LearningCommand:
     return LearningCommand("tune", word, OPTIONS, defaults=DEFAULTS)
 
 
 def tune(command: LearningCommand, given: dict[str, Any]) -> None:
     """Search what the command line describes, and print the best trial and how to continue."""
-    from duetto.tools.tune.display import StudyDisplay
+    from duetto.tools.sweep.display import SweepDisplay
 
     values, as_json = DEFAULTS | given, "json" in given
-    with expendable() as stream:
-        console = Console(stderr=True) if as_json else Console(file=stream)
-        with StudyDisplay(console, as_json or "quiet" in given) as display:
+    with expendable():
+        with SweepDisplay(Console(stderr=as_json), as_json or "quiet" in given) as display:
             display.doing(f"{command.algorithm.name()} on {given['environment']}: making environments")
             from duetto.tools.tune import api  # slow to import: the display shows something already
 

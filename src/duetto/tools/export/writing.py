@@ -69,7 +69,8 @@ def export(
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
     contract = path.with_name(f"{path.name}.json")
-    _check_free(path, contract)
+    for file in (path, contract):
+        atomic_io.check_replaceable(file, lambda _: _is_export(path, contract), "export")
     agent = run.agent(checkpoint, precision="float32")
     graph = _graph(agent)
     try:
@@ -87,13 +88,6 @@ def export(
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}. Give another --output.") from error
     return path
-
-
-def _check_free(path: Path, contract: Path) -> None:
-    """Raise UsageError if a file would be lost; an earlier export and a link may be replaced."""
-    for file in (path, contract):
-        if file.exists() and not file.is_symlink() and not _is_export(path, contract):
-            raise UsageError(f"{file} is there already and is no export, so it is not replaced. Give another --output.")
 
 
 def _is_export(path: Path, contract: Path) -> bool:

@@ -25,8 +25,7 @@ from duetto.tools.hub.file_rules import CONFIG, EVALUATIONS, METRICS
 from duetto.tools.hub.private_paths import bare_command, without_places
 
 
-
-def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: bool) -> tuple[int, list[str]]:
+def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[int, list[str]]:
     """Write the run into an empty folder; return the agent's step, and notices on differences from the run's folder.
 
     A whole checkpoint is included, and the best parameters if there are any, so that the run can be resumed.
@@ -43,13 +42,13 @@ def pack(run: Run, folder: Path, checkpoint: str | int, metrics: bool, memory: b
     step = loaded.step
     try:
         best = store.load_best()
-        _pack_state(best, folder / "checkpoints" / "best" / best.path.name)
+        _pack_state(best, folder / "checkpoints" / "best" / f"{best.step:012}")
         step = best.step if checkpoint == "best" else step
     except CheckpointError:
         if checkpoint == "best":
             raise
     manifest = _pack_state(loaded, folder / "checkpoints" / folder_name(loaded.step), environments=memory)
-    for name in (EVALUATIONS, *([METRICS] if metrics else [])):
+    for name in (EVALUATIONS, METRICS):
         if (run.path / name).exists():
             atomic_io.write_file(folder / name, safe_open.read_file(run.path / name, LARGEST))
     notices += _pack_memory(run.path, folder, manifest, memory)

@@ -25,6 +25,14 @@ TRIES, PAUSE = 4, 1.0  # of a download; seconds before the second one, then twic
 _PATIENCE = 30.0  # seconds without a byte
 _SILENT = 50  # above all logging levels
 _TRY_AGAIN = (408, 429, 500, 502, 503, 504)
+_HINTS = {
+    401: "it does not know your token. Log in again with `hf auth login`, or check HF_TOKEN.",
+    403: "your token may not do that. Create one with write access, or choose your own repository.",
+    404: "it is missing, or hidden from your token. Check the name.",
+    409: "somebody else changed it meanwhile. Try again.",
+    412: "somebody else changed it meanwhile. Try again.",
+    429: "it got too many requests. Try again later.",
+}
 
 
 class RemoteFile(NamedTuple):
@@ -114,7 +122,7 @@ class Hub:
 
         operations: list[Any] = [CommitOperationAdd(name, path) for name, path in files.items()]
         operations += [CommitOperationDelete(name, is_folder=False) for name in deleted]
-        with self._request(repository), _without_xet():
+        with self._request(repository):
             self._api.create_repo(repository, private=True if private else None, exist_ok=True)
             self._api.create_commit(repository, operations, commit_message=message)
         return f"{self._api.endpoint}/{repository}"
@@ -200,34 +208,8 @@ class Hub:
 
     def _refused(self, status: int, what: str, message: str = "") -> str:
         words = f"{self.host} answers {status} to {what}" + (f" ({message})" if message else "")
-        match status:
-            case 401:
-                return f"{words}: it does not know your token. Log in again with `hf auth login`, or check HF_TOKEN."
-            case 403:
-                return (
-                    f"{words}: your token may not do that. Create one with write access, or choose your own repository."
-                )
-            case 404:
-                return f"{words}: it is missing, or hidden from your token. Check the name."
-            case 409 | 412:
-                return f"{words}: somebody else changed it meanwhile. Try again."
-            case 429:
-                return f"{words}: it got too many requests. Try again later."
-            case _ if status >= 500:
-                return f"{words}: the server failed. Try again later."
-        return f"{words}."
-
-
-@contextmanager
-def _without_xet() -> Iterator[None]:
-    """Send files by HTTP requests of this process, not by hf_xet, which has other time limits, retries and errors."""
-    from huggingface_hub import constants
-
-    before, constants.HF_HUB_DISABLE_XET = constants.HF_HUB_DISABLE_XET, True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_DISABLE_XET = before
+        hint = _HINTS.get(status, "the server failed. Try again later." if status >= 500 else "")
+        return f"{words}: {hint}" if hint else f"{words}."
 
 
 def _is_transport(error: Exception) -> bool:

@@ -11,7 +11,6 @@ files a second time.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -94,7 +93,6 @@ def fetch(
         )
     files, notices = _chosen(repository, listing, at_most)
     with staging_folder(path) as folder:
-        _check_room(folder, sum(file.size for file in files))
         for number, file in enumerate(files, start=1):
             tell(f"fetching {number} of {len(files)} files: {file.name} ({file.size / 1e6:.1f} MB)")
             target = folder.joinpath(*file.name.split("/"))
@@ -135,14 +133,6 @@ def _chosen(repository: str, listing: Listing, at_most: float) -> tuple[list[Rem
 
 def _shown(names: list[str]) -> str:
     return few([repr(name[:80]) for name in names], _SHOWN)
-
-
-def _check_room(folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise DuettoError(
-            f"The run has {size / 1e9:.2f} GB, and {folder.parent} has {free / 1e9:.2f} GB free. Make room."
-        )
 
 
 def _check_run(repository: str, folder: Path) -> list[str]:

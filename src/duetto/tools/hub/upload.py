@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -22,18 +20,6 @@ from duetto.training.evaluation import Evaluation
 from duetto.training.notices import Notices
 
 _IGNORED = (".gitattributes", ".gitignore", file_rules.CARD, "LICENSE", "LICENSE.md")  # of a new repository
-
-
-@dataclass(frozen=True)
-class PushOptions:
-    """The agent to send, its evaluation, and the optional files; as in `push`."""
-
-    checkpoint: str | int
-    episodes: int
-    seed: int | None
-    video: bool
-    metrics: bool
-    memory: bool
 
 
 class Pushed(NamedTuple):
@@ -54,10 +40,8 @@ def push(
     episodes: int = 10,
     seed: int | None = None,
     video: bool = True,
-    metrics: bool = True,
     memory: bool = False,
     private: bool = False,
-    message: str | None = None,
     dry_run: bool = False,
     output: str | Path | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -74,10 +58,8 @@ def push(
         episodes: Number of episodes of the evaluation on the card.
         seed: Seed of that evaluation; by default the run's own.
         video: Record an episode; if that is impossible, the card says why.
-        metrics: Send metrics.jsonl.
         memory: Send the replay memory: without it, the run cannot be resumed from there.
         private: Make a new repository private.
-        message: The commit's message.
         dry_run: Write all files into a folder, and send nothing. No server is contacted.
         output: That folder, a new one; by default `hub/NAME`.
         tell: Gets a few words now and then on the progress.
@@ -89,50 +71,56 @@ def push(
     file_rules.check_repository(repository)
     if output is not None and not dry_run:
         raise UsageError("--output is where a --dry-run writes. Give both, or none.")
+    if output is not None and Path(output).exists():
+        raise UsageError(f"{output} exists already. Choose another --output.")
     run = run if isinstance(run, Run) else Run(run)
-    options = PushOptions(checkpoint, episodes, seed, video, metrics, memory)
-    if dry_run:
-        return _write(run, repository, options, _new_folder(output, repository), tell)
-    tell("asking the Hub")
-    hub = Hub()
-    hub.check_token()
-    listing = hub.list_files(repository)
-    _check_repository_free(repository, listing, private)
+    hub = None if dry_run else Hub()
+    listing = None
+    if hub is not None:
+        tell("asking the Hub")
+        hub.check_token()
+        listing = hub.list_files(repository)
+        _check_repository_free(repository, listing, private)
     with TemporaryDirectory(prefix="duetto-push-") as temporary:
-        evaluation, notices = _assemble(run, Path(temporary), repository, options, tell)
-        files = _files(Path(temporary))
-        earlier = [file.name for file in listing.files] if listing else []
-        deleted = sorted(name for name in earlier if file_rules.belongs(name) and name not in files)
-        tell(f"sending {sum(_sizes(files).values()) / 1e6:.1f} MB to {repository}")
-        message = message or f"{run.config.algorithm.name()}: mean return {evaluation}"
-        where = hub.upload(repository, files, deleted, message, private)
-        return Pushed(where, _sizes(files), deleted, evaluation, notices)
+        bundle = Path(temporary)
+        notices, step = _pack(run, bundle, checkpoint, memory)
+        agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
+        evaluation = run.evaluate(episodes, agent, seed, tell)
+        without_video = _record(run, bundle / file_rules.VIDEO, agent, seed, tell) if video else "it was not asked for."
+        if video and without_video:
+            notices.append(f"There is no video: {without_video}")
+        if run.agent(agent).step != step:
+            raise DuettoError(f"{run.path} continued while it was sent, and its agent is another one now. Try again.")
+        used_seed = run.config.run.seed if seed is None else seed
+        result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
+        text = model_card.card(run.config, repository, result, str(without_places(without_video)))
+        atomic_io.write_file(bundle / file_rules.CARD, text.encode())
+        atomic_io.write_file(bundle / file_rules.RESULTS, model_card.results(run.config, result).encode())
+        paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
+        files = {path.relative_to(bundle).as_posix(): path for path in paths}
+        sizes = {name: path.stat().st_size for name, path in files.items()}
+        deleted: list[str] = []
+        if hub is None:
+            where = str(near(_written(bundle, output, repository)))
+        else:
+            earlier = [file.name for file in listing.files] if listing else []
+            deleted = sorted(name for name in earlier if file_rules.belongs(name) and name not in files)
+            tell(f"sending {sum(sizes.values()) / 1e6:.1f} MB to {repository}")
+            message = f"{run.config.algorithm.name()}: mean return {evaluation}"
+            where = hub.upload(repository, files, deleted, message, private)
+        return Pushed(where, sizes, deleted, evaluation, [*notices, *dict.fromkeys(run.notices)])
 
 
-def _write(run: Run, repository: str, options: PushOptions, folder: Path, tell: Callable[[str], None]) -> Pushed:
-    """Write all files into an empty folder, which goes if that fails."""
+def _written(bundle: Path, output: str | Path | None, repository: str) -> Path:
+    """Copy all files into a new folder, and return it."""
     try:
-        with TemporaryDirectory(prefix="duetto-push-") as temporary:
-            evaluation, notices = _assemble(run, Path(temporary), repository, options, tell)
-            shutil.copytree(temporary, folder, dirs_exist_ok=True)
-    except BaseException:
-        with suppress(OSError):
-            folder.rmdir()
-        raise
-    return Pushed(str(near(folder)), _sizes(_files(folder)), [], evaluation, notices)
-
-
-def _new_folder(output: str | Path | None, repository: str) -> Path:
-    """Make a new folder. UsageError if it exists."""
-    if output is None:
-        return free_folder(Path("hub").absolute(), repository.rpartition("/")[2])
-    folder = Path(output).absolute()
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise UsageError(f"{output} exists already. Choose another --output.") from None
+        if output is None:
+            folder = free_folder(Path("hub").absolute(), repository.rpartition("/")[2])
+        else:
+            folder = Path(output).absolute()
+        shutil.copytree(bundle, folder, dirs_exist_ok=output is None)
     except OSError as error:
-        raise UsageError(f"{folder} cannot be made: {error.strerror}. Choose another --output.") from error
+        raise UsageError(f"{output or 'hub'} cannot be written: {error.strerror}. Choose another --output.") from error
     return folder
 
 
@@ -153,47 +141,19 @@ def _check_repository_free(repository: str, listing: Listing | None, private: bo
         )
 
 
-def _assemble(
-    run: Run, folder: Path, repository: str, options: PushOptions, tell: Callable[[str], None]
-) -> tuple[Evaluation, list[str]]:
-    """Write all files into an empty folder; return the evaluation, and notices for the user."""
-    notices = Notices()
+def _pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[Notices, int]:
+    """Write the run's files into an empty folder; return notices for the user, and the agent's step."""
     try:
-        step, others = pack(run, folder, options.checkpoint, options.metrics, options.memory)
+        step, notices = pack(run, folder, checkpoint, memory)
     except OSError as error:
         raise DuettoError(f"{folder} cannot be written: {error.strerror}.") from error
-    notices += others
-    agent = step if options.checkpoint == "last" else options.checkpoint  # a running run may make newer ones
-    evaluation = run.evaluate(options.episodes, agent, options.seed, tell)
-    without_video = _record(run, folder / file_rules.VIDEO, agent, options, tell)
-    if options.video and without_video:
-        notices.append(f"There is no video: {without_video}")
-    if run.agent(agent).step != step:
-        raise DuettoError(f"{run.path} continued while it was sent, and its agent is another one now. Try again.")
-    seed = run.config.run.seed if options.seed is None else options.seed
-    result = model_card.CardResult(evaluation, str(options.checkpoint), step, seed)
-    text = model_card.card(run.config, repository, result, str(without_places(without_video)))
-    atomic_io.write_file(folder / file_rules.CARD, text.encode())
-    atomic_io.write_file(folder / file_rules.RESULTS, model_card.results(run.config, result).encode())
-    return evaluation, [*notices, *dict.fromkeys(run.notices)]
+    return Notices(notices), step
 
 
-def _record(run: Run, path: Path, agent: str | int, options: PushOptions, tell: Callable[[str], None]) -> str:
+def _record(run: Run, path: Path, agent: str | int, seed: int | None, tell: Callable[[str], None]) -> str:
     """Record an episode; return the reason if there is no video, else ""."""
-    if not options.video:
-        return "it was not asked for."
     try:
-        run.video(path, agent, options.seed, tell=tell)
+        run.video(path, agent, seed, tell=tell)
     except DuettoError as error:
         return str(error)
     return ""
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """Return all files in the folder by their names in a repository."""
-    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path for path in paths}
-
-
-def _sizes(files: dict[str, Path]) -> dict[str, int]:
-    return {name: path.stat().st_size for name, path in files.items()}

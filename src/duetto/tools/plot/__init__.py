@@ -4,5 +4,5 @@ metric_series     the metrics in a run's folder, by step
 grouping          which runs form a curve, and its name
 curves            one metric over the seeds of a curve, with its confidence band
 figure            drawing with Matplotlib
-table, tidy_csv   results as a table, one number a row
+table             results as a table, one number a row
 """

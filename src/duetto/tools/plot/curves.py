@@ -15,7 +15,7 @@ import numpy as np
 
 from duetto.errors import UsageError
 from duetto.install_hint import install
-from duetto.tools.plot.grouping import Group, Member, groups
+from duetto.tools.plot.grouping import Group, Recorded, groups
 from duetto.tools.plot.metric_series import Series
 
 _REPETITIONS = 2_000  # of the bootstrap
@@ -34,7 +34,7 @@ class Curve:
 
 
 def curves(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Curve]:
-    """Return the curves of `runs`, folders of runs and tidy tables, grouped as `groups` does."""
+    """Return the curves of `runs`, folders of runs, grouped as `groups` does."""
     return [curve(group, metric) for group in groups(runs, metric)]
 
 
@@ -45,7 +45,7 @@ def curve(group: Group, metric: str) -> Curve:
     return Curve(group.label, group.environment, *_joined(group.members, series), tuple(dict.fromkeys(notices)))
 
 
-def _joined(group: Sequence[Member], series: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
+def _joined(group: Sequence[Recorded], series: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
     """Join series into steps (T,) and values (seeds, T); also return a remark if a seed ends them early."""
     start, end = max(each.steps[0] for each in series), min(each.steps[-1] for each in series)
     within = [(each.steps >= start) & (each.steps <= end) for each in series]

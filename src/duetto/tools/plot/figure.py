@@ -19,7 +19,7 @@ from duetto.install_hint import install
 from duetto.storage import atomic_io
 from duetto.tools.plot.curves import Curve, interquartile
 from duetto.tools.plot.curves import curve as curve_of
-from duetto.tools.plot.grouping import groups_of_returns
+from duetto.tools.plot.grouping import groups
 
 FORMATS = (".png", ".svg", ".pdf")
 _LEGEND_LINE = 80  # characters
@@ -27,13 +27,12 @@ _LINES = ("-", "--", ":", "-.")
 
 
 def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
-    """Draw the learning curves of `runs`, folders of runs and tables of results, and return the picture's path.
+    """Draw the learning curves of `runs`, folders of runs, and return the picture's path.
 
     Notices on skipped folders and unreadable lines go to stderr.
 
     Args:
-        runs: One curve for all seeds of the same algorithm and options, one panel for each environment. A table that
-            `duetto.table` or others wrote (.csv) gives one for each experiment.
+        runs: One curve for all seeds of the same algorithm and options, one panel for each environment.
         output: A .png, .svg or .pdf.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
 
@@ -41,7 +40,7 @@ def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: 
         UsageError: None of the folders is a run with that number, or one is missing; or an extra is not installed.
         DuettoError: Nothing of a file can be read, or the picture cannot be written.
     """
-    grouped, metric = groups_of_returns(runs, metric)
+    grouped = groups(runs, metric)
     return picture([curve_of(group, metric) for group in grouped], output, metric)
 
 

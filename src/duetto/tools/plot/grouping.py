@@ -2,8 +2,7 @@
 
 Runs that differ only in their seed make one curve. Intervals of evaluations and logs do not count. All other options
 do, the number of steps included, since schedules follow it; so do the run that they started from, and the contents of a
-custom file. A second run with the same seed makes a second curve. In a tidy table (`tidy_csv`) each experiment makes a
-curve in each environment. No two curves of an environment have the same label.
+custom file. A second run with the same seed makes a second curve. No two curves of an environment have the same label.
 """
 
 from __future__ import annotations
@@ -19,23 +18,19 @@ from typing import Any
 import yaml
 
 from duetto.algorithms import ALGORITHMS
-from duetto.errors import CheckpointError, DuettoError, UsageError, escaped, few, near
+from duetto.errors import CheckpointError, DuettoError, UsageError, escaped, near
 from duetto.storage import user_code
 from duetto.storage.config import RunOptions, check_format, networks_source
 from duetto.storage.resume_history import History
 from duetto.storage.safe_yaml import read_yaml
-from duetto.tools.plot import tidy_csv
-from duetto.tools.plot.metric_series import Logs, Series, duetto_name
-from duetto.tools.plot.tidy_csv import Tabled
+from duetto.tools.plot.metric_series import Logs, Series
 
 Option = tuple[str, str]  # algorithm, run, environment or cluster; the option's name
 
 _INTERVALS = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "log_every")
 _IGNORED: set[Option] = {("run", name) for name in ("seed", "threads", *_INTERVALS)}
-MOST = 200  # curves
-TRAINING_RETURN = "train/return"  # of the metrics of a run without evaluations
 CHANGED = ("run", "changed at")
-_LISTED = 12  # names in a sentence
+LONGEST = 200  # characters of a label
 _IN_LABEL = 3  # differences that a label names; with more it is the folder's name
 
 
@@ -68,22 +63,14 @@ class Recorded:
         return self.logs.series(metric)
 
 
-Member = Recorded | Tabled  # one seed of a curve
-
-
 @dataclass(frozen=True)
 class Group:
     """The seeds of one curve, and notices on skipped ones."""
 
     label: str
     environment: str
-    members: Sequence[Member]
+    members: Sequence[Recorded]
     notices: tuple[str, ...] = ()
-
-    @property
-    def runs(self) -> list[Recorded]:
-        """The members that are runs: all or none."""
-        return [member for member in self.members if isinstance(member, Recorded)]
 
 
 def groups(
@@ -91,19 +78,16 @@ def groups(
     metric: str | Sequence[str] = "mean_return",
     apart: Callable[[str], str] = lambda _: "",
 ) -> list[Group]:
-    """Group `runs` into curves, in their order; the tables' curves come last.
-
-    If there are folders of runs, tables count only in the runs' environments.
+    """Group `runs` into curves, in their order.
 
     Args:
-        runs: Folders of runs, and tables (.csv). Each counts once, however it is named.
+        runs: Folders of runs. Each counts once, however it is named.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss"; or several;
             a run needs one of them.
         apart: A key from a folder's name. Runs with different keys make different curves.
 
     Raises:
-        UsageError: A folder does not exist, or none of them is a run with the metric; a table is malformed or has
-            no such metric, or there are too many curves.
+        UsageError: A folder does not exist, or none of them is a run with the metric.
         DuettoError: Nothing of a damaged file can be read.
     """
     named: dict[Path, Path] = {}
@@ -111,38 +95,14 @@ def groups(
         named.setdefault(Path(run).resolve(), Path(run))
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
-    folders = [path for path in named.values() if not tidy_csv.is_table(path)]
-    metrics = [metric] if isinstance(metric, str) else list(metric)
-    recorded, left_out = _usable(folders, metrics, alone=len(folders) == len(named))
+    recorded, left_out = _usable(list(named.values()), [metric] if isinstance(metric, str) else list(metric))
     by_curve = _by_settings(recorded, apart)
-    environments = {members[0].environment for members in by_curve}
     grouped = [
-        Group(_cut(label), members[0].environment, members, _repeated_seed(members, by_curve))
+        Group(label, members[0].environment, members, _repeated_seed(members, by_curve))
         for label, members in zip(_labels(by_curve), by_curve, strict=True)
     ]
-    for path in named.values():
-        if tidy_csv.is_table(path):
-            grouped += _of_table(path, metrics, environments, {(group.environment, group.label) for group in grouped})
-    if len(grouped) > MOST:
-        raise UsageError(f"These would be {len(grouped):,} curves, more than {MOST}. Name fewer, or cut the table.")
     first, *others = _with_unique_labels(grouped)
     return [dataclasses.replace(first, notices=(*left_out, *first.notices)), *others]
-
-
-def groups_of_returns(runs: Iterable[str | Path], metric: str) -> tuple[list[Group], str]:
-    """Group `runs` as `groups`, by their training returns if no run was evaluated; also return the metric's name."""
-    runs = listed(runs)
-    try:
-        return groups(runs, metric), metric
-    except UsageError as error:
-        if duetto_name(metric) != "mean_return":
-            raise
-        try:
-            first, *others = groups(runs, TRAINING_RETURN)
-        except DuettoError:
-            raise error from None
-    notice = f"No run has evaluations: the curves are the returns of training episodes ({TRAINING_RETURN})."
-    return [dataclasses.replace(first, notices=(notice, *first.notices)), *others], TRAINING_RETURN
 
 
 def listed(runs: Any) -> list[str | Path]:
@@ -152,35 +112,6 @@ def listed(runs: Any) -> list[str | Path]:
         if all(isinstance(run, str | os.PathLike) for run in paths):
             return paths
     raise UsageError(f"runs is {runs!r:.200}; it must be a list of folders, such as ['runs/td3-Pendulum-v1-s0'].")
-
-
-def _of_table(path: Path, metrics: Sequence[str], environments: set[str], taken: set[tuple[str, str]]) -> list[Group]:
-    """Return a table's curves in these environments, or in all if none is given. UsageError if there are none."""
-    seeds = tidy_csv.read(path)
-    in_table = list(dict.fromkeys(seed.environment for seed in seeds))
-    wanted = [seed for seed in seeds if not environments or seed.environment in environments]
-    if not wanted:
-        raise UsageError(
-            f"{path} has none of the runs' environments ({few(sorted(environments), _LISTED)}). It has: "
-            f"{few(in_table, _LISTED)}. If one is the same by another name, rename it in the table."
-        )
-    with_metric = [seed for seed in wanted if any(map(seed.has, metrics))]
-    if not with_metric:
-        lacking = " and no ".join(map(repr, metrics))
-        names = dict.fromkeys(name for seed in wanted for name in seed.names())
-        raise UsageError(f"{path} has no {lacking}. It has: {few(list(names), _LISTED)}.")
-    notices = []
-    if others := len(set(in_table) - {seed.environment for seed in wanted}):
-        notices.append(f"{others} of the environments of {path} are those of no run and are left out.")
-    if others := len(wanted) - len(with_metric):
-        notices.append(f"{others} of the seeds of {path} have no {' or '.join(map(repr, metrics))} and are left out.")
-    members: dict[tuple[str, str], list[Tabled]] = {}
-    for seed in with_metric:
-        members.setdefault((seed.environment, seed.experiment), []).append(seed)
-    return [
-        Group(label if (where, label) not in taken else f"{label} ({path})", where, group, tuple(notices))
-        for (where, label), group in members.items()
-    ]
 
 
 def _with_unique_labels(grouped: list[Group]) -> list[Group]:
@@ -198,16 +129,15 @@ def _with_unique_labels(grouped: list[Group]) -> list[Group]:
 
 
 def _cut(label: str, ending: str = "") -> str:
-    """Return the label, cut to the longest name of a table, as a table would return it."""
-    label, most = escaped(label).strip(), tidy_csv.LONGEST - len(ending)
+    label, most = escaped(label).strip(), LONGEST - len(ending)
     return (label if len(label) <= most else f"{label[: most - 1]}…") + ending
 
 
 # ---------------------------------------------------------------------------------------------------- runs
-def _usable(folders: Sequence[Path], metrics: Sequence[str], alone: bool) -> tuple[list[Recorded], list[str]]:
+def _usable(folders: Sequence[Path], metrics: Sequence[str]) -> tuple[list[Recorded], list[str]]:
     """Return the runs with one of the metrics, and a sentence for each other folder, such as a sweep's `logs`.
 
-    If no run has one and there are no tables (`alone`), raise the error of the first run, or else of the first folder.
+    If no run has one, raise the error of the first run, or else of the first folder.
     """
     runs: list[Recorded] = []
     errors: dict[Path, DuettoError] = {}
@@ -221,7 +151,7 @@ def _usable(folders: Sequence[Path], metrics: Sequence[str], alone: bool) -> tup
             if not folder.exists():
                 raise
             errors[folder] = error
-    if errors and not runs and alone:
+    if errors and not runs:
         of_runs = [error for folder, error in errors.items() if (folder / "config.yaml").is_file()]
         raise next(iter([*of_runs, *errors.values()]))
     return runs, [f"Left out: {error}" for error in errors.values()]
@@ -270,7 +200,7 @@ def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
     return {key: algorithm.get(key, defaults[key]) for key in kind.options()}
 
 
-def _lacks(member: Member, metric: str) -> str:
+def _lacks(member: Recorded, metric: str) -> str:
     """Return a sentence if a member lacks the metric, else ""."""
     try:
         member.series(metric)

@@ -13,11 +13,6 @@ from duetto.storage.logs import Csv, JsonLines, Scan
 _FILES = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
 
 
-def duetto_name(metric: str) -> str:
-    """Return Duetto's name of a metric, which may have its name in tidy tables."""
-    return "mean_return" if metric == "avg_return" else metric
-
-
 @dataclass(frozen=True)
 class Series:
     """One metric of one run by step, finite values only."""
@@ -35,13 +30,13 @@ class Logs:
         self._scans: dict[str, Scan | None] = {}
 
     def series(self, metric: str) -> Series:
-        """Return a metric by step, from the first file that has it. It may have its name in tidy tables.
+        """Return a metric by step, from the first file that has it.
 
         Raises:
             UsageError: Neither has it.
             DuettoError: A file is damaged, and nothing of it can be read.
         """
-        metric, names = duetto_name(metric), set[str]()
+        names = set[str]()
         notices: list[str] = []
         for file in _FILES:
             if (scan := self._scan(file)) is None:

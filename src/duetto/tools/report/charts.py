@@ -135,9 +135,7 @@ def _shared(groups: Sequence[Group], metric: str) -> list[tuple[str, ...]]:
         if all(name in member.names() for member in group.members)
     )
     hidden = {name for name in names if name.startswith("time/") or name in (*_HIDDEN, *_SPREAD)} | {metric}
-    if metric in ("mean_return", "avg_return"):
-        hidden |= {"mean_return", "avg_return"}
-    documented = [name for group in groups for run in group.runs[:1] for name in metric_docs.order(run.algorithm)]
+    documented = [name for group in groups for run in group.members[:1] for name in metric_docs.order(run.algorithm)]
     families: dict[str, list[str]] = {}
     for name in dict.fromkeys([*(name for name in documented if name in names), *sorted(names)]):
         if name not in hidden:

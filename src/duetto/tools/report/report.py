@@ -1,4 +1,4 @@
-"""Write a report on folders of runs and tables of results to one file.
+"""Write a report on folders of runs to one file.
 
 A stranger's text stays text: the template escapes it, and the page's policy allows only the page's two scripts.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from duetto.errors import UsageError, escaped, few
 from duetto.install_hint import install
 from duetto.storage import atomic_io
-from duetto.tools.plot.grouping import groups_of_returns
+from duetto.tools.plot.grouping import groups
 from duetto.tools.report import charts, sections
 
 _MADE_BY = "Made by Duetto"  # in each report
@@ -37,7 +37,7 @@ def report(
     interquartile mean and a 95 % bootstrap interval. Notices on damage are on the page and on stderr.
 
     Args:
-        runs: Folders of runs, and tables that `duetto.table` or others wrote (.csv).
+        runs: Folders of runs.
         output: An .html.
         metric: The metric of the curves: a column of `evaluations.csv`, or a number of `metrics.jsonl`.
         tell: Gets a few words now and then on the progress.
@@ -46,8 +46,8 @@ def report(
         The file.
 
     Raises:
-        UsageError: None of the folders is a run with that metric, or one is missing; a table is of another schema
-            or lacks that metric; an extra is not installed; or `output` is a file that is no report.
+        UsageError: None of the folders is a run with that metric, or one is missing; an extra is not installed; or
+            `output` is a file that is no report.
         DuettoError: Nothing of a file can be read, or the page cannot be written.
     """
     path = atomic_io.check_suffix(output, ".html", "a report")
@@ -74,7 +74,7 @@ def plotly() -> str:
 
 def _context(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) -> dict[str, Any]:
     """Return the template's variables."""
-    grouped, metric = groups_of_returns(runs, metric)
+    grouped = groups(runs, metric)
     drawn = []
     for group in grouped:
         tell(f"the curve of {group.label} in {group.environment}")
@@ -104,7 +104,6 @@ def _context(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None
         "videos": videos,
         "differences": sections.differences(grouped),
         "repeating": sections.repeating(grouped),
-        "tables": sections.tables(grouped),
         "versions": sections.versions(grouped),
         "footer": f"{_MADE_BY} {version('duetto')}; curves by plotly {version('plotly')}. It needs no network.",
     }

@@ -14,8 +14,7 @@ import yaml
 from duetto.errors import DuettoError
 from duetto.storage import repeat_command, safe_open
 from duetto.storage.safe_yaml import LARGEST
-from duetto.tools.plot import tidy_csv
-from duetto.tools.plot.grouping import Group, Member, Recorded
+from duetto.tools.plot.grouping import Group, Recorded
 from duetto.tools.report import metric_docs
 from duetto.tools.report.charts import LONGEST, Chart
 
@@ -60,7 +59,7 @@ def evaluations(groups: Sequence[Group], metric: str) -> list[list[object]]:
     return [_evaluation(group, member, metric) for group in groups for member in group.members]
 
 
-def _evaluation(group: Group, member: Member, metric: str) -> list[object]:
+def _evaluation(group: Group, member: Recorded, metric: str) -> list[object]:
     series = member.series(metric)
     maxima = np.flatnonzero(series.values == series.values.max())
     best = next((i for i in maxima if series.steps[i] > 0), maxima[0])  # rather than the evaluation before training
@@ -78,7 +77,7 @@ def _evaluation(group: Group, member: Member, metric: str) -> list[object]:
     ]
 
 
-def _last(member: Member, metric: str) -> float:
+def _last(member: Recorded, metric: str) -> float:
     try:
         return float(member.series(metric).values[-1])
     except DuettoError:
@@ -88,7 +87,7 @@ def _last(member: Member, metric: str) -> float:
 def docs(chart: Chart) -> list[tuple[metric_docs.Meaning, list[str]]]:
     """Return the texts on a chart's metric, each once; with its algorithms if there are several texts."""
     texts: dict[metric_docs.Meaning | None, list[str]] = {}
-    for algorithm in dict.fromkeys(run.algorithm for group in chart.groups for run in group.runs[:1]):
+    for algorithm in dict.fromkeys(run.algorithm for group in chart.groups for run in group.members[:1]):
         texts.setdefault(metric_docs.meaning(algorithm, chart.metrics[0]), []).append(algorithm)
     return [(row, names if len(texts) > 1 else []) for row, names in texts.items() if row is not None]
 
@@ -99,7 +98,7 @@ def videos(groups: Sequence[Group]) -> tuple[list[tuple[Group, str, str]], list[
     notices: list[str] = []
     left = LARGEST_VIDEOS
     for group in groups:
-        paths = (_newest_video(run.folder) for run in group.runs)
+        paths = (_newest_video(run.folder) for run in group.members)
         if (path := next(filter(None, paths), None)) is None:
             continue
         try:
@@ -140,8 +139,7 @@ def config_text(run: Recorded) -> str:
 
 def differences(groups: Sequence[Group]) -> dict[str, Any]:
     """Return the table of the options in which curves differ."""
-    groups = [group for group in groups if group.runs]
-    settings = [group.runs[0].settings for group in groups]
+    settings = [group.members[0].settings for group in groups]
     rows = []
     for option in dict.fromkeys([*_FIRST, *(option for options in settings for option in options)]):
         values = [options[option] for options in settings if option in options]
@@ -157,12 +155,10 @@ def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str], str]
     """Return for each curve the commands that repeat its runs, their requirements, and the recorded commands."""
     rows = []
     for group in groups:
-        if not group.runs:
-            continue
         commands: dict[int, str] = {}
         sentences: dict[str, None] = {}
         recorded: list[str] = []
-        for run in group.runs:
+        for run in group.members:
             commands[run.seed] = repeat_command.command(run.config, "config.yaml")
             needed = (*repeat_command.needed(run.config), *repeat_command.of_its_history(run.config))
             sentences |= dict.fromkeys(needed)
@@ -172,16 +168,10 @@ def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str], str]
     return rows
 
 
-def tables(groups: Sequence[Group]) -> list[str]:
-    """Return the paths of the tables that curves come from."""
-    members = (member for group in groups for member in group.members)
-    return sorted({str(member.path) for member in members if isinstance(member, tidy_csv.Tabled)})
-
-
 def versions(groups: Sequence[Group]) -> dict[str, list[Any]]:
     """Return the table of the packages' versions, with a column for each set of versions."""
     sets: dict[str, tuple[dict[str, Any], list[str]]] = {}
-    for run in (run for group in groups for run in group.runs):
+    for run in (run for group in groups for run in group.members):
         versions = run.config.get("versions")
         versions = versions if isinstance(versions, dict) else {}
         sets.setdefault(yaml.safe_dump(versions), (versions, []))[1].append(run.name)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -14,21 +14,23 @@ from duetto.runs.pool import ProcessPool
 from duetto.runs.worker import CLAIMS
 from duetto.storage import safe_open
 from duetto.tools.sweep.display import SweepDisplay
-from duetto.tools.sweep.experiments import Experiment, default_name, experiments, from_file
+from duetto.tools.sweep.experiments import Experiment, default_name, experiments
 from duetto.tools.sweep.plan import PlannedRun, runs
-from duetto.tools.sweep.results import SweepResult, missing_package, results_of
+from duetto.tools.sweep.results import SweepResult, results_of
 from duetto.tools.sweep.sweep import LOGS, Sweep, log_of
 from duetto.training.notices import shown_elsewhere
 from duetto.training.progress_lines import is_watched
 from duetto.training.signals import passed_on, say_how
 
+Result = TypeVar("Result")
+
 
 def sweep(
     algorithms: Any,
-    environments: Any = (),
+    environments: Any,
     *,
-    seeds: int | str | Sequence[int] | None = None,
-    jobs: int | None = None,
+    seeds: int | str | Sequence[int] = 3,
+    jobs: int = 1,
     output: str | Path | None = None,
     progress: bool = True,
     **options: Any,
@@ -40,11 +42,10 @@ def sweep(
 
     Args:
         algorithms: One, several, or a mapping from names to algorithms: a name, a class or an object as in
-            `duetto.train`, or a mapping with the keys `algorithm` and option names. Or only a YAML file of a whole
-            sweep.
+            `duetto.train`, or a mapping with the keys `algorithm` and option names.
         environments: One or several: ids, or functions that make environments and can be sent to another process.
-        seeds: Their number, from 0 on; or a list: "3-7", [0, 3, 9]; None: 3.
-        jobs: Runs at a time; None: one.
+        seeds: Their number, from 0 on; or a list: "3-7", [0, 3, 9].
+        jobs: Runs at a time.
         output: The folder of the runs; by default `sweeps/<algorithms>-<environments>`.
         progress: Show on a terminal or in a notebook what the command line shows.
         options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not with an
@@ -53,48 +54,45 @@ def sweep(
     Raises:
         UsageError: A mistake in the call, before anything starts; or a run exists that was started with other options.
     """
-    if isinstance(algorithms, Path) or (isinstance(algorithms, str) and algorithms.endswith((".yaml", ".yml"))):
-        if environments or options or seeds is not None:
-            raise UsageError(f"{algorithms} describes the whole sweep: write environments, seeds and options into it.")
-        chosen, name = from_file(algorithms), Path(algorithms).stem
-    else:
-        chosen, name = experiments(algorithms, environments, 3 if seeds is None else seeds, options), None
+    chosen = experiments(algorithms, environments, seeds, options)
+    return displayed(lambda display: conduct(chosen, output, jobs, display), progress)
+
+
+def displayed(work: Callable[[SweepDisplay | None], Result], progress: bool) -> Result:
+    """Return the result of the work of a call from Python, with a display if somebody watches and wants it."""
     console = Console()
     with passed_on() as came:
         if not (progress and is_watched(console)):
-            result = conduct(chosen, name, output, jobs)
+            result = work(None)
             say_how(came, "The same call continues.")
             return result
         with shown_elsewhere(), SweepDisplay(console) as display:
-            result = conduct(chosen, name, output, jobs, display)
+            result = work(display)
         display.finish(result)
     return result
 
 
-def listed(chosen: Sequence[Experiment], name: str | None, output: str | Path | None) -> tuple[Path, list[PlannedRun]]:
+def listed(chosen: Sequence[Experiment], output: str | Path | None) -> tuple[Path, list[PlannedRun]]:
     """Return the sweep's folder and its runs; nothing is written. Raises UsageError as `sweep` does."""
-    folder = Path("sweeps") / (name or default_name(chosen)) if output is None else Path(output)
+    folder = Path("sweeps") / default_name(chosen) if output is None else Path(output)
     return folder.absolute(), runs(chosen, folder.absolute())
 
 
 def conduct(
     chosen: Sequence[Experiment],
-    name: str | None,
     output: str | Path | None,
-    jobs: int | None,
+    jobs: int,
     display: SweepDisplay | None = None,
 ) -> SweepResult:
     """Train all runs of the experiments, and return the sweep's results."""
-    jobs = None if jobs is None else whole("jobs", jobs)
-    folder, planned = listed(chosen, name, output)
+    jobs = whole("jobs", jobs)
+    folder, planned = listed(chosen, output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}. Choose another --output.") from error
     safe_open.check_folders([folder / LOGS, folder / CLAIMS, *(run.folder for run in planned)])
-    work = Sweep(folder, planned, ProcessPool(jobs or 1, lambda job: log_of(folder, job.name)))
-    if notice := missing_package(max(len(experiment.seeds) for experiment in chosen)):
-        work.notices.append(notice)
+    work = Sweep(folder, planned, ProcessPool(jobs, lambda job: log_of(folder, job)))
     if display is not None:
         display.announce(work)
     work.work()

@@ -1,24 +1,18 @@
-"""The experiments of a sweep, from the arguments of a call or from a YAML file."""
+"""The experiments of a sweep, from the arguments of a call."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from duetto.errors import UsageError
 from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec, label_of, slug
-from duetto.storage import safe_yaml
 from duetto.storage.user_code import named, names_file
 
 MAX_NAME = 100  # characters of a sweep's default folder
-_KEYS = ("algorithms", "environments", "seeds")
 _OPTIONS = ("preset", "environment_options", "track")  # in addition to those of runs and algorithms
-_EXAMPLE = "algorithms: [td3, sac]\nenvironments: [Pendulum-v1]\nseeds: 0-2\nsteps: 20000"
 
 
 @dataclass(frozen=True)
@@ -30,9 +24,7 @@ class Experiment:
     track: tuple[str, ...] = ()
 
 
-def experiments(
-    algorithms: Any, environments: Any, seeds: Any, options: Mapping[str, Any], where: str = "sweep"
-) -> list[Experiment]:
+def experiments(algorithms: Any, environments: Any, seeds: Any, options: Mapping[str, Any]) -> list[Experiment]:
     """Return an experiment for each algorithm in each environment.
 
     Args:
@@ -41,37 +33,18 @@ def experiments(
         environments: One or several, as `duetto.train` takes them.
         seeds: As `parse_seeds` takes them.
         options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not of an object).
-        where: The source of the arguments, for errors.
 
     Raises:
         UsageError: An argument is unknown or missing.
     """
     made = [
-        _experiment(name, algorithm, environment, parse_seeds(seeds), options, where)
+        _experiment(name, algorithm, environment, parse_seeds(seeds), options)
         for name, algorithm in _by_name(algorithms)
         for environment in _as_list(environments)
     ]
     if not made:
-        raise UsageError(f"{where} needs at least one algorithm and one environment, such as:\n{_EXAMPLE}")
+        raise UsageError("sweep needs at least one algorithm and one environment, such as td3 and Pendulum-v1.")
     return made
-
-
-def from_file(path: str | Path) -> list[Experiment]:
-    """Read the experiments of a YAML file. UsageError if it has none."""
-    try:
-        values = safe_yaml.parse(Path(path).read_text("utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"The sweep {path} cannot be read ({error}).") from error
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise UsageError(f"The sweep {path} names no runs. Write, for example:\n{_EXAMPLE}")
-    for key in _KEYS[:2]:
-        if not values.get(key):
-            raise UsageError(f"The sweep {path} has no {key}. Write, for example:\n{_EXAMPLE}")
-    for environment in _as_list(values["environments"]):
-        if not isinstance(environment, str):
-            raise UsageError(f"The sweep {path} has the environment {environment!r}; it must be an id.")
-    options = {name: value for name, value in values.items() if name not in _KEYS}
-    return experiments(values["algorithms"], values["environments"], values.get("seeds", 3), options, str(path))
 
 
 def _by_name(algorithms: Any) -> list[tuple[str | None, Any]]:
@@ -88,14 +61,14 @@ def _as_list(values: Any) -> Sequence[Any]:
 
 
 def _experiment(
-    name: str | None, algorithm: Any, environment: Any, seeds: tuple[int, ...], common: Mapping[str, Any], where: str
+    name: str | None, algorithm: Any, environment: Any, seeds: tuple[int, ...], common: Mapping[str, Any]
 ) -> Experiment:
     options = dict(common)
     if isinstance(algorithm, Mapping):
         options |= algorithm
         algorithm = options.pop("algorithm", name)
     if "seed" in options:
-        raise UsageError(f"{where} has seeds, and no option 'seed'. Give seeds: 0-4, or seeds: 0,3,9.")
+        raise UsageError("sweep has seeds, and no option 'seed'. Give seeds: 0-4, or seeds: 0,3,9.")
     track = options.pop("track", None) or ()
     track = (track,) if isinstance(track, str) else tuple(track) if isinstance(track, list) else track
     preset, environment_options = options.pop("preset", None), options.pop("environment_options", None)
@@ -103,7 +76,7 @@ def _experiment(
     kind, origin = named(algorithm) if in_file else (algorithm, None)
     place = label_of(environment) if isinstance(environment, str) else environment
     spec = RunSpec.of(
-        kind, place, preset, environment_options, options, caller=where, arguments=_OPTIONS, origin=origin
+        kind, place, preset, environment_options, options, caller="sweep", arguments=_OPTIONS, origin=origin
     )
     return Experiment(replace(spec, name=experiment_name(name or spec.algorithm.name(), spec.label)), seeds, track)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,23 +26,23 @@ from duetto.storage.run_folder import foreign
 from duetto.tools.sweep.experiments import Experiment
 
 TAIL = 64 * 2**10  # bytes at a log's end, enough for one line
-State = Literal["waiting", "working", "elsewhere", "complete", "failed"]
+State = Literal["waiting", "working", "stopping", "stopped", "complete", "failed"]
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, DuettoError)
 
 
-@dataclass
+@dataclass(eq=False)
 class PlannedRun:
     """One run of a sweep, and its progress.
 
     Attributes:
         job: The run, for the process that trains it.
-        state: "elsewhere" if another process works on it.
+        state: How far it is.
         step: The last step known.
         mean_return: Of the last evaluation.
         reason: Why it failed.
         started: When a process got it.
         first_step: The step at that time.
-        retry_at: When it is tried again.
+        retry_at: When it is tried again, which another process works on.
     """
 
     job: Job
@@ -58,9 +59,13 @@ class PlannedRun:
         """The name of the run's folder."""
         return self.job.name
 
+    def label(self, folder: Path) -> str:
+        """Return the run's name among all that are in a folder."""
+        return str(self.folder.relative_to(folder))
+
     @property
     def config(self) -> Config:
-        """The run's config."""
+        """The config of the run."""
         return self.job.config
 
     @property
@@ -77,6 +82,16 @@ class PlannedRun:
     def begun(self) -> bool:
         """Whether the run's config exists."""
         return (self.folder / "config.yaml").is_file()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a process has it."""
+        return self.state in ("working", "stopping")
+
+    @property
+    def score(self) -> str:
+        """The last evaluation's mean return as text."""
+        return "" if self.mean_return is None else number(self.mean_return)
 
     @property
     def complete(self) -> bool:
@@ -101,6 +116,16 @@ class PlannedRun:
         """Read `step` and `mean_return` from the run's logs and checkpoints."""
         evaluation_step, self.mean_return = last_evaluation(self.folder) or (0, None)
         self.step = max(last_logged_step(self.folder), evaluation_step, self.checkpoint_step())
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds that the run still needs at its speed so far; None before its first step."""
+        trained, spent = self.step - self.first_step, time.monotonic() - self.started
+        return max(0, self.steps - self.step) / trained * spent if trained > 0 else None
+
+
+def number(value: float) -> str:
+    """Format a number with four significant digits, a large one without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:

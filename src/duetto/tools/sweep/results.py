@@ -7,16 +7,23 @@ import dataclasses
 import io
 import json
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duetto.errors import DuettoError, UsageError
+from rich.table import Column, Table
+from rich.text import Text
+
+from duetto.errors import DuettoError, escaped, near
 from duetto.storage import atomic_io
 from duetto.tools.plot import figure
-from duetto.tools.plot.curves import Curve, curve, interquartile, statistics
+from duetto.tools.plot.curves import Curve, curve, interquartile
 from duetto.tools.plot.grouping import Group, groups
+from duetto.tools.sweep.plan import number
 from duetto.tools.sweep.sweep import Sweep
+from duetto.training.progress_lines import plain
 
 METRIC = "mean_return"
 MIN_SEEDS = 3  # for an interval
@@ -68,6 +75,33 @@ class SweepResult:
         """Return the results as JSON values."""
         return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
+    def lines(self, width: int) -> Iterator[str]:
+        """Yield the lines that a person reads, of at most so many columns."""
+        if self.results:
+            yield plain(table(self.results), width)
+            yield "IQM: the interquartile mean of the seeds' last evaluations."
+        counts = Counter(run.state for run in self.runs)
+        yield ", ".join(f"{count} {state}" for state, count in counts.items()) + "."
+        if self.picture is not None:
+            yield str(near(self.picture))
+        if self.stopped:
+            yield "Stopped. Continue with the same command."
+
+
+def table(results: Sequence[ExperimentResult]) -> Table:
+    """Return the table of results. On a narrow terminal, the labels of the algorithms are cut."""
+    numeric = [Column(header, justify="right", no_wrap=True) for header in ("seeds", "steps", "IQM", "95 % interval")]
+    grid = Table(
+        Column("environment", no_wrap=True), "algorithm", *numeric, box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for result in results:
+        low, high = result.low, result.high
+        interval = "-" if low is None or high is None else f"{number(low)} to {number(high)}"
+        label = Text(escaped(result.label), no_wrap=True, overflow="ellipsis")
+        numbers = [str(result.seeds), f"{result.step:,}", number(result.interquartile_mean), interval]
+        grid.add_row(Text(escaped(result.environment)), label, *numbers)
+    return grid
+
 
 def results_of(sweep: Sweep) -> SweepResult:
     """Draw and save the results of the complete runs; a notice reports why that failed."""
@@ -86,11 +120,11 @@ def results_of(sweep: Sweep) -> SweepResult:
     runs = tuple(
         RunResult(
             run.folder,
-            "waiting" if run.state == "elsewhere" else run.state,
+            run.state,
             run.step,
             run.mean_return,
             run.reason,
-            sweep.log_of(run) if run.state == "failed" else None,
+            sweep.log_of(run.job) if run.state == "failed" else None,
         )
         for run in sweep.runs
     )
@@ -117,14 +151,3 @@ def _write(path: Path, results: list[ExperimentResult]) -> None:
     table.writerow([field.name for field in dataclasses.fields(ExperimentResult)])
     table.writerows(dataclasses.astuple(result) for result in results)
     atomic_io.write_output(path, text.getvalue())
-
-
-def missing_package(seeds: int) -> str:
-    """Return a notice if a package is missing that draws the curves or intervals of so many seeds; else ""."""
-    try:
-        figure.new_figure(1.0, 1.0)
-        if seeds >= MIN_SEEDS:
-            statistics()
-    except UsageError as error:
-        return f"{error} Then the same command draws the curves."
-    return ""

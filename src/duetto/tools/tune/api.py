@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Console
 
 from duetto.algorithms import Algorithm
 from duetto.environments import is_instance
@@ -18,15 +17,13 @@ from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec, slug
 from duetto.storage import safe_yaml
 from duetto.storage.lock import FolderLock
-from duetto.tools.tune.display import StudyDisplay
+from duetto.tools.sweep.api import displayed
+from duetto.tools.sweep.display import SweepDisplay
 from duetto.tools.tune.plan import Plan
-from duetto.tools.tune.results import TuneResult, check_matplotlib, results_of
-from duetto.tools.tune.sampler import Sampler, imported_optuna
-from duetto.tools.tune.space import first_params, space
+from duetto.tools.tune.results import TuneResult, results_of
+from duetto.tools.tune.sampler import Sampler, distributions
+from duetto.tools.tune.space import space
 from duetto.tools.tune.study import Study
-from duetto.training.notices import shown_elsewhere
-from duetto.training.progress_lines import is_watched
-from duetto.training.signals import passed_on, say_how
 
 
 def tune(
@@ -81,16 +78,7 @@ def tune(
         frozenset(options) & frozenset(spec.algorithm.options()),
         prune,
     )
-    console = Console()
-    with passed_on() as came:
-        if not (progress and is_watched(console)):
-            result = conduct(plan, output, trials, jobs)
-            say_how(came, "The same call continues.")
-            return result
-        with shown_elsewhere(), StudyDisplay(console) as display:
-            result = conduct(plan, output, trials, jobs, display)
-        display.finish(result)
-    return result
+    return displayed(lambda display: conduct(plan, output, trials, jobs, display), progress)
 
 
 def planned_study(
@@ -117,31 +105,26 @@ def planned_study(
     if not spec.options.evaluate_every:
         raise UsageError("evaluate_every is 0, but a study compares evaluations. Give the steps between them.")
     searched, cwd = space(spec.algorithm, search, search_only, fixed), Path.cwd()
+    distributions(searched)  # raises for a range that cannot be drawn from
     return Plan(spec, spec.config(), searched, numbers, prune, cwd)
 
 
 def conduct(
-    plan: Plan, output: str | Path | None, trials: int, jobs: int, display: StudyDisplay | None = None
+    plan: Plan, output: str | Path | None, trials: int, jobs: int, display: SweepDisplay | None = None
 ) -> TuneResult:
     """Work on a study until it has so many trials, and return its results. Raises as `tune` does."""
     trials, jobs = whole("trials", trials), whole("jobs", jobs)
-    imported_optuna()
-    check_matplotlib()
     default = Path("studies") / f"{plan.center.name()}-{slug(plan.config.environment)}"
     folder = plan.cwd / (default if output is None else output)
     try:
         plan.record(folder)
         with FolderLock(folder):
-            start = plan.start()
+            start = {name: getattr(plan.center, name) for name in plan.space}
             sampler = Sampler(folder / "journal.jsonl", plan.space, plan.config.run.seed, start, plan.prune_from)
             study = Study(plan, folder, sampler, trials, jobs)
-            if (notice := first_params(plan.space, start)[1]) and not sampler.trials():
-                study.notices.append(notice)
             if display is not None:
                 display.announce(study)
             study.work()
-            if display is not None:
-                display.doing("writing the results, evaluating the best in other episodes")
             return results_of(study)
     except OSError as error:
         path = error.filename or folder

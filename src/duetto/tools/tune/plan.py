@@ -59,10 +59,6 @@ class Plan:
         run = self.config.run  # the seeds of a run's episodes and environments are counted from its own
         return max(self.seeds) + max(run.evaluation_episodes, run.num_envs)
 
-    def start(self) -> dict[str, Any]:
-        """Return the center's values of the options that are searched."""
-        return {name: getattr(self.center, name) for name in self.space}
-
     def record(self, folder: Path) -> None:
         """Write the plan to `study.yaml` in a new folder; in an existing one, check that it is the same.
 

@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from duetto.storage import safe_open
 from duetto.tools.tune.space import FROM_ONE, Dimension, Space, as_text, first_params
 
 STARTUP_TRIALS = 5  # that are complete before any is pruned
-MIN_JUDGED = 10  # trials with a score, for importances
-TOP = 0.25  # the share of good trials, for importances
 
 
 @dataclass(frozen=True)
@@ -37,16 +35,14 @@ class FinishedTrial:
         state: "running", "complete", "pruned", "diverged" (learning did) or "failed".
         options: The values that were tried, by field.
         value: Its score, if it is complete.
-        scores: By step, the interquartile means that pruning compares.
         seeds: The score of each seed, if it is complete.
-        reason: Why it failed or diverged.
+        reason: Why it was pruned, failed or diverged.
     """
 
     number: int
     state: str
     options: dict[str, Any]
     value: float | None = None
-    scores: dict[int, float] = field(default_factory=dict)
     seeds: tuple[float, ...] = ()
     reason: str = ""
 
@@ -70,13 +66,14 @@ class Sampler:
             CheckpointError: The journal is damaged.
         """
         optuna = imported_optuna()
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._optuna, self._space, self._seed = optuna, space, seed
+        self._distributions = distributions(space)
         pruner = optuna.pruners.NopPruner()
         if prune_from is not None:
             pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=prune_from)
         with os.fdopen(safe_open.open_file(journal, os.O_RDWR | os.O_CREAT), "rb+") as file:
             file.truncate(file.read().rfind(b"\n") + 1)  # a killed process may have left half a line
+        self._running: dict[int, Any] = {}
         try:
             with _quiet():
                 backend = optuna.storages.journal.JournalFileBackend(str(journal), _NoLock())
@@ -88,9 +85,7 @@ class Sampler:
                     pruner=pruner,
                 )
                 if not self._study.get_trials(deepcopy=False):
-                    self._study.enqueue_trial(first_params(space, start)[0])
-                self._running: dict[int, Any] = {}
-                self.unfinished()
+                    self._study.enqueue_trial(first_params(space, start))
                 self.trials()
         except (OSError, DuettoError):
             raise
@@ -103,34 +98,26 @@ class Sampler:
     def ask(self) -> FinishedTrial:
         """Draw the next trial."""
         trials = self._study.get_trials(deepcopy=False)
-        waiting = [trial.number for trial in trials if trial.state.name == "WAITING"]
-        self._seed_for(min(waiting, default=len(trials)))
+        number = min((trial.number for trial in trials if trial.state.name == "WAITING"), default=len(trials))
+        seed = int(np.random.SeedSequence((self._seed, number)).generate_state(1)[0])
+        self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)
         with _quiet():
-            trial = self._study.ask()
-        return self._draw(trial)
+            trial = self._study.ask(self._distributions)
+        self._running[trial.number] = trial
+        return self.trial(trial.number)
 
     def unfinished(self) -> list[FinishedTrial]:
         """Return the trials without an end, since their process died; they can be reported to from here on."""
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state.name == "RUNNING" and trial.number not in self._running:
-                self._seed_for(trial.number)  # the process may have died while it drew the trial
-                self._draw(self._optuna.Trial(self._study, trial._trial_id))
+                self._running[trial.number] = self._optuna.Trial(self._study, trial._trial_id)
+                if trial.params.keys() != self._distributions.keys():
+                    self.end(trial.number, "failed", reason="The process ended while it was drawn.")
         return [self.trial(number) for number in sorted(self._running)]
-
-    def _seed_for(self, number: int) -> None:
-        seed = int(np.random.SeedSequence((self._seed, number)).generate_state(1)[0])
-        self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)
-
-    def _draw(self, trial: Any) -> FinishedTrial:
-        with _quiet():
-            for dimension in self._space.values():
-                _suggest(trial, dimension)
-        self._running[trial.number] = trial
-        return self.trial(trial.number)
 
     def report(self, number: int, step: int, score: float) -> None:
         """Record a trial's score at a step, unless it is known."""
-        if step not in self.trial(number).scores:
+        if step not in self._study.get_trials(deepcopy=False)[number].intermediate_values:
             self._running[number].report(score, step)
 
     def should_prune(self, number: int) -> bool:
@@ -162,38 +149,18 @@ class Sampler:
         trials = self._study.get_trials(deepcopy=False)
         return [self._converted(trial) for trial in trials if trial.state.name != "WAITING"]
 
-    def importances(self) -> dict[str, float]:
-        """Return each field's share in what sets the best quarter of the trials apart, the largest first.
-
-        PED-ANOVA (Watanabe et al., 2023, arXiv:2304.10255); {} with fewer than ten scores. Pruned trials count with
-        their last score: without them, the options that make a trial bad would be hidden.
-        """
-        scores = [(trial, _score(trial)) for trial in self._study.get_trials(deepcopy=False)]
-        judged = [(trial, score) for trial, score in scores if score is not None]
-        if len(judged) < MIN_JUDGED:
-            return {}
-        evaluator = self._optuna.importance.PedAnovaImportanceEvaluator
-        with _quiet():
-            study = self._optuna.create_study(direction="maximize")
-            for trial, score in judged:
-                fields = {"params": trial.params, "distributions": trial.distributions, "value": score}
-                study.add_trial(self._optuna.trial.create_trial(**fields))
-            by_label = self._optuna.importance.get_param_importances(
-                study, evaluator=evaluator(target_quantile=TOP), normalize=True
-            )
-        shares = {name: float(by_label.get(dimension.label, 0.0)) for name, dimension in self._space.items()}
-        finite = {name: share for name, share in shares.items() if math.isfinite(share)}
-        return dict(sorted(finite.items(), key=lambda item: -item[1])) if any(finite.values()) else {}
-
     def _converted(self, trial: Any) -> FinishedTrial:
         attributes, params = trial.user_attrs, trial.params
         state = "running" if trial.state.name in ("RUNNING", "WAITING") else attributes.get("state", "failed")
         return FinishedTrial(
             trial.number,
             state,
-            {name: dimension.value(params[dimension.label]) for name, dimension in self._space.items() if params},
+            {
+                name: dimension.value(params[dimension.label])
+                for name, dimension in self._space.items()
+                if dimension.label in params
+            },
             trial.value if state == "complete" else None,
-            {int(step): score for step, score in sorted(trial.intermediate_values.items())},
             tuple(attributes.get("seeds", ())),
             attributes.get("reason", ""),
         )
@@ -205,12 +172,34 @@ def imported_optuna() -> Any:
         import optuna
     except ImportError as error:
         raise UsageError(f"Tuning needs Optuna. Install: {install('tune')}") from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 
 
-def _score(trial: Any) -> float | None:
-    """Return the score of one of Optuna's trials that is complete or pruned; else None."""
-    return trial.value if trial.user_attrs.get("state") in ("complete", "pruned") else None
+def distributions(space: Space) -> dict[str, Any]:
+    """Return Optuna's distribution of each parameter. UsageError if a range is none that can be drawn from."""
+    kinds = imported_optuna().distributions
+    found: dict[str, Any] = {}
+    for name, dimension in space.items():
+        try:
+            with _quiet():
+                found[dimension.label] = _distribution(kinds, dimension)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{name} cannot be searched so: {dimension.to_dict()} ({error}).") from error
+    return found
+
+
+def _distribution(kinds: Any, dimension: Dimension) -> Any:
+    low, high = dimension.low, dimension.high
+    if dimension.choices:
+        return kinds.CategoricalDistribution([as_text(choice) for choice in dimension.choices])
+    if dimension.doubles:
+        return kinds.IntDistribution(int(math.log2(low)), int(math.log2(high)))
+    if dimension.log == FROM_ONE:
+        return kinds.FloatDistribution(round(1.0 - high, 12), round(1.0 - low, 12), log=True)
+    if dimension.whole:
+        return kinds.IntDistribution(int(low), int(high), log=bool(dimension.log), step=int(dimension.step or 1))
+    return kinds.FloatDistribution(low, high, log=bool(dimension.log), step=dimension.step)
 
 
 class _NoLock:
@@ -221,21 +210,6 @@ class _NoLock:
 
     def release(self) -> None:
         return
-
-
-def _suggest(trial: Any, dimension: Dimension) -> None:
-    """Draw a parameter, unless the trial has it."""
-    label, low, high = dimension.label, dimension.low, dimension.high
-    if dimension.choices:
-        trial.suggest_categorical(label, [as_text(choice) for choice in dimension.choices])
-    elif dimension.doubles:
-        trial.suggest_int(label, int(math.log2(low)), int(math.log2(high)))
-    elif dimension.log == FROM_ONE:
-        trial.suggest_float(label, round(1.0 - high, 12), round(1.0 - low, 12), log=True)
-    elif dimension.whole:
-        trial.suggest_int(label, int(low), int(high), log=bool(dimension.log), step=int(dimension.step or 1))
-    else:
-        trial.suggest_float(label, low, high, log=bool(dimension.log), step=dimension.step)
 
 
 @contextmanager

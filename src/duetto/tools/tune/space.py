@@ -16,7 +16,6 @@ A search file and an algorithm's `option_table` may say otherwise, both in the s
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -153,22 +152,13 @@ def space(
     return dimensions
 
 
-def first_params(space: Space, start: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return Optuna's parameters for the first trial, nearest to the values `start`, and a notice if it differs.
+def first_params(space: Space, start: Mapping[str, Any]) -> dict[str, Any]:
+    """Return Optuna's parameters for the first trial, nearest to the values `start`.
 
     A parameter is missing if no choice is equal to its value: Optuna draws it.
     """
-    params = {name: dimension.param(start[name]) for name, dimension in space.items()}
-    different = [
-        f"{name} is drawn, since no choice is {as_text(start[name])}" for name in params if params[name] is None
-    ]
-    for name, dimension in space.items():
-        if not dimension.choices and not math.isclose(
-            first := dimension.value(params[name]), start[name], rel_tol=1e-3
-        ):
-            different.append(f"{name} is {first:g} instead of {start[name]:g}")
-    notice = f"The first trial differs from the preset: {', '.join(different)}." if different else ""
-    return {space[name].label: param for name, param in params.items() if param is not None}, notice
+    params = {dimension.label: dimension.param(start[name]) for name, dimension in space.items()}
+    return {label: param for label, param in params.items() if param is not None}
 
 
 # ---------------------------------------------------------------------------------------------------- from the type
@@ -232,12 +222,14 @@ def _dimension(name: str, how: Any, value: Any, hint: Any) -> Dimension | None:
             return None
         how = _around(name, value, how, bound, whole)
     low, high, step = (_number_of(how.get(key)) for key in ("low", "high", "step"))
-    dimension = Dimension(name, (), low, high, how.get("log", False), step, whole)
-    _check_range(dimension)
+    form = int if whole else int | float
+    if not (isinstance(low, form) and isinstance(high, form) and low < high):
+        kinds = "whole numbers" if whole else "numbers"
+        raise UsageError(f"{name} needs {kinds} low and high, low below high: {_EXAMPLE}.")
     for end in (low, high):
         if bound is not None and not bound.holds(end):
             raise UsageError(f"{name} cannot be {end:g}, an end of its range.")
-    return dimension
+    return Dimension(name, (), low, high, how.get("log", False), step, whole)
 
 
 def _choices(name: str, how: Search, hint: Any) -> tuple[Any, ...]:
@@ -268,25 +260,6 @@ def _around(name: str, value: float, how: Search, bound: Bounds | None, whole: b
     return {"low": _rounded(low, high - low), "high": _rounded(high, high - low), "log": True}
 
 
-def _check_range(range_: Dimension) -> None:
-    """Raise UsageError for a range that no number can be drawn from."""
-    name, low, high, log, step, whole = (getattr(range_, key) for key in ("field", *_KEYS[:4], "whole"))
-    form = int if whole else int | float
-    if not all(isinstance(end, form) and not isinstance(end, bool) for end in (low, high)):
-        raise UsageError(f"{name} needs low and high, {'whole numbers' if whole else 'numbers'}: {_EXAMPLE}.")
-    if not low < high:
-        raise UsageError(f"{name} is searched from {low:g} to {high:g}: low must be below high.")
-    if not (isinstance(log, bool) or log == FROM_ONE) or (step is not None and log):
-        raise UsageError(f"{name} has log: {log} and step: {step}. Give log: true, log: 1-x, or a step alone.")
-    if (log is True and low <= 0) or (log == FROM_ONE and (high >= 1 or low < 0 or whole)):
-        raise UsageError(f"{name} cannot be searched by a logarithm from {low:g} to {high:g}.")
-    if step == DOUBLING:
-        if not (whole and all(end > 0 and math.log2(end).is_integer() for end in (low, high))):
-            raise UsageError(f"{name} has step: doubling, which needs powers of two as low and high.")
-    elif step is not None and (isinstance(step, bool) or not isinstance(step, form) or not 0 < step <= high - low):
-        raise UsageError(f"{name} has step: {step}; it must be a number between 0 and high - low.")
-
-
 def _rounded(number: float, width: float) -> float:
     """Round to DIGITS digits, or more if the range is narrow: at least to a thousandth of its width."""
     return round(number, DIGITS - 1 - math.floor(math.log10(min(abs(number) or 1.0, width or 1.0))))
@@ -298,8 +271,3 @@ def _number_of(value: Any) -> Any:
         return float(value) if isinstance(value, str) else value
     except ValueError:
         return value
-
-
-def applied(algorithm: Algorithm, values: dict[str, Any]) -> Algorithm:
-    """Return the center with the values of a trial. Raises UsageError if they do not fit together."""
-    return dataclasses.replace(algorithm, **values)

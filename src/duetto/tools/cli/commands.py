@@ -1,0 +1,412 @@
+"""The commands whose options are the parameters of one function; each imports what it needs."""
+
+from __future__ import annotations
+
+import json as json_file
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.console import Console
+
+from duetto.errors import DuettoError, escaped
+from duetto.tools.cli import options as shared
+from duetto.tools.cli.options import Checkpoint, EnvironmentOptions, Json, Quiet, RunFolder, Runs, Trust
+from duetto.tools.cli.output import expendable, print_file, print_json, print_notices, wrapped
+from duetto.tools.cli.parser import Arg, Flag, Texts, run_function
+from duetto.training.progress_lines import say, working
+
+Repository = Annotated[str, Arg("The run's repository on the Hub; push creates it.", "USER/NAME", is_positional=True)]
+
+
+# ---------------------------------------------------------------------------------------------------- one run
+def resume(
+    run: RunFolder,
+    steps: Annotated[int | None, Arg("Steps in all; by default as the run was started.")] = None,
+    accept_changes: Annotated[
+        Flag, Arg("Continue with changed options of config.yaml, such as a learning rate.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    trust: Trust = False,
+    cluster: shared.Address = None,
+    actors: shared.Actors = None,
+    mode: shared.AnyMode = None,
+    block: shared.Blocks = None,
+    replay_shards: shared.ReplayShards = None,
+    stop_at_return: shared.StopAtReturn = None,
+    time_limit: shared.TimeLimit = None,
+    video_every: shared.VideoEvery = None,
+    track: shared.Track = None,
+) -> None:
+    """Continue a run exactly from its last checkpoint, also after kill -9.
+
+    A run that was started on a cluster needs --cluster again, and keeps its mode, its block length and, in the mode
+    sync, its number of actors.
+    In config.yaml, steps, schedule_steps, threads, vectorization, worker_timeout, keep, evaluation_episodes
+    and the intervals of evaluations, checkpoints and metrics may be changed; Duetto reports the effect on the numbers.
+    Other options that decide the numbers need --accept-changes.
+    """
+    from duetto.training.progress import shown
+
+    placed = shared.cluster({name: value for name, value in locals().items() if name in shared.CLUSTER})
+    watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
+    doing = f"{run}: reading the checkpoint, making environments and networks"
+    with expendable():
+        with shown(Console(stderr=json), doing, quiet or json) as display:
+            from duetto.runs.run import ResumeOptions, Run  # slow to import: the display shows something already
+
+            callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
+            resumed = Run(run, trust=trust)
+            going = ResumeOptions(
+                steps,
+                callbacks=[display, *callbacks],
+                on_start=display.announce,
+                accept_changes=accept_changes,
+                cluster=placed,
+            )
+            resumed.resume_with(going)
+        display.finish(resumed.path)
+    if json:
+        print_json(display.summaries([resumed.path])[0])
+
+
+def evaluate(
+    run: RunFolder,
+    episodes: Annotated[int, Arg("Whole episodes.")] = 10,
+    checkpoint: Checkpoint = "last",
+    seed: Annotated[int | None, Arg("Seed of the initial states; by default the run's own.")] = None,
+    environment: Annotated[str | None, Arg("Another environment of the same spaces.", "ID|FILE.py:CLASS")] = None,
+    environment_options: EnvironmentOptions = (),
+    stochastic: Annotated[Flag, Arg("Explore as in training.")] = False,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Run episodes and print their returns.
+
+    The agent acts as in the run's evaluations: without exploration, unless its options say otherwise (presets for
+    Atari). It acts in the environment of its training, or in another one; that one gets only the options given here.
+    """
+    from duetto.runs.run import Run
+
+    options = shared.parse_options(environment_options)
+    trained = Run(run, trust=trust)
+    with working(Console(stderr=True), f"evaluating {run}") as tell:
+        result = trained.evaluate(episodes, checkpoint, seed, tell, environment, options, stochastic)
+    if json:
+        print_json({"run": run, "checkpoint": checkpoint, **result.to_dict(), "notices": trained.notices})
+        return
+    print_notices(trained.notices)
+    for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True), start=1):
+        print(f"episode {number:3d}  return {total:10.2f}  steps {length:6d}")
+    print(f"mean return {result}")
+
+
+def video(
+    run: RunFolder,
+    output: Annotated[str | None, Arg("The mp4; by default in the run's folder videos/.", "FILE")] = None,
+    checkpoint: Checkpoint = "last",
+    seed: Annotated[int | None, Arg("Seed of the initial state; by default the run's own.")] = None,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Record an episode as an mp4, the agent acting as in the run's evaluations."""
+    from duetto.runs.run import Run
+
+    trained = Run(run, trust=trust)
+    with working(Console(stderr=True), f"recording {run}") as tell:
+        path = trained.video(output, checkpoint, seed, tell)
+    if not json:
+        print_notices(trained.notices)
+    print_file(path, json, run=run, checkpoint=checkpoint, notices=trained.notices)
+
+
+def watch(
+    run: RunFolder,
+    episodes: Annotated[int, Arg("Whole episodes; 0 shows them until Ctrl-C.")] = 1,
+    checkpoint: Checkpoint = "last",
+    seed: Annotated[int | None, Arg("Seed of the first initial state; by default the run's own.")] = None,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Show the agent live in the environment's own window, acting as in the run's evaluations."""
+    from duetto.runs.run import Run
+
+    trained = Run(run, trust=trust)
+    seen = trained.watch(episodes, checkpoint, seed, lambda text: None if json else print(text, flush=True))
+    if json:
+        scores = {"returns": [each.total_reward for each in seen], "lengths": [each.length for each in seen]}
+        print_json({"run": run, "checkpoint": checkpoint, **scores, "notices": trained.notices})
+        return
+    print_notices(trained.notices)
+
+
+def export(
+    run: RunFolder,
+    format: Annotated[
+        Literal["onnx", "torch", "jax"], Arg("For ONNX Runtime, for torch.export.load, or for jax.export.")
+    ] = "onnx",
+    output: Annotated[str | None, Arg("The file; by default in the run's folder.", "FILE")] = None,
+    checkpoint: Checkpoint = "last",
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Write the agent as one graph: from observations to actions in the environment's units.
+
+    The graph is kept if it acts as the agent does in the run's environment. FILE.json describes its inputs and outputs.
+    """
+    from duetto.runs.run import Run
+    from duetto.tools.export.writing import export as write
+
+    trained = Run(run, trust=trust)
+    with working(Console(stderr=True), f"writing and testing the graph of {run}"):
+        path = write(trained, format, output, checkpoint)
+    about = json_file.loads(Path(f"{path}.json").read_text("utf-8"))
+    if json:
+        print_json({"run": run, "checkpoint": checkpoint, **about, "file": str(path), "notices": trained.notices})
+        return
+    print_notices(trained.notices)
+    for kind in ("inputs", "outputs"):
+        for port in about[kind]:
+            shape = ", ".join(map(str, port["shape"]))
+            print(f"{kind[:-1]:7} {port['name']:24} {port['dtype']:8} ({shape})  {port['about']}")
+    checked = about["checked"]
+    print(
+        f"{path}: acts as the agent of step {about['step']:,} on {checked['observations']} observations (largest "
+        f"difference {checked['largest_difference']:.0e} of the range, {checked['differing']} choices differ)."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- the Hub
+def push(
+    run: RunFolder,
+    repository: Repository,
+    checkpoint: Checkpoint = "last",
+    episodes: Annotated[int, Arg("Whole episodes of the evaluation on the card.")] = 10,
+    seed: Annotated[int | None, Arg("Seed of their initial states; by default the run's own.")] = None,
+    video: Annotated[bool, Arg("Record an episode.")] = True,
+    memory: Annotated[Flag, Arg("Send the replay memory, with which the run resumes exactly.")] = False,
+    private: Annotated[Flag, Arg("Make a new repository private; else everybody can read it.")] = False,
+    dry_run: Annotated[Flag, Arg("Write all files into a folder, list them, and send nothing.")] = False,
+    output: Annotated[str | None, Arg("That folder; by default hub/NAME.", "FOLDER")] = None,
+    json: Json = False,
+    trust: Trust = False,
+) -> None:
+    """Evaluate a run's agent, record a video, and send the run to the Hugging Face Hub with a model card.
+
+    Log in first: `hf auth login`. Signatures, callbacks' states and paths on this machine are not sent.
+    """
+    from duetto.runs.run import Run
+    from duetto.tools.hub import push as push_run
+
+    given = {name: value for name, value in locals().items() if name not in ("run", "json", "trust", "Run", "push_run")}
+    trained = Run(run, trust=trust)
+    with working(Console(stderr=True), f"pushing {run}") as tell:
+        pushed = push_run(trained, **given, tell=tell)
+    if json:
+        print_json({"run": run, **pushed._asdict(), "evaluation": pushed.evaluation.to_dict(), "sent": not dry_run})
+        return
+    print_notices(pushed.notices)
+    for name, size in pushed.files.items():
+        print(f"{size:12,}  {escaped(name)}")
+    for name in pushed.deleted:
+        print(f"     removed  {escaped(name)}")
+    print(f"mean return {pushed.evaluation}")
+    print(f"{pushed.where}: {'nothing was sent' if dry_run else f'sent to {repository}'}.")
+
+
+def pull(
+    repository: Repository,
+    output: Annotated[str | None, Arg("The folder to make; by default runs/NAME.", "FOLDER")] = None,
+    revision: Annotated[str | None, Arg("A branch, a tag or a commit.", "REVISION")] = None,
+    at_most: Annotated[float, Arg("Refuse a larger run, in GB.", "GB")] = 5.0,
+    json: Json = False,
+) -> None:
+    """Fetch a run from the Hugging Face Hub, to evaluate, record or resume it.
+
+    No code that it contains or names is run. Files that belong to no run are left out.
+    """
+    from duetto.tools.hub import fetch
+
+    with working(Console(stderr=True), f"pulling {repository}") as tell:
+        pulled = fetch(repository, output, revision=revision, at_most=at_most, tell=tell)
+    if json:
+        print_json({"repository": repository, **pulled._asdict(), "path": str(pulled.path)})
+        return
+    print_notices(pulled.notices)
+    size = sum(pulled.files.values()) / 1e6
+    say(Console(), f"{pulled.path}: {len(pulled.files)} files, {size:.1f} MB, of commit {pulled.commit}.")
+    say(Console(), f"See it: duetto video {pulled.path}")
+
+
+# ---------------------------------------------------------------------------------------------------- several runs
+def plot(
+    runs: Runs,
+    output: Annotated[str, Arg("The picture: .png, .svg or .pdf.", "FILE")] = "curves.png",
+    metric: shared.Metric = "mean_return",
+    json: Json = False,
+) -> None:
+    """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
+    from duetto.tools.plot import figure
+
+    print_file(figure.plot(runs, output, metric), json)
+
+
+def report(
+    runs: Runs,
+    output: Annotated[str, Arg("The page: .html.", "FILE")] = "report.html",
+    metric: shared.Metric = "mean_return",
+    json: Json = False,
+) -> None:
+    """Write one page about runs: results, interactive curves, losses and what healthy looks like, how to repeat it.
+
+    The page is one file and needs no network.
+    """
+    from duetto.tools.report.report import report as write
+
+    with working(Console(stderr=True), "writing the report") as tell:
+        path = write(runs, output, metric, tell)
+    print_file(path, json)
+
+
+def table(
+    runs: Runs,
+    output: Annotated[str | None, Arg("A .csv; without it the table is printed.", "FILE")] = None,
+    metric: Annotated[Texts, Arg("Columns of evaluations.csv or numbers of metrics.jsonl.", "NAME ...")] = (
+        "mean_return",
+    ),
+    json: Json = False,
+) -> None:
+    """Write results as a tidy table: exp_name, env_name, seed, metric, env_step, value. avg_return is mean_return."""
+    from duetto.tools.plot import table as tables
+
+    rows = tables.table(runs, output, metric)
+    if output is not None:
+        print_file(output, json, rows=len(rows))
+    elif json:
+        print_json({"rows": [row._asdict() for row in rows]})
+    else:
+        print(tables.written(rows), end="")
+
+
+# ---------------------------------------------------------------------------------------------------- no run
+def check(
+    environment: shared.EnvironmentId,
+    environment_options: EnvironmentOptions = (),
+    steps: Annotated[int, Arg("Maximum number of random steps.")] = 2_000,
+    timeout: Annotated[float, Arg("Seconds after which one call counts as a hang.", "SECONDS")] = 60.0,
+    json: Json = False,
+) -> None:
+    """Check an environment against Gymnasium's contract and Duetto's, and suggest a remedy for each problem.
+
+    Trains nothing and writes nothing. Exits with 1 if something is broken.
+    """
+    from duetto.environments import check as checker
+
+    options = shared.parse_options(environment_options)
+    with working(Console(stderr=True), f"checking {environment}"):
+        findings = checker.check(environment, environment_options=options, steps=steps, timeout=timeout)
+    broken = [finding.about for finding in findings if finding.level == "broken"]
+    if json:
+        print_json({"environment": environment, "broken": len(broken), "findings": [vars(each) for each in findings]})
+    else:
+        _print_findings(findings)
+    if broken:
+        raise DuettoError(f"{environment} is broken in {len(broken)} point(s): {', '.join(dict.fromkeys(broken))}.")
+
+
+def _print_findings(findings: list[Any]) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    titles = {
+        "broken": "Broken: training fails or learns the wrong thing",
+        "costs": "Costs you something",
+        "fine": "Fine",
+    }
+    for level, title in titles.items():
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        for finding in findings:
+            if finding.level == level:
+                rows.add_row(Text(finding.about), Text(finding.sentence))
+        if rows.row_count:
+            console.print(title, style="bold")
+            console.print(Padding(rows, (0, 0, 1, 2)))
+
+
+def list_(
+    what: Annotated[
+        Literal["all", "algorithms", "environments", "presets"],
+        Arg("One of them, with its details.", "algorithms|environments|presets", is_positional=True),
+    ] = "all",
+    json: Json = False,
+) -> None:
+    """List algorithms with their spaces, presets, and environment families with the extra each needs."""
+    listed = _everything()
+    if json:
+        print_json(listed if what == "all" else {what: listed[what]})
+        return
+    lines: list[str] = []
+    if what == "all":  # on one screen
+        for name, about in listed["algorithms"].items():
+            text = f"{name:12} {about['actions']}: {', '.join(listed['presets'][name])}"
+            lines.append(wrapped(text, "  ", " " * 15))
+        names = {title: ", ".join(listed[title]) for title in ("environments", "backends", "extras")}
+        lines += [wrapped(f"{title.title()}: {each}") for title, each in names.items()]
+        lines += [f"Install {extra}: {command}" for extra, command in listed["missing"].items()]
+        lines.append("More: duetto list algorithms, duetto list environments, duetto list presets")
+    for name, about in () if what == "all" else listed[what].items():
+        texts = [f"{key}: {text}" for key, text in about.items()]
+        lines += [name, *(wrapped(text.removeprefix("about: "), "  ") for text in texts)]
+    print("\n".join(lines))
+
+
+def _everything() -> dict[str, Any]:
+    """Return everything that can be listed as JSON values."""
+    from duetto.algorithms import ALGORITHMS
+    from duetto.environments import FAMILIES
+    from duetto.install_hint import install, is_installed, names
+    from duetto.learners.backends import EXTRA, installed
+    from duetto.presets import presets
+
+    there = {family.extra: all(map(find_spec, family.packages)) for family in FAMILIES}
+    backends = {name: installed(name) for name in EXTRA}  # type: ignore[arg-type]
+    others = {*EXTRA, *there, "all", "dev", "docs"}  # listed by themselves, or bundles
+    extras = {name: is_installed(name) for name in names() if name not in others}
+    return {
+        "algorithms": {
+            name: {
+                "about": (kind.__doc__ or "").split("\n\n")[0].strip(),
+                "observations": kind.observations,
+                "actions": kind.actions,
+            }
+            for name, kind in ALGORITHMS.items()
+        },
+        "environments": {
+            family.name: {
+                "examples": ", ".join(family.examples),
+                "extra": family.extra,
+                "installed": there[family.extra],
+            }
+            for family in FAMILIES
+        },
+        "presets": {name: {key: entry.about for key, entry in presets(name).items()} for name in ALGORITHMS},
+        "backends": backends,
+        "extras": extras,
+        "missing": {name: install(name) for name, is_there in (there | extras).items() if not is_there},
+    }
+
+
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    each.__name__.removesuffix("_"): each
+    for each in (resume, evaluate, video, watch, export, push, pull, plot, report, table, check, list_)
+}
+
+
+def main(command: str, arguments: Sequence[str]) -> None:
+    """Parse the options and run a command."""
+    hint = "To change an option of the run, edit its config.yaml and give --accept-changes."
+    run_function(FUNCTIONS[command], f"duetto {command}", arguments, hint if command == "resume" else "")
