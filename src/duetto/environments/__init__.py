@@ -12,6 +12,7 @@ goal_env, hide_velocity, reset_fixes       hindsight's goals; wrappers for veloc
 normalizer_check, check                    wrappers that training refuses; `duetto check`
 device_env, device_registry                environments of arrays: `DeviceEnv`, N of them, and their ids
 device_gymnax, device_navix, device_playground  packages of such environments
+envpool_vector                             EnvPool, which steps in C++ threads
 atari*, learner_view, minigrid             Atari and MiniGrid: options, engines, lives, missions
 
 Only this package imports Gymnasium.

@@ -21,6 +21,7 @@ from duetto.environments import (
     copying,
     device_registry,
     env_registry,
+    envpool_vector,
     minigrid,
     reset_fixes,
     silence,
@@ -53,9 +54,9 @@ def make(
     """Make a VecEnv for `num_envs` environments.
 
     Args:
-        environment: An id ("HalfCheetah-v5", "module:Id-v0"), a class in a file ("FILE.py:CLASS"), an instance (then
-            num_envs is 1), a Gymnasium vector environment in any autoreset mode (with its own num_envs), or a factory:
-            the environment's class, or a callable that returns a new environment at each call.
+        environment: An id ("HalfCheetah-v5", "module:Id-v0", "envpool:Id"), a class in a file ("FILE.py:CLASS"), an
+            instance (then num_envs is 1), a Gymnasium vector environment in any autoreset mode (with its own num_envs),
+            or a factory: the environment's class, or a callable that returns a new environment at each call.
         num_envs: Number of environments.
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
             A process is a new Python, which imports nothing of the script.
@@ -128,6 +129,8 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
         raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
     if device_registry.is_device(environment):
         return _make_device(environment, how)
+    if isinstance(environment, str) and environment.startswith(envpool_vector.PREFIX):
+        return _make_envpool(environment, how)
     environment = env_registry.resolved(environment)
     env_registry.check_choice("vectorization", how.vectorization, Vectorization)
     game = atari.find(environment) if isinstance(environment, str) else None
@@ -180,6 +183,14 @@ def _make_device(environment: Any, how: _How) -> VecEnv:
     from duetto.environments.device_env import DeviceEngine  # imports JAX
 
     return VecEnv(DeviceEngine(env, how.num_envs, label))
+
+
+def _make_envpool(environment: str, how: _How) -> VecEnv:
+    if how.render_mode:
+        raise UsageError(f"{environment} renders no frames.")
+    if how.vectorization != "sync":
+        raise UsageError(f"{environment} is stepped in EnvPool's own threads. Leave vectorization out.")
+    return VecEnv(envpool_vector.EnvPoolEngine(environment, how.num_envs, how.options))
 
 
 def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:

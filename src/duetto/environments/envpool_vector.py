@@ -1,0 +1,57 @@
+"""EnvPool's environments, which step in C++ threads, by ids such as envpool:HalfCheetah-v4."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium.vector import AutoresetMode, VectorEnv
+from typing_extensions import override
+
+from duetto.algorithms.suggestions import did_you_mean
+from duetto.environments import env_registry
+from duetto.environments.engines import GymVectorEngine
+from duetto.environments.env_registry import Family
+from duetto.environments.obs_tree import Tree
+from duetto.errors import UsageError
+
+PREFIX = "envpool:"
+FAMILY = Family("EnvPool", ("envpool:HalfCheetah-v4", "envpool:MuJoCoPlayground/Go1Getup-v1"), "envpool", "envpool")
+
+
+class EnvPoolEngine(GymVectorEngine):
+    """N environments of EnvPool. A seed makes them anew, since EnvPool takes seeds only then: environment i, seed + i.
+
+    UsageError if EnvPool is not installed, or cannot make the environment.
+    """
+
+    def __init__(self, environment: str, num_envs: int, options: Mapping[str, Any]) -> None:
+        self._id, self._num_envs, self._options = environment, num_envs, options
+        super().__init__(self._make(0), environment)
+
+    @override
+    def reset(self, seed: int | None) -> Tree:
+        if seed is not None:
+            self.vector.close()
+            self.vector = self._make(seed)
+        return super().reset(None)
+
+    def _make(self, seed: int) -> VectorEnv:
+        envpool: Any = env_registry.import_family(FAMILY, "envpool", self._id)
+        name, known = self._id.removeprefix(PREFIX), envpool.list_all_envs()
+        if name not in known:
+            raise UsageError(
+                f"There is no environment {self._id}.{did_you_mean(self._id, [PREFIX + k for k in known])}"
+            )
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*precision lowered by casting")  # bounds are float64
+                made = envpool.make(
+                    name, env_type="gymnasium", num_envs=self._num_envs, seed=seed % 2**31, **self._options
+                )
+                _ = made.single_observation_space, made.single_action_space  # cached properties
+        except Exception as error:  # some need system libraries: Procgen needs Qt
+            raise env_registry.explain(self._id, dict(self._options), error) from error
+        made.metadata = dict(made.metadata or {}) | {"autoreset_mode": AutoresetMode.NEXT_STEP}
+        return made

@@ -1,0 +1,58 @@
+"""EnvPool's ids, with a package in its place: it takes seeds only when environments are made."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+
+import duetto
+from duetto.environments import make
+from duetto.errors import UsageError
+
+
+@pytest.fixture
+def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seeds with which environments were made."""
+    made: list[int] = []
+
+    class Pool(SyncVectorEnv):
+        def reset(self, **_: Any) -> Any:
+            return super().reset(seed=made[-1])
+
+    def make_pool(*_: object, num_envs: int, seed: int, **__: object) -> Any:
+        made.append(seed)
+        return Pool([lambda: gymnasium.make("Pendulum-v1")] * num_envs)
+
+    fake: Any = ModuleType("envpool")
+    fake.list_all_envs, fake.make = lambda: ["Swing-v1"], make_pool
+    monkeypatch.setitem(sys.modules, "envpool", fake)
+    return made
+
+
+def test_environment_i_has_the_seed_plus_i(seeds: list[int]):
+    envs = make("envpool:Swing-v1", num_envs=2)
+    envs.reset(7)
+    expected = [gymnasium.make("Pendulum-v1").reset(seed=7 + i)[0] for i in range(2)]
+    np.testing.assert_array_equal(envs.obs, expected)
+    assert seeds == [0, 7]
+
+
+def test_it_trains_with_evaluations(seeds: list[int], tmp_path: Path):
+    small = duetto.TD3(hidden=(8,), batch_size=8, learning_starts=20, random_steps=20)
+    run: Any = duetto.train(
+        small, "envpool:Swing-v1", steps=60, num_envs=2, evaluate_every=60, evaluation_episodes=2,
+        runs_dir=tmp_path, progress=False,
+    )  # fmt: skip
+    assert len(run.evaluations()) == 2
+
+
+def test_an_unknown_id_names_the_nearest(seeds: list[int]):
+    with pytest.raises(UsageError, match="There is no environment envpool:Swig-v1. Did you mean 'envpool:Swing-v1'"):
+        make("envpool:Swig-v1")
