@@ -54,5 +54,5 @@ def test_it_trains_with_evaluations(seeds: list[int], tmp_path: Path):
 
 
 def test_an_unknown_id_names_the_nearest(seeds: list[int]):
-    with pytest.raises(UsageError, match="There is no environment envpool:Swig-v1. Did you mean 'envpool:Swing-v1'"):
+    with pytest.raises(UsageError, match=r"There is no environment envpool:Swig-v1\. Did you mean 'envpool:Swing-v1'"):
         make("envpool:Swig-v1")
