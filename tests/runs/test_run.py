@@ -252,7 +252,9 @@ def test_resume_with_other_spaces(tmp_path: Path):
     made = train(tmp_path, environment=Line, steps=100, callbacks=[StopAt(70)])
     run = Run(made.path, environment=lambda: Line(size=3))
     check_refused_unharmed(
-        run, CheckpointError, r"made with the observation space Box\(2,\); Line has Box\(3,\)\. Resume it"
+        run,
+        CheckpointError,
+        r"made with the observation space Box\(\(2,\), float32\); Line has Box\(\(3,\), float32\)",
     )
     run = Run(made.path, environment=Components)
     check_refused_unharmed(run, CheckpointError, r"observation space Box\(2,\); Components has Dict\(inner/still")
