@@ -296,7 +296,6 @@ class SteeredBeside(Beside):
 @pytest.mark.parametrize(
     ("environment", "algorithm", "said"),
     [
-        (Misnamed, "dqn", r"Misnamed has an info\['action_masks'\], which is not read: every action counts as allowed"),
         (Beside, "dqn", "Beside has a part 'action_mask' of its observations, which networks see as any other"),
         (SteeredBeside, "td3", None),
     ],

@@ -249,7 +249,8 @@ class VecEnv:
                 "metadata's render_modes."
             )
         # Without a display MuJoCo ends the process silently, Bullet waits forever, and SDL draws into memory.
-        if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"} & set(os.environ):
+        display = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"} & set(os.environ)
+        if not display and env_registry.family_of(self.name):
             raise UsageError(f"{self.name} cannot be shown in a window without a display. Record it: duetto video.")
         try:
             self.reset(seed)
