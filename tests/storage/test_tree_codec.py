@@ -1,9 +1,11 @@
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import yaml
 from fake_run import same
 from hypothesis import example, given
 from hypothesis.extra import numpy as hnp
