@@ -280,18 +280,14 @@ def demonstrations(place: Path, random: Random, tell: Callable[[str, str, str], 
     home.mkdir()
     os.chdir(home)
     folder = hostile_demos.good(home)
-    kinds: dict[str, tuple[dict[str, Any], Callable[[Any], Any], bool]] = {
-        "segment": (hostile_demos.SEGMENTS, hostile_demos.change_segment, False),
-        "manifest": (hostile_demos.MANIFESTS, hostile_demos.change_manifest, False),
-        "hdf5": ({name: pair[0] for name, pair in hostile_demos.HDF5.items()}, hostile_demos.change_data, True),
-        "foreign": (hostile_demos.FOREIGN, hostile_demos.change_metadata, True),
+    kinds: dict[str, tuple[dict[str, Any], Callable[..., Any]]] = {
+        "segment": (hostile_demos.SEGMENTS, hostile_demos.change_segment),
+        "manifest": (hostile_demos.MANIFESTS, hostile_demos.change_manifest),
     }
     kind = sorted(kinds)[random.integers(len(kinds))]
-    deeds, change, foreign = kinds[kind]
+    deeds, change = kinds[kind]
     name = sorted(deeds)[random.integers(len(deeds))]
-    tell(f"demos: {kind}", name, "import" if foreign else "load")
-    if foreign:
-        folder = hostile_demos.foreign(folder)
+    tell(f"demos: {kind}", name, "load")
     change(folder, deeds[name])
-    (hostile_demos.import_all if foreign else hostile_demos.read_all)(folder)
+    hostile_demos.read_all(folder)
     return Verdict("worked")

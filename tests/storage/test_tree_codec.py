@@ -1,9 +1,11 @@
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import yaml
 from fake_run import same
 from hypothesis import example, given
 from hypothesis.extra import numpy as hnp
@@ -125,3 +127,15 @@ def test_damaged_or_missing_arrays_are_an_error_for_the_user():
 )
 def test_keys_that_only_look_alike_are_read(text: str, read: dict[Any, Any]):
     assert read.items() <= safe_yaml.parse(text).items()
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: 2\na: 3", "- {a: 1}\n- {b: 1,\n   c: 2, b: 3}"])
+def test_a_key_that_stands_twice_is_refused(text: str):
+    with pytest.raises(yaml.YAMLError, match=r"line [23] has [ab] once more: leave one of them"):
+        safe_yaml.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "!!map [td3]", "3"])
+def test_what_is_no_mapping_is_yaml_all_the_same(text: str):
+    with suppress(yaml.YAMLError):
+        assert not isinstance(safe_yaml.parse(text), dict)

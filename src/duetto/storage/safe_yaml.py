@@ -28,6 +28,14 @@ _SCHEMA = {
 class _Loader(_SAFE):
     yaml_implicit_resolvers: Any = {}  # noqa: RUF012 - PyYAML's own attribute, without those of 1.1
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:  # YAML forbids it; PyYAML takes the last one
+                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
 
 class _Dumper(_DUMPER):  # has the resolvers of 1.1 as well: a text that either takes for something else is quoted
     def ignore_aliases(self, data: Any) -> bool:
@@ -58,7 +66,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse(text: str) -> Any:
-    """Parse a YAML text. Raises YAMLError if it is malformed."""
+    """Parse a YAML text. Raises YAMLError if it is malformed or has a key twice."""
     loader = _Loader(text)
     try:
         return loader.get_single_data()

@@ -130,6 +130,8 @@ class ProgressDisplay(LiveDisplay):
                 f"{len(stopped)} of {len(paths)} seeds stopped" if several else f"Stopped at step {trainers[0].step:,}"
             )
             self.say(f"{which}. Continue with: {to_resume(stopped[0])}")
+            if not several:
+                return
         if self._complete:
             self.say("Nothing was left to do: all steps are made. More of them, --steps N, continue it.")
         if returns := evaluated(trainers):
