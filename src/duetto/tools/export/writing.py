@@ -69,7 +69,7 @@ def export(
     if path.is_dir():
         raise UsageError(f"{path} is a folder. Give the file a name in it, such as {path / f'agent{ending}'}.")
     contract = path.with_name(f"{path.name}.json")
-    for file in (path, contract):
+    for file in (file for file in (path, contract) if not file.is_symlink()):  # a link is replaced
         atomic_io.check_replaceable(file, lambda _: _is_export(path, contract), "export")
     agent = run.agent(checkpoint, precision="float32")
     graph = _graph(agent)
