@@ -35,7 +35,8 @@ class Struck(Simulated):
         self.method, self.after, self.times, self.too_late = method, after, times, too_late
 
     def _fate(self, process: Any, message: tuple[Any, ...]) -> Any:
-        asked = [request.method for request in message[1]] if isinstance(process.object, ShardServer) else []
+        shard = isinstance(process.object, ShardServer)
+        asked = [one.arguments[0] for one in message[1] if shard and one.method == "execute"]
         self.after -= self.method in asked
         if self.method not in asked or self.after >= 0 or self.times == 0 or not process.alive:
             return super()._fate(process, message)
