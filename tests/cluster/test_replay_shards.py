@@ -193,7 +193,7 @@ def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_count
     found = outcome(run)
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     [notice] = [notice for notice in said.all if "shard" in notice.lower()]
-    lost = re.search(r"The run continues from its checkpoint of step (\d+): (\d+) steps are lost\.$", notice)
+    lost = re.search(r"The run continues from its checkpoint of step (\d+); (\d+) steps are lost\.$", notice)
     assert lost is not None
     assert 0 < int(lost[2]) <= 40 + 4  # a checkpoint comes every 40 steps
     run.resume(steps=240, cluster=Simulation(mode="async"))  # with the memory in one process again
