@@ -106,7 +106,7 @@ class TorchLearner(Learner, Updater):
     # ------------------------------------------------------------------------------------------------ learning
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        return [self._update(update) for update in updates]
+        return list(map(self._update, updates))
 
     def _update(self, update: Update) -> Metrics:
         self._phase = update.phase
