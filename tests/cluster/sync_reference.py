@@ -109,18 +109,18 @@ class Recorder(duetto.Callback):
 
     def on_start(self, trainer: duetto.Trainer) -> None:
         record, buffer, learner = self.record, trainer.memory, trainer.learner
-        take, update_each = buffer.take, learner.update_each
+        add, update_each = buffer.add, learner.update_each
 
-        def taking(step: Any) -> None:
+        def adding(step: Any) -> None:
             record.steps.append(step)
-            take(step)
+            add(step)
 
         def updating(*batches: Any) -> Any:
             made = update_each(*batches)
             record.losses.extend(map(losses, made))
             return made
 
-        buffer.take, learner.update_each = taking, updating
+        buffer.add, learner.update_each = adding, updating
 
     def on_end(self, trainer: duetto.Trainer) -> None:
         final = contents(trainer.memory, trainer.stepper.num_envs)

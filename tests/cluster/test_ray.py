@@ -283,7 +283,7 @@ def test_kill_9_of_a_replay_shard_in_async_counts_the_lost_steps(nodes: Nodes, t
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
     with pytest.raises(UsageError, match="connected to a Ray cluster already"):
         train(tmp_path, num_envs=2, cluster=duetto.Cluster(nodes.cluster.address))
-    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 8 processes take one each: actors, that of the"):
+    with pytest.raises(UsageError, match="The cluster has 6 CPUs, and 7 processes take one each: actors and"):
         train(tmp_path, num_envs=9, cluster=duetto.Cluster(actors=7))
     assert list(tmp_path.iterdir()) == []
 

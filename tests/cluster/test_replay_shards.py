@@ -35,7 +35,8 @@ class Struck(Simulated):
         self.method, self.after, self.times, self.too_late = method, after, times, too_late
 
     def _fate(self, process: Any, message: tuple[Any, ...]) -> Any:
-        asked = [request.method for request in message[1]] if isinstance(process.object, ShardServer) else []
+        shard = isinstance(process.object, ShardServer)
+        asked = [one.arguments[0] for one in message[1] if shard and one.method == "execute"]
         self.after -= self.method in asked
         if self.method not in asked or self.after >= 0 or self.times == 0 or not process.alive:
             return super()._fate(process, message)
@@ -192,7 +193,7 @@ def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_count
     found = outcome(run)
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     [notice] = [notice for notice in said.all if "shard" in notice.lower()]
-    lost = re.search(r"The run continues from its checkpoint of step (\d+): (\d+) steps are lost\.$", notice)
+    lost = re.search(r"The run continues from its checkpoint of step (\d+); (\d+) steps are lost\.$", notice)
     assert lost is not None
     assert 0 < int(lost[2]) <= 40 + 4  # a checkpoint comes every 40 steps
     run.resume(steps=240, cluster=Simulation(mode="async"))  # with the memory in one process again
