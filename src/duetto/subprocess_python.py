@@ -18,7 +18,8 @@ def begin(
     """Start a Python process that runs `program`, its source text, with this process's `sys.path` and `sys.argv`.
 
     So it imports the same modules, and `config.yaml` has the command that was typed here. Ctrl-C on the terminal
-    reaches the parent alone, which has to end the process.
+    reaches the parent alone, which has to end the process: it has a process group of its own. A session of its own
+    would cost half of an environment's steps: Linux schedules sessions against each other (autogroup).
 
     Raises:
         OSError: No process can be started.
@@ -27,5 +28,5 @@ def begin(
     command = [sys.executable, "-c", f"{_FINDS}\n{program}", told]
     group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0  # where there are no trainers
     return subprocess.Popen(
-        command, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, start_new_session=True, creationflags=group
+        command, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, process_group=0, creationflags=group
     )

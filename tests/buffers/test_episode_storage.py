@@ -192,7 +192,6 @@ def test_an_observation_that_does_not_continue_its_episode_is_stored_anew():
     model.add([model.step(0, ""), model.step(1, "")])
     model.add([model.step(0, ""), model.step(1, "", broken=True)])
     model.check()
-    assert model.storage.continuing(np.array([1, 10])).tolist() == [True, False]
 
 
 def test_steps_missing_in_a_checkpoint_are_an_error():

@@ -64,7 +64,7 @@ def test_what_is_broken_ends_with_1(duetto: Command, file: Path):
         ("./mine.py:Min", "Did you mean 'Mine'?"),
         ("./mine.py:CONSTANT", "has no class 'CONSTANT'"),
         ("./other.py:Mine", "cannot be read"),
-        ("Pendulm-v1", "Did you mean Pendulum-v1"),
+        ("Pendulm-v1", "Did you mean: `Pendulum`"),
     ],
 )
 def test_mistakes_in_the_call_end_with_2(duetto: Command, file: Path, name: str, sentence: str):

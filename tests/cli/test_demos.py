@@ -44,10 +44,9 @@ def test_an_expert_of_a_file_is_recorded(recorded: Result):
 
 def test_options_reach_the_environment_and_are_kept(duetto: Command):
     call = ["demos", "record", TASK, "--expert", PLANNER, "--episodes", "1", "--output", "demos"]
-    assert duetto(*call, "--environment-options", "view=image", "max_steps=50").code == 0
+    assert duetto(*call, "--environment-options", "agent_view_size=5", "max_steps=50").code == 0
     found = demonstrations.load("demos")
-    assert found.metadata.options == {"view": "image", "max_steps": 50}
-    assert isinstance(found.episodes[0].obs, dict)
+    assert found.metadata.options == {"agent_view_size": 5, "max_steps": 50}
     assert found.returns[0] == pytest.approx(1 - 0.9 * 5 / 50)
 
 
@@ -140,7 +139,7 @@ def test_any_checkpoint_is_recorded(duetto: Command, run: str, checkpoint: str, 
     assert f"{checkpoint} checkpoint, step {step}" in demonstrations.load("demos").metadata.expert
 
 
-@pytest.mark.parametrize("call", ["record Pendulum-v1 --expert runs/none", "export runs/none"])
+@pytest.mark.parametrize("call", ["record Pendulum-v1 --expert runs/none"])
 def test_the_output_is_looked_at_first(duetto: Command, tmp_path: Path, call: str):
     (tmp_path / "demos").mkdir()
     code, _, err = duetto("demos", *call.split(), "--output", "demos")
@@ -171,7 +170,7 @@ def test_a_runs_own_options_are_taken(duetto: Command, train: Command):
 def test_a_run_of_another_environment(duetto: Command, run: str):
     code, _, err = duetto("demos", "record", "MountainCarContinuous-v0", "--expert", run, "--output", "demos")
     assert code == 2
-    assert "MountainCarContinuous-v0 has the observation space Box(2,); the agent was trained with Box(3,)." in err
+    assert "MountainCarContinuous-v0 has the observation space Box((2,), float32); the agent" in err
     assert not Path("demos").exists()
 
 
@@ -420,7 +419,7 @@ def test_help_names_the_four(duetto: Command, arguments: list[str]):
             "record",
             ["RUN|FILE.py:CLASS", "--episodes", "--only-successes", "--minimum-return", "--checkpoint last|best|STEP"],
         ),
-        ("export", ["RUN|DEMOS", "--checkpoint last|best|STEP", "--overwrite"]),
+        ("export", ["DEMOS", "--output FOLDER"]),
         ("import", ["Minari", "--environment ID", "--trust"]),
         ("inspect", ["--video FILE.mp4", "--episode K", "--all"]),
     ],

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import gymnasium
@@ -16,7 +15,6 @@ import numpy as np
 import pytest
 from commands import SMALL, Command
 from gymnasium.spaces import Box
-from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from duetto.runs.run import Run
 from duetto.training.trainer import Trainer
@@ -110,35 +108,6 @@ def test_the_limit_is_the_runs_option(train: Command, monkeypatch: pytest.Monkey
     assert seen == [7.5]
     assert "worker_timeout: 7.5" in next(Path("runs").glob("*/config.yaml")).read_text("utf-8")
     assert "worker_timeout is -1.0; it must be at least 0" in train("--worker-timeout", "-1").err
-
-
-@pytest.fixture
-def envpool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An EnvPool that has Pendulum, and under an id that Gymnasium has not."""
-
-    def make(*_: object, num_envs: int, **__: object) -> VectorEnv:
-        return SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1")] * num_envs)
-
-    fake: Any = ModuleType("envpool")
-    fake.list_all_envs, fake.make = lambda: ["Pendulum-v1", "Swing-v1"], make
-    monkeypatch.setitem(sys.modules, "envpool", fake)
-
-
-@pytest.mark.usefixtures("envpool")
-def test_videos_of_what_gymnasium_has_not_are_refused_before_anything_is_made(train: Command, duetto: Command):
-    pytest.importorskip("imageio_ffmpeg")
-    options = ("--engine", "envpool", "--evaluate-every", "0")
-    sentence = (
-        "duetto: Videos are made in Gymnasium's environment of the same id, and for Swing-v1 that fails: There is no"
-    )
-    for seeds in ((), ("--seeds", "0-1")):
-        code, _, err = train(*options, *seeds, "--video-every", "50", environment="Swing-v1")
-        assert (code, err[: len(sentence)]) == (2, sentence)
-        assert not list(Path("runs").glob("*"))
-    code, out, err = train(*options, environment="Swing-v1")
-    assert (code, "60 steps" in out) == (0, True), err
-    code, _, err = duetto("resume", "runs/td3-Swing-v1-s0", "--steps", "90", "--video-every", "10")
-    assert (code, err[: len(sentence)]) == (2, sentence)
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")

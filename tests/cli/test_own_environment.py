@@ -1,4 +1,4 @@
-"""An environment of the user's own on the command line: `FILE.py:CLASS`, and `module:Id-v0` from the current folder."""
+"""An environment of the user's own on the command line: `FILE.py:CLASS`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-import gymnasium
 import pytest
 import yaml
 from commands import SMALL, Command, Result
@@ -163,20 +162,8 @@ def test_another_machine_gets_the_class_and_needs_no_file(file: Path):
     pickling.make(packed).close()
 
 
-# ---------------------------------------------------------------------------------------------------- module:Id-v0
-def test_a_module_in_the_current_folder_is_found(duetto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As the installed command has it: Python puts the current folder on its path with `python -m` alone."""
-    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in ("", str(tmp_path))])
-    (tmp_path / "found_here_alone.py").write_text(REGISTERED, "utf-8")
-    code, _, err = duetto("train", "td3", "found_here_alone:HereAlone-v0", "--steps", "30", *SMALL)
-    assert (code, err) == (0, "")
-    gymnasium.registry.pop("HereAlone-v0")
-    del sys.modules["found_here_alone"]
-
-
-def test_where_a_module_was_looked_for_is_said(duetto: Command, tmp_path: Path):
+def test_a_module_that_is_not_found(duetto: Command):
     code, _, err = duetto("train", "td3", "found_nowhere:HereAlone-v0")
     assert code == 2
-    assert "No module named 'found_nowhere'" in err
-    assert f"Python's path (PYTHONPATH, installed packages) nor in the current folder, {tmp_path}" in err
-    assert "./found_nowhere.py:CLASS" in err
+    assert "cannot be made: No module named 'found_nowhere'" in err
+    assert err.endswith("For a class in a file, write ./FILE.py:CLASS.\n")

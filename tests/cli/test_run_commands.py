@@ -92,7 +92,7 @@ def test_resume_says_which_log_was_changed(duetto: Command, run: Path):
     (run / "evaluations.csv").write_text("")
     code, out, _ = duetto("resume", run, "--steps", "90")
     assert code == 0
-    assert f"{run}/evaluations.csv is not what it was at the checkpoint of step 60: " in out
+    assert f"{run}/evaluations.csv was changed since the checkpoint of step 60; " in out
 
 
 def test_plot_says_what_it_could_not_read(duetto: Command, run: Path):

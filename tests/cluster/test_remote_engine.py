@@ -26,7 +26,6 @@ GAME = {"fire_reset": "lives", "episodic_life": True, "clip_rewards": True, "noo
     ("environment", "options"),
     [
         ("ALE/Breakout-v5", {"environment_options": GAME}),
-        ("ALE/Breakout-v5", {"environment_options": GAME, "engine": "gymnasium"}),
         ("MiniGrid-Empty-5x5-v0", {}),
         ("Hopper-v5", {}),
     ],

@@ -98,7 +98,7 @@ def test_export_acts_as_the_agent_and_says_that_it_was_checked(command: Command,
 
 def test_train_as_another_run_and_from_another_run(command: Command, run: Path):
     assert command("train td3 --config runs/made/config.yaml --steps 20 --name again --quiet").code == 0
-    assert command(f"{TRAIN} --from runs/made --from-memory --name tuned").code == 0
+    assert command(f"{TRAIN} --from runs/made --name tuned").code == 0
     assert duetto.Run("runs/tuned").metrics()[-1]["step"] == 40
 
 

@@ -167,7 +167,7 @@ def test_breakouts_frames_are_those_that_an_agent_sees():
     from duetto.environments import make
 
     options = {"noop_max": 0, "fire_reset": False, "sticky_actions": 0}
-    with closing(make("ALE/Breakout-v5", engine="native", kwargs=options)) as env:
+    with closing(make("ALE/Breakout-v5", kwargs=options)) as env:
         env.reset(0)
         for number, step in enumerate(frames.play()):
             [seen] = env.step(np.array([step.action]))[0].next_obs

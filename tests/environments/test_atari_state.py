@@ -44,13 +44,6 @@ def test_a_run_that_is_never_saved_is_the_same() -> None:
     check_resume("ALE/Pong-v5", 60, kwargs={"max_frames": 200})
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-def test_the_reference_comes_back_too(vectorization: str) -> None:
-    pytest.importorskip("cv2")
-    kwargs = {"max_frames": 300, "episodic_life": True}
-    check_resume(BREAKOUT, 100, engine="gymnasium", kwargs=kwargs, vectorization=vectorization)
-
-
 @pytest.mark.parametrize("spoil", ["action", "seed"])
 def test_another_picture_is_no_exact_resume(spoil: str) -> None:
     saving, resumed, fresh = (make(BREAKOUT, num_envs=2) for _ in range(3))
@@ -72,18 +65,3 @@ def test_another_picture_is_no_exact_resume(spoil: str) -> None:
     rows = [stepper.step(np.ones(2, int))[0].next_obs for stepper in (saving, resumed, fresh)]
     assert np.array_equal(rows[1][0], rows[0][0])
     assert np.array_equal(rows[1][1], rows[2][1])
-
-
-def test_the_reference_repeats_the_same_sticky_action() -> None:
-    """The action before is in no state of ALE's, and one frame in four took NOOP instead."""
-    pytest.importorskip("cv2")
-    saving, random = make(BREAKOUT, engine="gymnasium"), np.random.default_rng(0)
-    saving.reset(1)
-    for _ in range(15):
-        record(saving, random, 1)
-        resumed, after = make(BREAKOUT, engine="gymnasium"), np.random.default_rng(1)
-        resumed.load_state_dict(saving.state_dict())
-        expected = saving.state_dict()
-        steps = record(saving, after, 4)
-        assert_equal(steps, record(resumed, np.random.default_rng(1), 4))
-        saving.load_state_dict(expected)

@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 from resuming import assert_equal, check_resume, plain, record
 from scripted_environments import Opaque, OwnState, Unsure, Walk
 
-from duetto.environments import VecEnv, make, obstacles, plain_values, replay
+from duetto.environments import VecEnv, make, obstacles, replay
 from duetto.environments.check import determinism
 from duetto.environments.check.findings import Findings
 from duetto.errors import CheckpointError, UsageError
@@ -291,7 +291,7 @@ def test_the_checker_finds_nothing_where_nothing_outlives_an_episode(environment
 def about_resume(environment: Any) -> str:
     """What `duetto check` says of resuming."""
     findings = Findings()
-    determinism.check_resume(findings, lambda: make(environment), 400)
+    determinism.check_resume(findings, make(environment), make(environment), 400)
     return findings[-1].sentence
 
 
@@ -324,12 +324,11 @@ class Paying(Quiet):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pay: Any = [np.float32(1.0), (0, np.zeros(1))]
+        self.pay: Any = (1.0, 0)
 
     def step(self, action: np.ndarray) -> Any:
         obs, _, *rest = super().step(action)
-        one, (two, three) = self.pay
-        return obs, float(one + two + three.sum()), *rest
+        return obs, float(sum(self.pay)), *rest
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
@@ -339,7 +338,7 @@ def test_what_is_set_is_set_again_at_its_place(vectorization: Any) -> None:
     paid, second = [], first
     for step in range(9):
         if step in (3, 6):
-            first.set_attr("pay", [np.float32(step), (1, np.arange(step))])
+            first.set_attr("pay", (step, 1))
         paid += record(first, np.random.default_rng(step), 1)
         if step in (2, 5, 8):
             second = make(Paying, vectorization=vectorization)
@@ -347,7 +346,7 @@ def test_what_is_set_is_set_again_at_its_place(vectorization: Any) -> None:
             assert second.resumed_exactly, second.not_restored
             if step < 8:
                 second.close()
-    assert [row[3].item() for row, _ in paid] == [1.0] * 3 + [3 + 1 + 3.0] * 3 + [6 + 1 + 15.0] * 3
+    assert [row[3].item() for row, _ in paid] == [1.0] * 3 + [4.0] * 3 + [7.0] * 3
     assert_equal(*(record(stepper, np.random.default_rng(9), 3) for stepper in (first, second)))
     first.close()
     second.close()
@@ -430,21 +429,21 @@ def test_an_episode_whose_replay_raises_begins_a_new_one() -> None:
 
 # ------------------------------------------------------------------------------------------- plain values
 VALUES = [
-    *(None, True, 3, 2.5, "text", float("inf"), np.float32(0.1), (1, (2.0, "x")), [np.arange(3.0), {"a": (1,)}]),
+    *(None, True, 3, 2.5, "text", np.float32(0.1), np.arange(3.0), (1, (2.0, "x")), [{"a": (1,)}]),
     {3: "int key", "s": [1], (1, 2): None},
 ]
 
 
 @pytest.mark.parametrize("value", VALUES)
 def test_values_come_back_with_their_types(value: Any) -> None:
-    encoded = plain_values.encode(value)
-    plain(encoded) if value != float("inf") else None
-    decoded = plain_values.decode(encoded)
+    encoded = replay.encode(value)
+    plain({"value": encoded})
+    decoded = replay.decode(encoded)
     assert type(decoded) is type(value)
     assert repr(decoded) == repr(value)
 
 
-@pytest.mark.parametrize("value", [object(), np.array([None]), {1, 2}, np.longdouble(1), np.zeros(2, ">f4")])
+@pytest.mark.parametrize("value", [object(), np.array([None]), [np.zeros(1)], np.longdouble(1), np.zeros(2, ">f4")])
 def test_values_that_no_checkpoint_holds_are_not_plain(value: Any) -> None:
     with pytest.raises(TypeError, match="No checkpoint holds"):
-        plain_values.encode([value])
+        replay.encode(value)

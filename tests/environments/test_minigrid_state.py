@@ -30,9 +30,8 @@ def test_episodes_go_on(environment: str) -> None:
     check_resume(environment, 150, kwargs=SHORT)
 
 
-def test_images_in_subprocesses_go_on() -> None:
-    kwargs = SHORT | {"view": "image", "mission": "ordered"}
-    check_resume("BabyAI-UnlockToUnlock-v0", 80, kwargs=kwargs, vectorization="subprocess")
+def test_subprocesses_go_on() -> None:
+    check_resume("BabyAI-UnlockToUnlock-v0", 80, kwargs=SHORT, vectorization="subprocess")
 
 
 def test_saved_with_a_seed_without_a_step_and_after_a_reset_of_one() -> None:

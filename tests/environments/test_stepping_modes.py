@@ -331,11 +331,8 @@ def test_seeds_count_up_and_resets_go_on() -> None:
         assert np.array_equal(one.obs[0], two.obs[i])
 
 
-@pytest.mark.parametrize("vectorized", [False, True])
-def test_reset_env_resets_one(vectorized: bool) -> None:
-    makers = [partial(gymnasium.make, "CartPole-v1")] * 2
-    vector = SyncVectorEnv(makers, autoreset_mode=AutoresetMode.DISABLED)
-    stepper = make(vector) if vectorized else make("CartPole-v1", num_envs=2)
+def test_reset_env_resets_one() -> None:
+    stepper = make("CartPole-v1", num_envs=2)
     stepper.reset(0)
     stepper.step(np.array([0, 1]))
     before = np.copy(stepper.obs[0])
@@ -346,13 +343,6 @@ def test_reset_env_resets_one(vectorized: bool) -> None:
     row, _ = stepper.step(np.array([0, 1]))
     assert np.array_equal(row.obs[1], alone.obs[0])
     assert stepper._lengths.tolist() == [2, 1]
-
-
-def test_reset_env_needs_disabled_mode() -> None:
-    stepper = make(SyncVectorEnv([Counting, Counting]))
-    stepper.reset(0)
-    with pytest.raises(UsageError, match="DISABLED"):
-        stepper.reset_env(0, 1)
 
 
 def test_rendering() -> None:

@@ -10,14 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from goal_environment import GoalLine
+from line_environment import Line
 from masked_environments import Turnstile, Turnstiles
 from policy_environments import Cell, Free, Numbers, Pieces, Seen, Several, Shifted, Switches, Wander
 from small_runs import small, train
-from test_joint_actions import Cockpit, Notches
-from test_normalizer import Bytes
+from test_joint_actions import Cockpit
 
 import duetto
 from duetto.errors import DuettoError, UsageError
@@ -28,6 +29,37 @@ from duetto.tools.cli import main
 from duetto.tools.export import writing
 from duetto.tools.export.checking import check
 from duetto.tools.export.graph import NEXT, Graph, _in_units
+
+
+class Bytes(Line):
+    """Seen as bytes, which are no image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Box(0, 255, (2,), np.uint8)
+
+    def see(self) -> Any:
+        return np.array([100 + self.time, 200], np.uint8)
+
+
+class Notches(gymnasium.Env):
+    """Whole numbers from 0 to 10, which are rounded, beside a choice."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    action_space: Any = gymnasium.spaces.Dict(
+        {"dial": gymnasium.spaces.Box(0, 10, (3,), np.int64), "switch": gymnasium.spaces.Discrete(2)}
+    )
+    steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action), action
+        self.steps += 1
+        return np.ones(1, np.float32), 0.0, False, self.steps % 4 == 0, {}
+
 
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
 CASES: dict[str, tuple[Any, Any]] = {

@@ -50,5 +50,6 @@ def test_scripted(engine: Any, masked: bool):
 @pytest.mark.parametrize("engine", ["native", "gymnasium"])
 @pytest.mark.parametrize(("game", "fire"), [("Pong", True), ("Breakout", "lives")])
 def test_atari(game: str, fire: Any, engine: str):
-    found = played(f"ALE/{game}-v5", 300, num_envs=2, engine=engine, kwargs=SEEN | {"fire_reset": fire})
+    mode = "rgb_array" if engine == "gymnasium" else None
+    found = played(f"ALE/{game}-v5", 300, num_envs=2, render_mode=mode, kwargs=SEEN | {"fire_reset": fire})
     compare("environments", f"{game} {engine}", found)

@@ -115,13 +115,11 @@ def test_it_says_what_the_runs_are(tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "out" / "report.html").parent.is_dir()
 
 
-def test_runs_without_evaluations_show_another_metric(tmp_path: Path):
+def test_runs_without_evaluations_show_the_returns_of_training(tmp_path: Path):
     run = pretend(tmp_path / "a", [1, 2, 3], metrics={"train/return": [None, 5.0, 7.0]})
     header = (run / "evaluations.csv").read_text().splitlines(keepends=True)[0]
     (run / "evaluations.csv").write_text(header)  # evaluate_every=0
-    assert made([run], tmp_path, "train/return").curves(0)[0]["y"] == [5.0, 7.0]
-    with pytest.raises(UsageError, match=r"has no 'mean_return'\. It has: .*train/return"):
-        made([run], tmp_path)
+    assert made([run], tmp_path).curves(0)[0]["y"] == [5.0, 7.0]
 
 
 def test_the_charts_have_the_numbers(tmp_path: Path):
@@ -166,7 +164,7 @@ def test_a_chart_says_what_is_drawn_and_what_it_means(tmp_path: Path):
     ]
     assert [curve["mode"] for curve in seen.curves(0)] == ["markers"] * 3  # a single evaluation
     assert [seed["visible"] for curve in seen.curves(0) for seed in curve["seeds"]] == [False] * 3 + [True] * 2
-    assert "td3: squared errors of both critics" in seen.texts["dd"]
+    assert "td3: squared errors of both critics, added" in seen.texts["dd"]
     assert "q_max" in seen.texts["code"]  # `q_max` in the text
 
 
@@ -530,6 +528,6 @@ def test_what_is_not_written_comes_from_the_nearest_that_is():
 
     assert what("dqfd", "learn/target_mean") == what("dqn", "learn/target_mean")  # a base class
     assert what("discretesac", "learn/temperature") == what("sac", "learn/temperature")  # `like`
-    assert what("td3", "learn/critic_gradient_norm") == "length of the gradient, before it is clipped"
+    assert what("td3", "learn/critic_gradient_norm") == "norm of the gradient before it is clipped"
     assert what("somebody's", "learn/critic_loss") is None
     assert (metric_docs.stem("learn/q_min"), metric_docs.stem("learn/minimum")) == ("learn/q", "learn/minimum")

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, train
 
@@ -19,9 +18,6 @@ from duetto.install_hint import install
 from duetto.runs.run import Run
 from duetto.trackers import Point, Tracker
 from duetto.trackers.tracking import Tracking
-from duetto.training import evaluator
-from duetto.training.evaluation import Evaluation
-from duetto.training.execution import LocalExecution
 
 
 class Service:
@@ -134,7 +130,6 @@ def test_what_was_logged_before_it_is_sent_and_what_is_logged_without_it_is_not(
     assert service.steps == [0, 25, 50, 60, 75, 100, 120, 125, 130]
     [note] = said(run, callbacks=[StopAt(160)])
     assert note.startswith("This run was tracked by fake, and continues without.")
-    assert "track=[<the tracker fake>] in Python" in note
     assert service.steps[-1] == 130
     assert said(run, track=[Fake(service)]) == ["Tracked by fake: in memory"]
     steps = sorted({*lines_of(run), *evaluations_of(run), 130})
@@ -162,28 +157,6 @@ def test_what_a_callback_logs_at_the_end_is_sent_too(tmp_path: Path, first: bool
     tracking = Tracking(Fake(service))
     train(tmp_path, steps=60, callbacks=[AtTheEnd(), tracking] if first else [tracking, AtTheEnd()])
     assert service.points[-1].numbers["mine/final"] == 1.0
-
-
-def test_an_evaluation_beside_the_run_comes_to_its_own_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Though lines of metrics of later steps were written before it was made."""
-
-    class Slow:
-        def begin(self, *_: Any) -> None:
-            self.looks = 0
-
-        def look(self, wait: bool) -> Evaluation | None:
-            self.looks += 1
-            made = wait or self.looks == 40  # steps
-            return Evaluation(np.array([-7.0]), np.array([200])) if made else None
-
-        def close(self) -> None: ...
-
-    monkeypatch.setattr(LocalExecution, "make_evaluator", lambda *_: Slow())
-    monkeypatch.setattr(evaluator, "POLL_SECONDS", 0.0)
-    service = Service()
-    run = train(tmp_path, track=[Fake(service)])
-    assert list(evaluations_of(run)) == [0, 60, 120, 180, 200]
-    check_all(service, run)
 
 
 def test_a_service_that_has_the_run_no_more_gets_all_in_another_one(tmp_path: Path):

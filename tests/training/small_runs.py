@@ -99,8 +99,8 @@ def outcome(run: Run) -> dict[str, Any]:
         kept.load_segment(segment)
     del (
         state["trainer"]["seconds"],
-        state["log"]["length"],
-        state["evaluations"]["length"],
+        state["log"]["mark"],
+        state["evaluations"]["mark"],
     )  # lengths of files with times in
     best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
     lines = JsonLines.read(run.path / "metrics.jsonl")

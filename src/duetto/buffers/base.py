@@ -15,7 +15,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class Experience(NamedTuple):
-    """K transitions of one vector step; those of one environment are in time order.
+    """K transitions of one vector step, of K environments.
 
     Observations are arrays, or for Dict spaces dicts of arrays. At an episode's end `next_obs` is the final
     observation, never that of the reset.

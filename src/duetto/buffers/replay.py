@@ -179,7 +179,7 @@ class Replay(ReplayMemory):
         """
         self._check_extras(experience)
         self._added(experience, self._storage.add(experience))
-        self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
+        self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""

@@ -35,8 +35,7 @@ class Rollout(Memory):
             where steps come from older parameters: values at the rollout's ends are always computed then.
     """
 
-    recompute_values = False
-    recompute_values: bool
+    recompute_values: bool = False
 
     def __init__(
         self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]

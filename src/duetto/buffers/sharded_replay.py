@@ -56,7 +56,7 @@ class ShardedReplay(ReplayMemory):
         for index, rows in self._of_each(experience.env):
             own = selected(experience, rows)
             self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
-        self.schedule.advance(len(experience.env), bool((experience.terminated | experience.truncated).any()))
+        self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""

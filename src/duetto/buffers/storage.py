@@ -26,7 +26,7 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
-from duetto.buffers.storage_fields import STEP, Field, Stacks, Values, named, step_values, transition_fields, unnamed
+from duetto.buffers.storage_fields import STEP, Field, Stacks, Values, step_values, transition_fields, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ArrayOf
@@ -95,9 +95,9 @@ class EpisodeStorage:
         number, first = self.written[env], self._frames[env]
         continues = self._continues(env, obs, first)
         frame = np.where(continues, first, first + self.stacked) - 1
-        if (frame + 1 >= self._limit[env]).any():
+        if any((frame + 1 >= self._limit[env]).tolist()):
             self._make_room(env, number, frame)
-        if not continues.all():
+        if not all(continues.tolist()):
             begins = np.flatnonzero(~continues)
             for back in range(self.stacked):
                 places = self._place(env[begins], frame[begins] - back)
@@ -140,12 +140,13 @@ class EpisodeStorage:
         if self.stacked > 1 and count:
             self._checks += 1
             self._stacks.check_steps(steps, self._checks % count, self._first_env)
-        return dict(named("obs", steps.obs)), self._stacks.frame(dict(named("obs", steps.next_obs)))
+        obs = {name: values[name] for name in self._pool}
+        return obs, self._stacks.frame({name: values[f"next_{name}"] for name in self._pool})
 
     def _continues(self, env: np.ndarray, obs: Values, first: np.ndarray) -> np.ndarray:
         """Return which steps (K,) continue the step before: their observation is the newest frame, `first` - 1."""
         same = self.open[env]
-        if same.any():
+        if any(same.tolist()):
             newest = self._place(env, first - 1)
             for name, part in self._stacks.frame(obs).items():
                 pool = self._pool[name]
@@ -222,11 +223,6 @@ class EpisodeStorage:
         env, slot = np.divmod(index, self.rows)
         available = (self.written[env] - 1 - slot) % self.rows + 1
         return (env * self.rows)[:, None] + (slot[:, None] + np.arange(n)) % self.rows, available
-
-    def continuing(self, index: np.ndarray) -> np.ndarray:
-        """Return whether each step (K,) continues the one before it, which has to be stored."""
-        env, slot = np.divmod(index, self.rows)
-        return self._places[0, index] == self._places[1, self._index(env, slot - 1)]
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
@@ -353,7 +349,9 @@ class EpisodeStorage:
 def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Compare rows (K, ...): (K,) bool; NaN equals NaN."""
     equal = (one == other).reshape(len(one), -1)
-    if one.dtype.kind == "f" and not equal.all():
+    if equal.all():
+        return np.ones(len(one), bool)
+    if one.dtype.kind == "f":
         equal |= (np.isnan(one) & np.isnan(other)).reshape(equal.shape)
     return equal.all(axis=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Self
 
 from duetto.algorithms.base import ReplaySpec, SequenceSpec
 from duetto.functional import state_schema
@@ -20,8 +20,6 @@ class Schedule:
         step              1  2  3  4  5  6  7
         batches due       .  .  .  .  2  .  2
     """
-
-    BEGINNING: ClassVar = {"steps": 0, "debt": 0, "due": 0}  # the state of a new one
 
     def __init__(
         self, learning_starts: int, train_every: int, gradient_steps: int, train_at_episode_end: bool = False

@@ -17,8 +17,8 @@ from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
 from duetto.buffers.experience import joined
 from duetto.environments import Episode, VecEnv, pickling
+from duetto.environments.engines import plain_metadata
 from duetto.environments.obs_tree import Tree
-from duetto.environments.subproc import can_travel
 from duetto.functional.running_stats import Moments
 from duetto.learners import policy
 from duetto.learners.parameters import Parameters
@@ -117,8 +117,7 @@ class BlockActor:
     def describe(self) -> Description:
         """Return the attributes that the trainer needs."""
         engine = self._stepper.engine
-        metadata = {name: value for name, value in engine.metadata.items() if can_travel(value)}
-        own = (engine.label, engine.layout, engine.single_action_space, metadata, engine.stacked)
+        own = (engine.label, engine.layout, engine.single_action_space, plain_metadata(engine), engine.stacked)
         return Description(self._stepper.name, *own)
 
     def reset(self, seed: int) -> Tree:

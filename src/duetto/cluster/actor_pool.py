@@ -113,7 +113,7 @@ class ActorPool:
         return [reply.values[0] for reply in self.wait(range(len(self.actors))).values()]
 
     def post(self, index: int, requests: list[Request], *values: Any) -> None:
-        """Send requests without waiting. `values` (or references) are further arguments of one of `TAKE_VALUES`."""
+        """Send requests without waiting. `values` (or references) are further arguments of each."""
         actor = self.actors[index]
         actor.number, actor.requests, actor.values = actor.number + 1, requests, values
         if actor.placed:

@@ -3,8 +3,8 @@
     pool      message 4 ............. | message 5 ............... | no answer: message 5 again
     server    executes it, answers 4  | executes it, answer lost  | the same answer again
 
-A role says what the process does: `ActorRole` or `ShardRole`. With each answer comes what was added
-to the state of the served object. A new process starts from the state that the lost one answered last.
+A role says what the process does: `ActorRole` or `ShardRole`. With each answer comes what was added to the state of the
+served object. A new process starts from the state that the lost one answered last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from duetto.environments.sharding import tails
 from duetto.errors import DuettoError, UsageError
 
 GREETING = 0  # the number of a message that only asks whether the process runs
-TAKE_VALUES = ("block",)  # methods whose last arguments are a message's values
 
 
 class Request(NamedTuple):
@@ -67,7 +66,7 @@ class ActorServer:
                 self._served = self._make()
                 lost = self._served.restore(state) if state else []
                 self._state = state
-            found = [self._call(*request, values) for request in requests]
+            found = [getattr(self._served, method)(*arguments, *values) for method, arguments in requests]
             return Reply(number, found, lost=lost, state=self._added())
         except self.errors as error:
             return Reply(number, error=error)
@@ -82,9 +81,6 @@ class ActorServer:
                 f"A process on the cluster cannot make the environment ({summary(error)}). Install on every machine "
                 "what is installed here."
             ) from error
-
-    def _call(self, method: str, arguments: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        return getattr(self._served, method)(*arguments, *(values if method in TAKE_VALUES else ()))
 
     def _added(self) -> Any:
         """Return what was added to the state of the served object since the last answer."""

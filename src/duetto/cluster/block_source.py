@@ -4,8 +4,7 @@
     trainer    | accept: once, in its order | hand out, one vector step after another | ...
 
 A checkpoint is a cut: each actor's state after its last accepted block, and the vector steps of accepted blocks that
-were not handed out yet. Blocks in flight are not in it, and are made again. So saving
-waits for no actor.
+were not handed out yet. Blocks in flight are not in it, and are made again. So saving waits for no actor.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class BlockSource(ABC):
         """Have at least one vector step in `_ready`, and ask actors for blocks."""
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Return the next vector step, or the header of a block, and the episodes that ended with it."""
+        """Return the next vector step, and the episodes that ended with it."""
         try:
             self._fill(step, total_steps)
         except EnvironmentFault as fault:

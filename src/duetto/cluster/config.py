@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # the options alone import neither environments nor Ray
 
 Mode = Literal["sync", "async"]
 
-
 KEPT = ("mode", "actors", "block")  # what may decide numbers
 BLOCK_BYTES = 8 * 2**20
 
@@ -76,9 +75,8 @@ class Cluster:
         """
         if not kept:
             raise UsageError(
-                "The run started without a cluster, where its numbers are others. Resume it without one, or start a "
-                "new "
-                "run."
+                "The run started without a cluster, where its numbers are others. Resume it without one, or start "
+                "another."
             )
         for name in KEPT:
             given = getattr(self, name)

@@ -85,7 +85,6 @@ class RayTransport(Transport):
         return ray.remote(kind).options(scheduling_strategy="SPREAD", **options).remote(*arguments)  # type: ignore[attr-defined]
 
     @override
-    @override
     def call(self, worker: Any, *message: Any) -> Any:
         return worker.do.remote(*message)
 

@@ -70,10 +70,6 @@ class RemoteEngine(Engine):
         """Refuse: actors step."""
         raise NotImplementedError
 
-    def reset_env(self, env: int, seed: int) -> Tree:
-        """Refuse: actors reset their environments."""
-        raise NotImplementedError
-
     def render(self) -> None:
         """Return None: environments that are shown are made in the process that shows them."""
 

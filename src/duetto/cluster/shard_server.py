@@ -39,11 +39,6 @@ class ShardServer(ActorServer):
     restorable: ClassVar[bool] = False
     errors: ClassVar[tuple[type[Exception], ...]] = (Exception,)
 
-    def _call(self, method: str, arguments: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
-        if method == "status":
-            return self._served.status()
-        return self._served.execute(method, *arguments)
-
 
 class RemoteShards(Shards):
     """Shards that each have their own process."""
@@ -70,7 +65,7 @@ class RemoteShards(Shards):
     def post(self, index: int, asked: Sequence[buffers.ShardRequest]) -> None:
         assert self._pool is not None
         self._posted.append(index)
-        self._pool.post(index, [Request(*one) for one in asked])
+        self._pool.post(index, [Request("execute", (method, *arguments)) for method, arguments in asked])
 
     @override
     def wait(self) -> dict[int, list[Any]]:

@@ -1,18 +1,18 @@
 """Environments: `make` turns an id, an instance or a factory into a `VecEnv`, which yields real transitions only.
 
-make_env, env_registry, user_env           what a user names: families of ids, classes in files, factories
-suggestions, errors, silence               messages: wrong names, faults of an environment, output of libraries
+make_env, env_registry                     what a user names: families of ids, classes in files, factories
+errors, silence                            messages: faults of an environment, output of libraries
 vec_env                                    `VecEnv`, the door of this room: steps, episodes, states, frames
 engines, subproc                           what steps: our loop, a Gymnasium vector environment, processes
 spaces, actions, obs_tree, action_masks    observations and actions as plain arrays
-validation, success_info                   the values of each step: checked, and an episode's success
-replay, rng_state, plain_values            exact resume: the episode is repeated from its generators
+validation                                 the values of each step: checked
+replay, rng_state                          exact resume: the episode is repeated from its generators
 copying, pickling, sharding                environments for evaluations, other processes, several actors
 goal_env, hide_velocity, reset_fixes       hindsight's goals; wrappers for velocities and for resets
 normalizer_check, check                    wrappers that training refuses; `duetto check`
 device_env, device_registry                environments of arrays: `DeviceEnv`, N of them, and their ids
 device_gymnax, device_navix, device_playground  packages of such environments
-atari*, learner_view, minigrid*            Atari and MiniGrid: options, engines, lives, missions
+atari*, learner_view, minigrid             Atari and MiniGrid: options, engines, lives, missions
 
 Only this package imports Gymnasium.
 """
@@ -25,7 +25,6 @@ from duetto.environments.env_registry import register_spec as register
 from duetto.environments.goal_env import GoalEnv
 from duetto.environments.learner_view import learned_reward
 from duetto.environments.make_env import complete_options, is_instance, make, make_eval
-from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.normalizer_check import running as running_statistics
 from duetto.environments.obs_tree import Tree
 from duetto.environments.replay import draw_globally, obstacles
@@ -40,7 +39,6 @@ __all__ = [
     "Family",
     "GoalEnv",
     "Layout",
-    "MiniGridOptions",
     "Structure",
     "Transition",
     "Tree",

@@ -7,7 +7,7 @@ episode's end  the mask of the final observation; after a termination no action 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -19,7 +19,6 @@ from duetto.environments.spaces import from_gymnasium
 from duetto.networks import masks
 
 KEY = "action_mask"
-MISNAMED = tuple(name for name in masks.OTHER_NAMES if name != KEY)  # not read
 
 
 class ActionMasks:
@@ -28,19 +27,12 @@ class ActionMasks:
     Attributes:
         given: Whether the environments return masks, known from their first reset on; None before it.
         ignored: Whether they return masks for continuous actions, which have none.
-        misnamed: A key of their infos that other libraries use for masks; "" without one.
     """
 
     def __init__(self, action_space: gymnasium.Space[Any]) -> None:
         self._choices = masks.choice_sizes(from_gymnasium(action_space))
         self.given: bool | None = None
         self.ignored: bool = False
-        self.misnamed: str = ""
-
-    def heed(self, names: Container[Any]) -> None:
-        """Note a misnamed mask in an info."""
-        if self._choices and not self.misnamed:
-            self.misnamed = next((name for name in MISNAMED if name in names), "")
 
     def beside(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
         """Add the masks `found` in N infos (None: missing) to observations (N, ...).

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import gymnasium
@@ -149,113 +152,70 @@ class ActionMap:
 
 
 def structure(space: gymnasium.Space[Any]) -> list[Any]:
-    """Describe the nesting of a Dict or Tuple space as lists, for checkpoints; [] for any other space.
+    """Return [path, shape, dtype] of each part of a Dict or Tuple space, for checkpoints; [] for any other space.
 
-    ["dict", key, part, key, part ...], ["tuple", part, part ...], ["array", name, shape, dtype].
+    A path has the keys of dicts and the positions of tuples.
     """
-    nested = isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple)
-    return _structure(space, ()) if nested else []
-
-
-def _structure(space: gymnasium.Space[Any], path: tuple[str, ...]) -> list[Any]:
-    match space:
-        case gymnasium.spaces.Dict():
-            pairs = [[key, _structure(part, (*path, str(key)))] for key, part in space.spaces.items()]
-            return ["dict", *(one for pair in pairs for one in pair)]
-        case gymnasium.spaces.Tuple():
-            return ["tuple", *(_structure(part, (*path, str(i))) for i, part in enumerate(space.spaces))]
-    return ["array", "/".join(path), list(space.shape or ()), np.dtype(space.dtype).name]
+    if not isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
+        return []
+    parts = [(leaf, leaf.find(space)) for leaf in Layout(space).leaves]
+    return [[list(leaf.path), list(part.shape or ()), np.dtype(part.dtype).name] for leaf, part in parts]
 
 
 class Structure:
-    """Builder of nested actions from rows (N, A), described by `structure`."""
+    """Builder of nested actions from rows (N, A), described by `structure`.
+
+    Attributes:
+        nested: Whether actions are dicts or tuples.
+        sizes, dtypes: Size and dtype of each part in a row, by name; {} if the action is one array.
+    """
 
     def __init__(self, made: list[Any]) -> None:
-        self._made = made
-        arrays = sorted(_arrays(made), key=lambda array: array[1])
-        ends = split_bounds([int(np.prod(array[2], dtype=int)) for array in arrays])
-        self._ends = {array[1]: end for array, end in zip(arrays, ends, strict=True)}
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Size of each part in a row, by name."""
-        return {name: high - low for name, (low, high) in self._ends.items()}
-
-    @property
-    def dtypes(self) -> dict[str, np.dtype]:
-        """The dtype of each part, by name; {} if the action is one array."""
-        return {name: np.dtype(dtype) for _, name, _, dtype in _arrays(self._made)}
+        self._parts = {"/".join(map(str, path)): (path, shape, np.dtype(dtype)) for path, shape, dtype in made}
+        self.nested: bool = bool(made)
+        self.sizes: dict[str, int] = {name: math.prod(shape) for name, (_, shape, _) in self._parts.items()}
+        self.dtypes: dict[str, np.dtype] = {name: dtype for name, (_, _, dtype) in self._parts.items()}
+        self._ends = split_bounds(list(self.sizes.values()))
 
     def named(self, called: Callable[[str], str]) -> Any:
         """Return the structure with the part's name, after `called`, in place of each array."""
-        return _filled(self._made, lambda name, shape, dtype: called(name))
-
-    @property
-    def nested(self) -> bool:
-        """Whether actions are dicts or tuples."""
-        return bool(self._made)
+        return self._nest(map(called, self._parts))
 
     def row(self, action: Any) -> np.ndarray:
         """Return the row (A,) float64 of one environment's nested action, the inverse of `one`."""
-        found = dict(_named(self._made, action))
-        return np.concatenate([np.ravel(found[name]) for name in self._ends], dtype=np.float64, casting="unsafe")
+        found = [np.ravel(reduce(getitem, path, action)) for path, _, _ in self._parts.values()]
+        return np.concatenate(found, dtype=np.float64, casting="unsafe")
 
     def many(self, rows: np.ndarray) -> Any:
         """Return the actions of N environments for a vector environment, (N, ...) in each part."""
-        return self._of(rows) if self._made else rows
+        if not self.nested:
+            return rows
+        parts = zip(self._parts.values(), self._ends, strict=True)
+        return self._nest(
+            _own(rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)[()])
+            for (_, shape, dtype), (low, high) in parts
+        )
 
     def one(self, row: Any) -> Any:
         """Return the action of one environment from its row (A,)."""
-        return self._of(row) if self._made else single(row)
+        return self.many(row) if self.nested else _own(row)
 
-    def _of(self, rows: np.ndarray) -> Any:
-        def own(name: str, shape: list[int], dtype: str) -> Any:
-            low, high = self._ends[name]
-            return single(rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)[()])
-
-        return _filled(self._made, own)
-
-
-def single(own: Any) -> Any:
-    """Return an action whose NumPy floats are arrays without axes, as Gymnasium's Box has them.
-
-    Discrete actions stay NumPy integers, as Gymnasium's Discrete has them.
-    """
-    if isinstance(own, dict):
-        return {key: single(part) for key, part in own.items()}
-    if isinstance(own, tuple):
-        return tuple(map(single, own))
-    return np.asarray(own) if isinstance(own, np.floating) else own
+    def _nest(self, values: Iterable[Any]) -> Any:
+        root: dict[Any, Any] = {}
+        for (path, _, _), value in zip(self._parts.values(), values, strict=True):
+            inner = reduce(lambda node, key: node.setdefault(key, {}), path[:-1], root)
+            inner[path[-1]] = value
+        return _with_tuples(root)
 
 
-def _filled(made: list[Any], fill: Callable[[str, list[int], str], Any]) -> Any:
-    """Rebuild the dicts and tuples, with `fill(name, shape, dtype)` for each array."""
-    match made:
-        case ["dict", *pairs]:
-            return {key: _filled(part, fill) for key, part in zip(pairs[::2], pairs[1::2], strict=True)}
-        case ["tuple", *parts]:
-            return tuple(_filled(part, fill) for part in parts)
-    _, name, shape, dtype = made
-    return fill(name, shape, dtype)
+def _with_tuples(node: Any) -> Any:
+    """Return nested dicts with tuples in place of those whose keys are positions."""
+    if not isinstance(node, dict):
+        return node
+    parts = {key: _with_tuples(part) for key, part in node.items()}
+    return tuple(parts[i] for i in range(len(parts))) if 0 in parts else parts
 
 
-def _named(made: list[Any], action: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the value of each part of a nested action."""
-    match made:
-        case ["dict", *pairs]:
-            for key, part in zip(pairs[::2], pairs[1::2], strict=True):
-                yield from _named(part, action[key])
-        case ["tuple", *parts]:
-            for part, own in zip(parts, action, strict=True):
-                yield from _named(part, own)
-        case _:
-            yield made[1], action
-
-
-def _arrays(made: list[Any]) -> list[list[Any]]:
-    match made:
-        case []:
-            return []
-        case ["array", *_]:
-            return [made]
-    return [array for part in made[1:] if isinstance(part, list) for array in _arrays(part)]
+def _own(part: Any) -> Any:
+    """Return NumPy floats as arrays without axes, as Gymnasium's Box has them; integers stay, as in its Discrete."""
+    return np.asarray(part) if isinstance(part, np.floating) else part

@@ -17,7 +17,8 @@ from typing import Any, Literal
 from gymnasium.envs.registration import registry
 
 from duetto.algorithms.option_bounds import Count, CountOrZero, check_fields
-from duetto.environments import env_registry, silence, suggestions
+from duetto.algorithms.suggestions import did_you_mean
+from duetto.environments import env_registry, silence
 from duetto.errors import UsageError
 
 FRAMES_PER_SECOND = 60  # of the console
@@ -37,17 +38,15 @@ class AtariOptions:
     """Frames for which each action is held. Rewards are their sum, observations the pixelwise maximum of the last two,
     since some games draw objects in every other frame."""
     noop_max: CountOrZero = 30
-    """A game starts with a random number of no-op frames, below this (1 to this with "gymnasium")."""
+    """A game starts with a random number of no-op frames, below this (1 to this in videos)."""
     fire_reset: bool | Literal["lives"] = True
     """Press FIRE in a game's first frame, if the game has that button: some wait for it. "lives", as in OpenAI
     Baselines: after the no-op frames and after each lost life (`LearnerView`); needs `episodic_life`."""
-    grayscale: bool = True
-    """One channel for each frame; else three (RGB)."""
     size: Count = 84
     """Height and width in pixels; frames of 210 x 160 are resized by area averaging."""
     stack: Count = 4
-    """Frames of this many steps make an observation, (stack, size, size), or (stack * 3, size, size) in color: the
-    oldest first, black before the game's start."""
+    """Gray frames of this many steps make an observation, (stack, size, size): the oldest first, black before the
+    game's start."""
     sticky_actions: float | None = None
     """Probability, at each frame, to repeat the previous frame's action; None: the id's own."""
     full_action_space: bool = False
@@ -85,20 +84,13 @@ class AtariOptions:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in kwargs:
             if name not in known:
-                raise UsageError(
-                    f"Atari has no option {name!r}.{suggestions.nearest(name, known)} It has {', '.join(known)}."
-                )
+                raise UsageError(f"Atari has no option {name!r}.{did_you_mean(name, known)}")
         return cls(**kwargs)
 
     @property
     def max_steps(self) -> int:
         """Number of steps after which a game is truncated."""
         return -(-self.max_frames // self.frame_skip)
-
-    @property
-    def channels(self) -> int:
-        """Number of channels of an observation."""
-        return self.stack * (1 if self.grayscale else 3)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class NativeAtari(Engine):
             autoreset_mode=AutoresetMode.NEXT_STEP,
             img_height=options.size,
             img_width=options.size,
-            grayscale=options.grayscale,
+            grayscale=True,
             stack_num=options.stack,
             frameskip=options.frame_skip,
             maxpool=True,
@@ -59,7 +59,7 @@ class NativeAtari(Engine):
             use_fire_reset=options.fire_reset is True,
             reward_clipping=False,
         )
-        space = gymnasium.spaces.Box(0, 255, (options.channels, options.size, options.size), np.uint8)
+        space = gymnasium.spaces.Box(0, 255, (options.stack, options.size, options.size), np.uint8)
         metadata = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
         super().__init__(num_envs, game.id, space, self._vector.single_action_space, metadata)
         self.stacked = options.stack
@@ -76,13 +76,12 @@ class NativeAtari(Engine):
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        raw, reward, terminated, _, infos = self._vector.step(actions)
+        next_obs, reward, terminated, _, infos = self._vector.step(actions)
         for tape, action in zip(self._tapes, actions.tolist(), strict=True):
             tape.told.append(action)
         self._steps += 1
         truncated = (self._steps >= self._max_steps) & ~terminated
         done = terminated | truncated
-        next_obs = self._image(raw)
         obs = next_obs.copy()
         if done.any():
             seeds = [self._tapes[env].next_game() for env in np.flatnonzero(done)]
@@ -129,7 +128,7 @@ class NativeAtari(Engine):
         """Start a game in the environments of `mask` (N,), each with its seed; return the observations of all N."""
         given = np.array([-1 if seed is None else seed for seed in seeds], np.int64)
         options = None if mask.all() else {"reset_mask": mask.copy()}
-        return self._image(self._vector.reset(seed=given, options=options)[0])
+        return self._vector.reset(seed=given, options=options)[0]
 
     def _begin_again(self, what: np.ndarray) -> None:
         envs = np.flatnonzero(what != LEAVE)
@@ -138,13 +137,6 @@ class NativeAtari(Engine):
 
     def _seen(self) -> np.ndarray:
         return self._begin(np.zeros(self.num_envs, bool), [])  # a reset of none of them only shows what is seen now
-
-    def _image(self, raw: np.ndarray) -> np.ndarray:
-        """Return (N, stack, H, W), or (N, stack, H, W, 3) in colour, as (N, channels, H, W); these are never reused."""
-        if raw.ndim == 4:
-            return raw
-        n, _, height, width, _ = raw.shape
-        return np.moveaxis(raw, -1, 2).reshape(n, -1, height, width)
 
 
 class Tape:

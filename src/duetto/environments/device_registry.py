@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from duetto.environments import env_registry, user_env
+from duetto.algorithms.suggestions import did_you_mean
+from duetto.environments import env_registry
 from duetto.environments.env_registry import Family
-from duetto.environments.suggestions import nearest
 from duetto.errors import UsageError
 from duetto.storage import user_code
 
@@ -30,7 +30,7 @@ def is_device(environment: Any) -> bool:
     """
     if isinstance(environment, str) and not user_code.is_file(environment):
         return environment.partition(":")[0] in DEVICE_FAMILIES
-    return getattr(user_env.resolved(environment), "on_device", False) is True
+    return getattr(env_registry.resolved(environment), "on_device", False) is True
 
 
 def make_device_env(environment: Any, options: Mapping[str, Any]) -> DeviceEnv:
@@ -39,7 +39,7 @@ def make_device_env(environment: Any, options: Mapping[str, Any]) -> DeviceEnv:
     Raises:
         UsageError: The id is unknown, its package is missing, or its options are wrong.
     """
-    found: Any = user_env.resolved(environment)
+    found: Any = env_registry.resolved(environment)
     if not isinstance(found, str):
         return _made(str(environment), found, options) if isinstance(found, type) else found
     prefix, _, name = found.partition(":")
@@ -50,10 +50,7 @@ def make_device_env(environment: Any, options: Mapping[str, Any]) -> DeviceEnv:
         raise env_registry.missing(family, found, error) from error
     known = [f"{prefix}:{one}" for one in adapter.names()]
     if found not in known:
-        raise UsageError(
-            f"There is no environment {found}.{nearest(found, known)} There are {len(known)}, such as "
-            f"{', '.join(known[:5])}."
-        )
+        raise UsageError(f"There is no environment {found}.{did_you_mean(found, known)}")
     return _made(found, lambda **given: adapter.make(name, given), options)
 
 

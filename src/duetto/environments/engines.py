@@ -6,7 +6,7 @@ Both give the same `StepResult`, so that nobody else needs to know that autorese
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from typing_extensions import override
 
-from duetto.environments import obs_tree, replay, rng_state, success_info, validation
+from duetto.environments import obs_tree, replay, rng_state, validation
 from duetto.environments.action_masks import KEY, ActionMasks
 from duetto.environments.actions import Structure, structure
 from duetto.environments.errors import EnvironmentFault, kind, raised
@@ -82,9 +82,12 @@ class Engine(ABC):
     def step(self, actions: np.ndarray) -> StepResult:
         """Step every environment, with actions (N, ...) of the environment's own kind."""
 
-    @abstractmethod
     def reset_env(self, env: int, seed: int) -> Tree:
-        """Start a new episode in one environment; return observations of which only row `env` counts."""
+        """Start a new episode in one environment; return observations of which only row `env` counts.
+
+        Evaluations and recordings do so, in environments that Duetto made.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def render(self) -> np.ndarray | None:
@@ -185,7 +188,6 @@ class SyncEngine(Engine):
             first, info = validation.reset(self.envs[i], i, seed=seed)
             self.layout.write(obs, i, first)
             masks[i] = info.get(KEY)
-            self.action_masks.heed(info)
         return self.action_masks.beside(obs, masks, np.array([i not in seeds for i in range(self.num_envs)]))
 
     @override
@@ -203,7 +205,7 @@ class SyncEngine(Engine):
         next_obs = self.action_masks.beside(next_obs, [info.get(KEY) for info in infos], terminated)
         obs, success = obs_tree.copy(next_obs), None
         if np.count_nonzero(done):
-            success = success_info.of(infos, done)
+            success = _successes(infos, done)
             for i in np.flatnonzero(done).tolist():
                 first, info = validation.reset(self.envs[i], i)
                 write(obs, i, first)
@@ -224,27 +226,23 @@ class SyncEngine(Engine):
 
 
 class GymVectorEngine(Engine):
-    """A Gymnasium vector environment, in whichever autoreset mode it is.
-
-    `remake` makes it anew from a seed, for native vector environments (EnvPool) that take their seed only when made.
-    """
+    """A Gymnasium vector environment, in whichever autoreset mode it is."""
 
     vector: VectorEnv
     mode: AutoresetMode
     envs: list[EpisodeRecorder]
     pending: np.ndarray
 
-    def __init__(self, vector: VectorEnv, label: str, remake: Callable[[int], VectorEnv] | None = None) -> None:
+    def __init__(self, vector: VectorEnv, label: str) -> None:
         validation.check_spaces(vector, label, "single_")
         spaces = vector.single_observation_space, vector.single_action_space
         super().__init__(vector.num_envs, label, *spaces, vector.metadata)
-        known = AutoresetMode.NEXT_STEP if remake else None  # EnvPool's, which need not declare it
-        declared = (vector.metadata or {}).get("autoreset_mode", known)
+        declared = (vector.metadata or {}).get("autoreset_mode")
         modes = [mode for mode in AutoresetMode if declared in (mode, mode.name, mode.value)]
         if not modes:
             raise UsageError(f"{label} declares {declared or 'nothing'} as its autoreset mode. {DECLARE}")
-        self.vector, self.mode, self._remake = vector, modes[0], remake
-        if type(vector) is SyncVectorEnv and remake is None:
+        self.vector, self.mode = vector, modes[0]
+        if type(vector) is SyncVectorEnv:
             self.envs = [recorder(env) for env in vector.envs]
             vector.envs[:] = self.envs
 
@@ -254,9 +252,6 @@ class GymVectorEngine(Engine):
         if seed is not None:
             for i, env in enumerate(self.envs):
                 rng_state.seed(env, seed + i)
-        if self._remake and seed is not None:
-            self.vector.close()
-            self.vector, seed = self._remake(seed), None
         return self._first(seed=seed)
 
     def _call(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -273,7 +268,6 @@ class GymVectorEngine(Engine):
         if begun is not None:
             others, arguments = ~begun, arguments | {"options": {"reset_mask": begun.copy()}}
         obs, infos = validation.reset_vector(self._call("reset", **arguments))
-        self.action_masks.heed(infos)
         masks = [info.get(KEY) for info in _infos(infos, self.num_envs)]
         return self.action_masks.beside(self._batch(obs), masks, others)
 
@@ -296,7 +290,7 @@ class GymVectorEngine(Engine):
         each = _infos(infos, self.num_envs)
         last = _infos(infos["final_info"], self.num_envs) if "final_info" in infos else each
         masks, starts, reset_only = [info.get(KEY) for info in each], done, None
-        success = success_info.of(last, done) if done.any() else None
+        success = _successes(last, done) if done.any() else None
         if self.mode is AutoresetMode.SAME_STEP and done.any():
             obs = self.action_masks.beside(obs_tree.copy(next_obs), masks)
             self._write_final(next_obs, infos, done)
@@ -326,18 +320,6 @@ class GymVectorEngine(Engine):
                     f"its autoreset mode is declared as SAME_STEP. {DECLARE}"
                 )
             self.layout.write(next_obs, i, final)
-
-    @override
-    def reset_env(self, env: int, seed: int) -> Tree:
-        if self.num_envs == 1:
-            return self.reset(seed)
-        if self.mode is not AutoresetMode.DISABLED:
-            raise UsageError(f"{self.label}: one environment alone can be reset only in autoreset mode DISABLED.")
-        if self.envs:
-            rng_state.seed(self.envs[env], seed)
-        # Gymnasium's vector environments take a list; the base class is annotated for one number only.
-        seeds: Any = [seed if i == env else None for i in range(self.num_envs)]
-        return self._first(np.arange(self.num_envs) == env, seed=seeds)
 
     @override
     def render(self) -> np.ndarray | None:
@@ -378,16 +360,37 @@ def _final(infos: dict[str, Any], done: np.ndarray) -> tuple[Any, np.ndarray]:
 def _infos(infos: dict[str, Any], num_envs: int) -> list[dict[str, Any]]:
     """Return the info of each of N environments, with what is read of it, from a vector environment's."""
     each: list[dict[str, Any]] = [{} for _ in range(num_envs)]
-    for key in (KEY, *success_info.KEYS):
+    for key in (KEY, *SUCCESS):
         if isinstance(values := infos.get(key), np.ndarray | list | tuple) and len(values) == num_envs:
             for env in np.flatnonzero(infos.get(f"_{key}", np.ones(num_envs, bool))).tolist():
                 each[env][key] = values[env]
     return each
 
 
+SUCCESS = ("is_success", "success")  # keys of an episode's last info, as in robotics environments
+
+
+def _successes(infos: Sequence[Mapping[str, Any]], ended: np.ndarray) -> np.ndarray | None:
+    """Return the successes of episodes that `ended` (N,) from N infos: 1, 0 or NaN (unknown); None if all are unknown.
+
+    Returns do not tell them: with a reward of -1 until the goal is reached, -50 may be a goal that was left again.
+    """
+    found = np.full(len(ended), np.nan)
+    for env in np.flatnonzero(ended).tolist():
+        value = next((np.asarray(infos[env][key]) for key in SUCCESS if key in infos[env]), np.empty(0, object))
+        if value.size == 1 and value.dtype.kind in "biuf":
+            found[env] = value.item() > 0
+    return None if np.isnan(found).all() else found
+
+
 def label_of(env: gymnasium.Env | VectorEnv) -> str:
     """Return the environment's name for messages: its id, or its class."""
     return getattr(getattr(env, "spec", None), "id", None) or type(env.unwrapped).__name__
+
+
+def plain_metadata(env: Any) -> dict[str, Any]:
+    """Return the part of an environment's metadata that Duetto reads, which can be sent to another process."""
+    return {name: env.metadata[name] for name in ("render_fps", "render_modes") if name in (env.metadata or {})}
 
 
 def _same_row(found: Tree, obs: Tree, env: int) -> bool:

@@ -1,18 +1,24 @@
-"""The families of environments that Duetto knows: how to recognize, register and install them."""
+"""Names of environments: known families, registered ids and classes in files; errors for those that fail."""
 
 from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, get_args
 
+import gymnasium
 from gymnasium.envs.registration import EnvSpec, registry
 
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.environments import silence
 from duetto.errors import UsageError
 from duetto.install_hint import install
+from duetto.storage import user_code
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -92,13 +98,6 @@ FAMILIES = (
     MINIGRID,
 )
 
-ENVPOOL = Family("EnvPool", ("Pong-v5", "HalfCheetah-v4", "CartPole-v1"), "envpool", "envpool")
-
-
-def examples() -> list[str]:
-    """Return example ids of all families."""
-    return [example for family in FAMILIES for example in family.examples]
-
 
 def register(environment: str) -> None:
     """Import the package that registers this id, with or without the package's name, if its family has one.
@@ -113,6 +112,19 @@ def register(environment: str) -> None:
                 for package in family.imports:
                     import_family(family, package, environment)
             return
+
+
+def resolved(environment: T) -> T | Callable[..., Any]:
+    """Return the class or function that "FILE.py:CLASS" names; other values are returned unchanged.
+
+    Runs the file. A name that was read from a folder must be trusted first (`storage.signing`).
+
+    Raises:
+        UsageError: The file cannot be read, does not run, or has no such class.
+    """
+    if not isinstance(environment, str) or not user_code.is_file(environment):
+        return environment
+    return user_code.load(*user_code.parts(environment), "environment", gymnasium.Env)[0]
 
 
 def registration(environment: Any) -> EnvSpec | None:
@@ -145,7 +157,55 @@ def missing(family: Family, environment: str, error: Exception) -> UsageError:
     return UsageError(f"{environment} needs the {family.name} environments ({said(error)}). Install: {family.install}")
 
 
+def family_of(environment: str) -> Family | None:
+    """Return the family of a registered id, with or without a module; None if Duetto does not know it."""
+    spec = registry.get(environment.rpartition(":")[2])
+    return of_entry_point(spec.entry_point) if spec else None
+
+
 def of_entry_point(entry_point: object) -> Family | None:
     """Return the family of a registered environment, by its module; None if Duetto does not know it."""
     module = re.split("[.:]", str(entry_point))
     return next((f for f in FAMILIES if module[: f.entry_point.count(".") + 1] == f.entry_point.split(".")), None)
+
+
+# ------------------------------------------------------------------------------------------- errors
+def check_choice(option: str, value: Any, literal: Any) -> None:
+    """Raise UsageError unless `value` is one of the strings of a Literal."""
+    if value not in (known := get_args(literal)):
+        raise UsageError(f"{option} is {value!r}.{did_you_mean(value, known, 'It must be one of')}")
+
+
+def check_known(environment: str) -> None:
+    """Raise UsageError unless Gymnasium has this id; for "module:Id-v0" Gymnasium imports the module later."""
+    if ":" not in environment:
+        try:
+            gymnasium.spec(environment)
+        except gymnasium.error.Error as error:
+            raise UsageError(
+                f"There is no environment {environment} ({str(error).rstrip('.')}). "
+                f'If a package of yours registers it, write "package:{environment}".'
+            ) from error
+
+
+def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> UsageError:
+    """Return the UsageError for an error of `environment`'s constructor."""
+    family = family_of(environment)
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ModuleNotFoundError) and family:
+        return missing(family, environment, error)
+    if isinstance(error, gymnasium.error.Error | ImportError):
+        hint = " For a class in a file, write ./FILE.py:CLASS." if ":" in environment else ""
+        return UsageError(f"{environment} cannot be made: {str(error).rstrip('.')}.{hint}")
+    given = f" with {kwargs}" if kwargs else ""
+    return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}")
+
+
+def not_shown(environment: str, error: BaseException) -> UsageError:
+    """Return the UsageError for an environment that fails to render: what to install, or what to set."""
+    family = family_of(environment)
+    if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
+        return UsageError(f"{environment} cannot be shown ({said(error)}). Install: {family.install}")
+    sentence = f"{environment} cannot be shown ({error})."
+    if family is MUJOCO or re.search("opengl|egl|glfw|osmesa", str(error), re.IGNORECASE):
+        sentence += " Without a display, MuJoCo needs: export MUJOCO_GL=egl"
+    return UsageError(sentence)

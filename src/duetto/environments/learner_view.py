@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
-from duetto.environments.replay import EpisodeRecorder
-from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 
 FIRED = (0, 1, 2)  # no-op, FIRE and the next action, a step each after a lost life, as in OpenAI Baselines
@@ -47,16 +44,6 @@ class LearnerView(Engine):
                 starts            .    .    .    .    .    x    .
     """
 
-    num_envs: int
-    label: str
-    layout: Layout
-    single_action_space: Any
-    metadata: dict[str, Any]
-    action_masks: ActionMasks
-    envs: list[EpisodeRecorder]
-    pending: np.ndarray
-    stacked: int
-
     def __init__(
         self,
         engine: Engine,
@@ -69,13 +56,8 @@ class LearnerView(Engine):
     ) -> None:
         self._engine, self._episodic_life, self._life_starts = engine, episodic_life, episodic_life or life_starts
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
-        self.num_envs, self.layout, self.label = engine.num_envs, engine.layout, engine.label
-        self.stacked, self.action_masks, self.envs = engine.stacked, engine.action_masks, engine.envs
-        self.single_action_space, self.metadata, self.pending = (
-            engine.single_action_space,
-            engine.metadata,
-            engine.pending,
-        )
+        for attribute in Engine.__annotations__:
+            setattr(self, attribute, getattr(engine, attribute))
         self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first step
         self._fires = fires
         self._left = np.zeros(self.num_envs, np.int64)  # steps of FIRED that remain

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -26,8 +25,6 @@ from duetto.environments import (
     reset_fixes,
     silence,
     subproc,
-    suggestions,
-    user_env,
     validation,
 )
 from duetto.environments.atari import AtariOptions
@@ -36,14 +33,12 @@ from duetto.environments.engines import Engine, GymVectorEngine, SyncEngine, lab
 from duetto.environments.errors import raised
 from duetto.environments.hide_velocity import OPTION, HideVelocity
 from duetto.environments.learner_view import LearnerView
-from duetto.environments.minigrid import MiniGridOptions
 from duetto.environments.rng_state import preserve
 from duetto.environments.vec_env import VecEnv
 from duetto.errors import DuettoError, UsageError
 
 Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
 Vectorization = Literal["sync", "subprocess"]
-EngineName = Literal["auto", "native", "gymnasium", "envpool"]
 
 
 def make(
@@ -52,7 +47,6 @@ def make(
     num_envs: int = 1,
     vectorization: Vectorization = "sync",
     worker_timeout: float = subproc.TIMEOUT,
-    engine: EngineName = "auto",
     render_mode: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> VecEnv:
@@ -66,17 +60,15 @@ def make(
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
             A process is a new Python, which imports nothing of the script.
         worker_timeout: Seconds that such a process may take to answer before it is an error; 0: no limit.
-        engine: "native" steps Atari games in ale-py's C++ threads; "envpool" steps ids of EnvPool in its threads;
-            "auto" is "native" for Atari without rendering, and else "gymnasium".
-        render_mode: Gymnasium's; "rgb_array" for videos.
-        kwargs: Arguments of the environment's constructor or of the factory; for Atari, `AtariOptions`; for MiniGrid
-            and BabyAI, `MiniGridOptions` too. `mask_velocity=True` hides the velocities of CartPole, Pendulum,
+        render_mode: Gymnasium's; "rgb_array" for videos. Atari games are stepped in ale-py's C++ threads without it.
+        kwargs: Arguments of the environment's constructor or of the factory; for Atari,
+            `AtariOptions`. `mask_velocity=True` hides the velocities of CartPole, Pendulum,
             MountainCar, MountainCarContinuous, Acrobot and LunarLander.
 
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
     """
-    how = _How(num_envs, vectorization, worker_timeout, engine, render_mode, kwargs)
+    how = _How(num_envs, vectorization, worker_timeout, render_mode, kwargs)
     return _make(environment, how, to_learn=True)
 
 
@@ -84,23 +76,18 @@ def make(
 def make_eval(environment: Environment, **options: Any) -> VecEnv:
     """Make a new VecEnv that shares nothing with `environment`, for evaluation. The options are those of `make`.
 
-    Ids and factories are called again. An instance is copied with its attributes or, if that fails, made from its
-    `spec` with a notice. A vector environment's first environment is copied `num_envs` times. Atari plays whole games:
+    Ids and factories are called again. An instance is copied with its attributes; a `SyncVectorEnv`'s first environment
+    is copied `num_envs` times. Atari plays whole games:
     with `episodic_life`, recurrent state still resets after each life. `clip_rewards` and `log_rewards` apply, so that
     a recurrent policy sees the rewards of training; scores are the game's.
 
     Raises:
-        UsageError: An instance can be neither copied nor remade, or has wrappers around a whole vector environment;
-            pass a factory instead.
+        UsageError: An instance cannot be copied, or is another vector environment; pass a factory instead.
     """
     how = _How(**options)
-    if not isinstance(environment, VectorEnv | gymnasium.Env):
-        return _make(environment, how, to_learn=False)
-    another = copying.Another(environment)
-    stepper = _make(another, how._replace(kwargs=None), to_learn=False)
-    if another.note:
-        stepper.notices.append(another.note)
-    return stepper
+    if isinstance(environment, VectorEnv | gymnasium.Env):
+        environment, how = copying.copies_of(environment), how._replace(kwargs=None)
+    return _make(environment, how, to_learn=False)
 
 
 def is_instance(environment: Any) -> bool:
@@ -118,9 +105,6 @@ def complete_options(environment: str, options: Mapping[str, Any]) -> dict[str, 
     if game:
         chosen = AtariOptions.of(options)
         return dataclasses.asdict(chosen) | {"sticky_actions": atari.sticky_actions(game, chosen)}
-    if suggestions.family_of(environment) is env_registry.MINIGRID:
-        seen, others = MiniGridOptions.take(options)
-        return dataclasses.asdict(seen) | others
     return dict(options)
 
 
@@ -130,7 +114,6 @@ class _How(NamedTuple):
     num_envs: int = 1
     vectorization: str = "sync"
     worker_timeout: float = subproc.TIMEOUT
-    engine: str = "auto"
     render_mode: str | None = None
     kwargs: Mapping[str, Any] | None = None
 
@@ -145,22 +128,15 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
         raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
     if device_registry.is_device(environment):
         return _make_device(environment, how)
-    environment = user_env.resolved(environment)
-    suggestions.check_choice("vectorization", how.vectorization, Vectorization)
-    suggestions.check_choice("engine", how.engine, EngineName)
-    if how.engine == "envpool":
-        return _make_envpool(environment, how)
+    environment = env_registry.resolved(environment)
+    env_registry.check_choice("vectorization", how.vectorization, Vectorization)
     game = atari.find(environment) if isinstance(environment, str) else None
     if game:
         return VecEnv(_make_atari(game, how, to_learn), game.id)
-    if how.engine == "native":
-        raise UsageError(
-            f'engine="native" is for Atari ids, such as ALE/Breakout-v5. Use engine="auto" for {environment}.'
-        )
     if isinstance(environment, VectorEnv | gymnasium.Env):
         return _wrap_instance(environment, how)
     if isinstance(environment, str):
-        suggestions.check_known(environment)
+        env_registry.check_known(environment)
         spec = env_registry.registration(environment)
         single = partial(_make_registered, environment, how.render_mode, how.options, spec)
         return VecEnv(_several(single, environment, how))
@@ -169,12 +145,7 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
         return VecEnv(_several(single, _name(environment), how))
     if hasattr(environment, "step"):
         raise UsageError(_of_another_kind(environment))
-    if isinstance(environment, list | tuple) and environment and all(map(callable, environment)):
-        raise UsageError(
-            f"A {type(environment).__name__} of {len(environment)} factories is no environment. If they make the same, "
-            f"pass one with num_envs={len(environment)}; otherwise, pass gymnasium.vector.SyncVectorEnv of them."
-        )
-    raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory.")
+    raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory (with num_envs).")
 
 
 def _of_another_kind(environment: Any) -> str:
@@ -203,33 +174,24 @@ def _make_device(environment: Any, how: _How) -> VecEnv:
     label = environment if isinstance(environment, str) else _name(environment)
     if how.render_mode:
         raise UsageError(f"{label} renders no frames: its state is arrays of a compiled program.")
-    if how.vectorization != "sync" or how.engine not in ("auto", "gymnasium"):
-        raise UsageError(f"{label} steps in compiled programs. Leave vectorization and engine out.")
+    if how.vectorization != "sync":
+        raise UsageError(f"{label} steps in compiled programs. Leave vectorization out.")
     env = device_registry.make_device_env(environment, how.options)
     from duetto.environments.device_env import DeviceEngine  # imports JAX
 
     return VecEnv(DeviceEngine(env, how.num_envs, label))
 
 
-def _check_own_threads(engine: str, name: str, how: _How) -> None:
-    if how.render_mode or how.vectorization != "sync":
-        raise UsageError(
-            f'engine="{engine}" has its own threads and renders no frames. Make {name} without vectorization and '
-            'render_mode, or with engine="gymnasium".'
-        )
-
-
 def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
     options = AtariOptions.of(how.options)
-    native = how.engine == "native" or (how.engine == "auto" and not how.render_mode)
-    if native:
-        _check_own_threads("native", game.id, how)
+    if how.vectorization != "sync":
+        raise UsageError(f"{game.id} is stepped in ale-py's own threads. Leave vectorization out.")
     try:
-        if native:
-            played: Engine = NativeAtari(game, options, how.num_envs)
-        else:
+        if how.render_mode:
             played = _several(partial(atari_gymnasium.make, game, options, how.render_mode), game.id, how)
             played.stacked = options.stack
+        else:
+            played = NativeAtari(game, options, how.num_envs)
         fires = atari.fires_at_lives(game, options)
     except DuettoError:
         raise
@@ -239,7 +201,7 @@ def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
             "ale-py again."
         ) from error
     except Exception as error:
-        raise suggestions.explain(game.id, {}, error) from error
+        raise env_registry.explain(game.id, {}, error) from error
     if not (options.episodic_life or options.clip_rewards or options.log_rewards or fires):
         return played
     return LearnerView(
@@ -258,25 +220,20 @@ def _make_registered(
     """Make one environment by id, also in a subprocess, where the id must be registered again."""
     env_registry.register(environment)
     env_registry.register_spec(spec)
-    user_env.look_here(environment)
-    own_model = suggestions.family_of(environment) is env_registry.MUJOCO
+    family = env_registry.family_of(environment)
     hides, kwargs = kwargs.get(OPTION), {name: value for name, value in kwargs.items() if name != OPTION}
-    options, seen = [], None
-    if suggestions.family_of(environment) is env_registry.MINIGRID:
-        options = minigrid.OPTIONS
-        seen, kwargs = MiniGridOptions.take(kwargs)
     if render_mode is not None:  # an environment without rendering need not accept it
         kwargs = kwargs | {"render_mode": render_mode}
     try:
         # Gymnasium's passive checker only warns; VecEnv checks what matters.
-        with silence.repeated_warnings(), silence.mujoco_compiler() if own_model else contextlib.nullcontext():
+        with silence.mujoco_compiler() if family is env_registry.MUJOCO else contextlib.nullcontext():
             env = gymnasium.make(environment, disable_env_checker=True, **kwargs)
     except Exception as error:
-        raise suggestions.explain(environment, kwargs, error, options) from error
+        raise env_registry.explain(environment, kwargs, error) from error
     _follow_with_camera(env)
     env = reset_fixes.wrap(env)
     env = HideVelocity(env) if hides else env
-    return env if seen is None else minigrid.wrap(env, seen)
+    return minigrid.wrap(env) if family is env_registry.MINIGRID else env
 
 
 def _follow_with_camera(env: gymnasium.Env) -> None:
@@ -298,8 +255,7 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
         kwargs = kwargs | {"render_mode": render_mode}
     name = _name(factory)
     try:
-        with silence.repeated_warnings():
-            env = factory(**kwargs)
+        env = factory(**kwargs)
     except UsageError:
         raise
     except Exception as error:
@@ -358,28 +314,3 @@ def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
             "several. Pass its id, or a factory that makes a new one at each call."
         )
     return VecEnv(SyncEngine([environment]))
-
-
-def _make_envpool(environment: Environment, how: _How) -> VecEnv:
-    if not isinstance(environment, str):
-        raise UsageError('engine="envpool" makes environments by id. Give an id, or use engine="gymnasium".')
-    _check_own_threads("envpool", environment, how)
-    envpool: Any = env_registry.import_family(env_registry.ENVPOOL, "envpool", environment)
-    known = envpool.list_all_envs()
-    if environment not in known:
-        raise UsageError(f"EnvPool has no {environment}.{suggestions.nearest(environment, known)}")
-
-    def remake(seed: int) -> VectorEnv:
-        # EnvPool takes a seed only here; environment i gets seed + i, as in Gymnasium.
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*precision lowered by casting")  # EnvPool writes bounds as float64
-            vector = envpool.make(environment, env_type="gymnasium", num_envs=how.num_envs, seed=seed, **how.options)
-            _ = vector.single_observation_space, vector.single_action_space  # cached properties
-        return vector
-
-    try:
-        return VecEnv(GymVectorEngine(remake(0), environment, remake))
-    except DuettoError:
-        raise
-    except Exception as error:  # some need system libraries: Procgen needs Qt
-        raise suggestions.explain(environment, how.options, error) from error

@@ -6,7 +6,6 @@ than training did.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -22,8 +21,8 @@ def running(environment: Any, stepper: VecEnv) -> str:
 
     `environment` is the argument of `make`. Environments that cannot be reached one by one are not checked.
     """
-    if isinstance(environment, VectorEnv) and (name := running_in(environment)):
-        return name
+    if isinstance(environment, VectorEnv):
+        return running_in(environment)
     with suppress(UsageError):
         return stepper.call(running_in)
     return ""
@@ -31,16 +30,11 @@ def running(environment: Any, stepper: VecEnv) -> str:
 
 def running_in(environment: Any) -> str:
     """Return the class name of the first such wrapper of an environment or vector environment; "" without one."""
-    for wrapper in _chain(environment):
-        own = vars(wrapper).values()
-        changes = getattr(wrapper, "update_running_mean", True)
-        if changes and any(isinstance(value, RunningMeanStd) for value in own):
-            return type(wrapper).__name__
-    return ""
-
-
-def _chain(environment: Any) -> Iterator[Any]:
     while environment is not None:
-        yield environment
-        several = vars(environment).get("envs")  # of a SyncVectorEnv
-        environment = several[0] if several else vars(environment).get("env")
+        own = vars(environment)
+        changes = getattr(environment, "update_running_mean", True)
+        if changes and any(isinstance(value, RunningMeanStd) for value in own.values()):
+            return type(environment).__name__
+        several = own.get("envs")  # of a SyncVectorEnv
+        environment = several[0] if several else own.get("env")
+    return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from duetto.environments import make_env, user_env
+from duetto.environments import env_registry, make_env
 from duetto.environments.env_registry import register_spec, registration
 from duetto.environments.vec_env import VecEnv
 
@@ -19,7 +19,7 @@ def pack(environment: Any, options: dict[str, Any]) -> bytes:
     Uses cloudpickle, as Gymnasium's vector environments do, and raises any error of a user's objects. A class from a
     file is pickled by value, since the other process may be on a machine without the file.
     """
-    environment = user_env.resolved(environment)
+    environment = env_registry.resolved(environment)
     return pickle.dumps((sys.path, cloudpickle.dumps((environment, options, registration(environment)))))
 
 
@@ -30,15 +30,9 @@ def make(recipe: bytes, **others: Any) -> VecEnv:
         ImportError: A module is not installed here.
         UsageError: As `environments.make`.
     """
-    environment, options = unpack(recipe)
-    how = make_env.make if options.pop("to_learn", True) else make_env.make_eval
-    return how(environment, **options | others)
-
-
-def unpack(recipe: bytes) -> tuple[Any, dict[str, Any]]:
-    """Return the arguments of `pack`; register an id that a script registered."""
     path, packed = pickle.loads(recipe)
     sys.path += [place for place in path if place not in sys.path]
     environment, options, spec = pickle.loads(packed)
     register_spec(spec)
-    return environment, options
+    how = make_env.make if options.pop("to_learn", True) else make_env.make_eval
+    return how(environment, **options | others)

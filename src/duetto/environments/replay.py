@@ -25,10 +25,12 @@ cannot be repeated (`resets_only` in its metadata, `RecordVideo` around it). `lo
 
 from __future__ import annotations
 
+import ast
 import copy
 import math
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -42,7 +44,6 @@ from duetto.environments import rng_state
 from duetto.environments.actions import Structure, structure
 from duetto.environments.errors import shown, summary
 from duetto.environments.obs_tree import array
-from duetto.environments.plain_values import decode, encode
 from duetto.environments.spaces import Layout
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
@@ -70,7 +71,7 @@ _REPLAY = {
 
 
 class Change(NamedTuple):
-    """An attribute that was set, after so many steps of the episode, to a value as `plain_values.encode` gives it."""
+    """An attribute that was set, after so many steps of the episode, to a value that `encode` returned."""
 
     steps: int
     name: str
@@ -359,6 +360,27 @@ def draw_globally(saved: Any) -> bool:
 def attributes(saved: Any) -> dict[str, Any]:
     """Return what was set in the environments of a saved state from outside."""
     return {change["name"]: decode(change["value"]) for one in _records(saved) for change in one["changes"].values()}
+
+
+def encode(value: Any) -> Any:
+    """Return an array or a Python literal (numbers, text, None; lists, tuples and dicts of these) for a checkpoint.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind in "biuf" and value.dtype.isnative and value.dtype.itemsize <= 8:
+            return np.array(value)
+    else:
+        with suppress(ValueError, SyntaxError):
+            ast.literal_eval(text := repr(value))
+            return {"literal": text}
+    raise TypeError(f"No checkpoint holds {shown(value)}.")
+
+
+def decode(value: Any) -> Any:
+    """Undo `encode`; an array without axes is a NumPy scalar."""
+    return ast.literal_eval(value["literal"]) if isinstance(value, dict) else value.copy()[()]
 
 
 def recorder(env: gymnasium.Env) -> EpisodeRecorder:

@@ -1,4 +1,4 @@
-"""Hide the output of C libraries, which Python cannot redirect, and repeated warnings."""
+"""Hide the output of C libraries, which Python cannot redirect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ctypes
 import importlib
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,36 +15,16 @@ from typing import Any
 def output() -> Iterator[None]:
     """Send file descriptors 1 and 2 to the null device."""
     _flush()
-    null = os.open(os.devnull, os.O_WRONLY)
-    saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
-    try:
-        for descriptor in saved:
+    with contextlib.ExitStack() as restoring:  # a KeyboardInterrupt, which may come after any call, skips no later one
+        null = os.open(os.devnull, os.O_WRONLY)
+        restoring.callback(os.close, null)
+        for descriptor in (1, 2):
+            saved = os.dup(descriptor)
+            restoring.callback(os.close, saved)
+            restoring.callback(os.dup2, saved, descriptor)
             os.dup2(null, descriptor)
+        restoring.callback(_flush)
         yield
-    finally:  # nested: KeyboardInterrupt may come after any call, and must not skip a later one
-        try:
-            _flush()
-        finally:
-            try:
-                os.dup2(saved[1], 1)
-            finally:
-                os.dup2(saved[2], 2)
-        for descriptor in (*saved.values(), null):
-            os.close(descriptor)
-
-
-_shown: set[tuple[type[Warning], str]] = set()
-
-
-@contextlib.contextmanager
-def repeated_warnings() -> Iterator[None]:
-    """Show each warning once, though a run makes its environment several times. If the body raises, show none."""
-    with warnings.catch_warnings(record=True) as caught:
-        yield
-    for warning in caught:
-        if (key := (warning.category, str(warning.message))) not in _shown:
-            _shown.add(key)
-            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@
                rows of all workers, side by side      <-          its result, or its error
 
 A worker resets its environment in the step that ends an episode, so an end costs no second message. A worker is a new
-Python process with a session of its own: it imports nothing of the script that trains, and Ctrl-C does not reach it.
+Python process in its own process group: it imports nothing of the script that trains, and Ctrl-C does not reach it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ import numpy as np
 from typing_extensions import override
 
 from duetto import subprocess_python
-from duetto.environments import obs_tree, suggestions
+from duetto.environments import obs_tree
 from duetto.environments.action_masks import ALWAYS, KEY, ActionMasks
-from duetto.environments.engines import Engine, StepResult, SyncEngine
+from duetto.environments.engines import Engine, StepResult, SyncEngine, plain_metadata
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.obs_tree import Tree
 from duetto.environments.replay import seconds_of
@@ -339,8 +339,7 @@ class _Worker:
             warnings.simplefilter("ignore")
             self._engine = SyncEngine([cloudpickle.loads(packed)()])
         [env] = self._engine.envs
-        metadata = {name: env.metadata[name] for name in ("render_fps", "render_modes") if name in (env.metadata or {})}
-        return env.observation_space, env.action_space, metadata
+        return env.observation_space, env.action_space, plain_metadata(env)
 
     def reset(self, seed: int | None) -> tuple[Tree, ActionMasks]:
         return self._engine.reset(seed), self._engine.action_masks
@@ -354,12 +353,6 @@ class _Worker:
         reward, *ends = (float(result.reward[0]), bool(result.terminated[0]), bool(result.truncated[0]))
         lives, success = (None if one is None else one[0] for one in (result.lives, result.success))
         return result.next_obs, reward, *ends, result.obs if any(ends) else None, lives, success
-
-    def render(self) -> np.ndarray | None:
-        try:
-            return self._engine.render()
-        except Exception as error:
-            raise suggestions.not_shown(self._engine.label, error) from error
 
     def set_attr(self, name: str, packed: bytes) -> None:
         self._engine.set_attr(name, cloudpickle.loads(packed))
@@ -383,12 +376,3 @@ def _leave_with_the_trainer(pipe: Connection) -> None:
     poll.poll()
     time.sleep(ORPHANED)
     os._exit(1)
-
-
-def can_travel(value: Any) -> bool:
-    """Return whether a value can be sent to another process."""
-    try:
-        pickle.dumps(value)
-    except Exception:  # whatever a user's objects raise
-        return False
-    return True

@@ -6,16 +6,18 @@ always what the action really produced, reset rows do not exist, and no array is
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
+import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 
-from duetto.environments import obs_tree, replay, silence, suggestions
+from duetto.environments import env_registry, obs_tree, replay, silence
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine
 from duetto.environments.errors import EnvironmentFault
@@ -72,7 +74,6 @@ class VecEnv:
         aborted: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
         engine: What steps the environments.
         older: Whether who acts in them has older parameters than the learner.
-        notices: Sentences for the user about how they were made.
     """
 
     name: str
@@ -91,7 +92,6 @@ class VecEnv:
         self.num_envs, self.stacked = engine.num_envs, engine.stacked
         self.observation_space, self.action_space = engine.layout.space, self._actions.space
         self.steps: int = 0
-        self.notices: list[str] = []
         self.restored: np.ndarray = np.ones(self.num_envs, bool)
         self.not_restored: list[str] = []
         self.aborted: np.ndarray | None = None
@@ -112,18 +112,13 @@ class VecEnv:
         return self._shown
 
     def reset(self, seed: int | None) -> None:
-        """Start new episodes, environment i with seed + i; later episodes continue with the environments' "
-        "generators."""
+        """Start new episodes, environment i with seed + i; later ones continue with the environments' generators."""
         self._seed = seed
         with self._telling():
             self._begin(self.engine.reset(seed))
 
     def reset_env(self, env: int, seed: int) -> None:
-        """Start a new episode in one environment with this seed; its unfinished episode is forgotten.
-
-        Raises:
-            UsageError: A vector environment of another autoreset mode than DISABLED, with several environments.
-        """
+        """Start a new episode in one environment with this seed; its unfinished episode is forgotten."""
         with self._telling():
             obs, row = self.engine.reset_env(env, seed), np.array([env])
         self._check_obs(obs_tree.take(obs, row), row)
@@ -220,12 +215,13 @@ class VecEnv:
             UsageError: The environment was made without a render mode, fails to render, or gives something else.
         """
         try:
-            with self._quiet_at_first():
+            with self._telling(), nullcontext() if self._rendered else silence.output():  # SDL misses a display
                 frame = self.engine.render()
-        except DuettoError:  # from another process, where the cause is known
+            self._rendered = True
+        except DuettoError:
             raise
         except Exception as error:
-            raise suggestions.not_shown(self.name, error) from error
+            raise env_registry.not_shown(self.name, error) from error
         if frame is None:
             raise UsageError(
                 f"{self.name} gives no frames. Let its constructor take render_mode and set self.render_mode, list "
@@ -252,26 +248,15 @@ class VecEnv:
                 "Record a video (duetto video RUN), or open a window in the environment and add human to its "
                 "metadata's render_modes."
             )
-        if suggestions.lacks_display(self.name):
-            raise suggestions.no_window(self.name, "there is no display")
+        # Without a display MuJoCo ends the process silently, Bullet waits forever, and SDL draws into memory.
+        if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"} & set(os.environ):
+            raise UsageError(f"{self.name} cannot be shown in a window without a display. Record it: duetto video.")
         try:
-            with self._quiet_at_first(window=True):
-                self.reset(seed)
+            self.reset(seed)
         except EnvironmentFailedError as error:
-            if self._rendered or not suggestions.is_of_windows(self.name, error.__cause__):
-                raise
-            raise suggestions.no_window(self.name, error.__cause__) from error
-
-    @contextmanager
-    def _quiet_at_first(self, window: bool = False) -> Iterator[None]:
-        """Hide what libraries print at the first window or a known family's first frame.
-
-        SDL prints that there is no display, though frames need none; GLFW warns before it fails.
-        """
-        silent = not self._rendered and (window or suggestions.family_of(self.name) is not None)
-        with silence.output() if silent else contextlib.nullcontext():
-            yield
-        self._rendered = True
+            if isinstance(error.__cause__, gymnasium.error.DependencyNotInstalled | ImportError):
+                raise env_registry.not_shown(self.name, error.__cause__) from error
+            raise
 
     def close(self) -> None:
         """Release the environments."""

@@ -18,10 +18,9 @@ Device = Literal["cpu", "cuda"]
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
 
-# Vectors on a CPU: training steps per second of TD3, DDPG and PPO, benchmarks/results/speed.md, and
-# updates of R2D2 and R2D3. Images on a CPU: a
-# minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3 978 steps per second and
-# 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
+# Vectors on a CPU: training steps per second of TD3, DDPG and PPO (benchmarks/results/speed.md), updates of R2D2.
+# Images on a CPU: a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3 978
+# steps per second and 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
 FASTEST: dict[tuple[Device, str], Backend] = {
     ("cpu", "vector"): "jax",
     ("cpu", "image"): "torch",

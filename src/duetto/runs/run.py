@@ -34,7 +34,6 @@ from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
 from duetto.training.evaluator import check_same_spaces
-from duetto.training.notices import Notices
 from duetto.training.progress import watched
 from duetto.training.trainer import Trainer
 from duetto.training.video import place, record
@@ -343,12 +342,11 @@ class Run:
             environment, options = self._environment(), self.config.environment_options | dict(options)
         made = environments.make_eval(environment, num_envs=num_envs, render_mode=render_mode, kwargs=dict(options))
         try:
-            if agent is not None and self.config.run.engine != "envpool":  # whose spaces are written otherwise
+            if agent is not None:
                 check_same_spaces(made, agent.observation_space, agent.action_space)
         except UsageError:
             made.close()
             raise
-        self.notices += Notices(notice for notice in made.notices if notice not in self.notices)
         return made
 
 

@@ -177,7 +177,7 @@ def _resolved(
     """Check everything that needs an environment, and return the options without "auto", with a number of threads."""
     given = environments.is_instance(environment)
     how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
-    probe = environments.make(environment, engine=options.engine, kwargs=kwargs, **how)
+    probe = environments.make(environment, kwargs=kwargs, **how)
     if given:  # a vector environment has as many as it has
         options = replace(options, num_envs=probe.num_envs)
     try:

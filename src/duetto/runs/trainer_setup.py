@@ -98,7 +98,7 @@ def existing_trainer(
         aside = free_folder(path, BEFORE)
         for log in trainer.checkpoints.logs:
             shutil.copy(log.path, aside)
-            log.cut(0)
+            log.clear()
         trainer.notices.append(
             f"{path} has no checkpoint: the run starts at step 0 again. What it had logged is in {aside}."
         )

@@ -230,13 +230,24 @@ class CheckpointStore:
     def _extend_memory(
         self, segment: Segment | None, window: tuple[np.ndarray, int] | None
     ) -> tuple[MemoryRecord | None, dict[str, bytes]]:
+        """Return what a checkpoint needs to rebuild its memory, and the content of the new segment file by its name.
+
+        Raises ValueError if rows that the memory holds, the newest `rows` of the `written` ones, are in no segment.
+        """
         if window is None:
-            if segment is not None:
-                raise ValueError("a segment needs a memory_window")
             return None, {}
-        last = self._last_memory()
-        previous = last.segments if last else []
-        return _extended(previous, self.covered, segment, window, manifest.segment_name(self._segment_files()))
+        written, rows, covered, last = np.asarray(window[0]), int(window[1]), self.covered, self._last_memory()
+        start, count = (covered, np.zeros_like(covered)) if segment is None else (segment["start"], segment["count"])
+        oldest = np.maximum(written - rows, 0)
+        if np.any(start + count != written) or np.any(start > np.maximum(covered, oldest)):
+            raise ValueError(f"{count} rows from {start} do not continue {covered} to {written}, with {rows} in use")
+        segments = [record for record in (last.segments if last else []) if record.is_needed(oldest)]
+        files: dict[str, bytes] = {}
+        if segment is not None and np.any(count):
+            name = manifest.segment_name(self._segment_files())
+            files[name] = encode_arrays(segment)
+            segments.append(SegmentRecord(FileRecord.of(name, files[name]), start.tolist(), count.tolist()))
+        return MemoryRecord(written.tolist(), rows, segments), files
 
     def _last_memory(self) -> MemoryRecord | None:
         return self._history[max(self._history)].memory if self._history else None
@@ -318,30 +329,3 @@ def _listing(folder: Path) -> list[tuple[int, Path]]:
     matches = [(match, path) for path in folder.glob("step-*") if (match := _FOLDER.fullmatch(path.name))]
     by_age = sorted((int(match[1]), int(match[2] or 1), path) for match, path in matches)
     return [(step, path) for step, _, path in by_age]
-
-
-def _extended(
-    previous: list[SegmentRecord],
-    covered: np.ndarray,
-    segment: Segment | None,
-    window: tuple[np.ndarray, int],
-    name: str,
-) -> tuple[MemoryRecord, dict[str, bytes]]:
-    """Return what a checkpoint needs to rebuild its memory, and the content of the new segment file by its name.
-
-    Raises ValueError if rows that the memory holds, the newest `rows` of the `written` ones, are in no segment.
-    """
-    written, rows = np.asarray(window[0]), int(window[1])
-    start, count = (covered, np.zeros_like(covered)) if segment is None else (segment["start"], segment["count"])
-    oldest = np.maximum(written - rows, 0)
-    shapes = {array.shape for array in (written, covered, start, count)}
-    if len(shapes) > 1 or np.any(start + count != written) or np.any(start > np.maximum(covered, oldest)):
-        raise ValueError(
-            f"a segment of {count} rows from {start} does not continue {covered} to {written}, with {rows} rows in use"
-        )
-    segments = [record for record in previous if record.is_needed(oldest)]
-    if segment is None or not np.any(count):
-        return MemoryRecord(written.tolist(), rows, segments), {}
-    data = encode_arrays(segment)
-    segments.append(SegmentRecord(FileRecord.of(name, data), start.tolist(), count.tolist()))
-    return MemoryRecord(written.tolist(), rows, segments), {name: data}

@@ -71,8 +71,6 @@ class RunOptions:
     """Step them one after another, or each in a process of its own."""
     worker_timeout: NonNegative = 300.0
     """With vectorization subprocess: seconds without an answer after which the run ends; 0 waits for ever."""
-    engine: Literal["auto", "native", "gymnasium", "envpool"] = "auto"
-    """Who makes the environments; auto takes ale-py's own vector environment for Atari, Gymnasium for all others."""
     evaluate_every: CountOrZero = 5_000
     """Steps between evaluations; 0 turns them off."""
     evaluation_episodes: Count = 10

@@ -3,7 +3,8 @@
 A line counts once it has its newline. Half a line of a killed process is skipped by readers, and dropped by the next
 writer.
 
-A checkpoint records the log's length. A resume cuts the log back to it.
+A checkpoint records a `Mark`, the log's length and a checksum. A resume cuts the log back to it. If lines before it
+were changed, the log continues with those that can be read.
 """
 
 import csv
@@ -11,11 +12,12 @@ import io
 import json
 import math
 import os
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
@@ -26,6 +28,16 @@ LARGEST = 2**30  # bytes of a log that is read
 
 _UNREADABLE = (ValueError, OverflowError, TypeError, AttributeError, RecursionError, csv.Error)
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+class Mark(TypedDict):
+    """A log's end: length in bytes, and the CRC-32 of its content."""
+
+    length: int
+    crc: int
+
+
+MARK = {"length": int, "crc": int}  # its schema
 
 
 class Scan(NamedTuple):
@@ -54,20 +66,39 @@ class _Log(ABC):
             raise DuettoError(f"{path} has {size:,} bytes, more than a log may have. Move it away to start a new one.")
 
     @property
-    def length(self) -> int:
-        """Bytes of the log, for a checkpoint to refer to; the log is synced to the disk until there."""
+    def mark(self) -> Mark:
+        """The mark of the log's end, for a checkpoint to refer to; the log is synced to the disk until there."""
         self._drop_half_line()
         os.fsync(self._file.fileno())
-        return os.fstat(self._file.fileno()).st_size
+        return _mark_of(self._read())
 
-    def cut(self, length: int) -> str:
-        """Drop everything after the length. Returns a sentence if the log is shorter, or ""."""
-        missing = length - os.fstat(self._file.fileno()).st_size
-        if missing <= 0:
-            self._file.truncate(length)
-        self._is_whole = False
-        self._drop_half_line()
-        return f"{self.path} has lost {missing:,} bytes since the checkpoint; it continues." if missing > 0 else ""
+    def return_to(self, mark: Mark, step: int) -> str:
+        """Drop everything after the mark, which the checkpoint of `step` has.
+
+        If the lines before it were changed, keep the readable lines until `step`, and return a sentence on that.
+        """
+        content, notice = self._read(), ""
+        lines = content[: mark["length"]]
+        if _mark_of(lines) != mark:
+            readable = [line + b"\n" for line in content.split(b"\n")[:-1] if self._is_until(line, step)]
+            lines = self._header + b"".join(readable)
+            notice = (
+                f"{self.path} was changed since the checkpoint of step {step}; it continues with its {len(readable)} "
+                "readable lines until then."
+            )
+        self._is_whole = True
+        if content.startswith(lines):
+            self._file.truncate(len(lines))
+        else:
+            self._file.truncate(0)
+            self._append(lines)
+        self._write_header()
+        return notice
+
+    def clear(self) -> None:
+        """Drop everything but the header."""
+        self._file.truncate(0)
+        self._write_header()
 
     def close(self) -> None:
         """Close the file."""
@@ -120,6 +151,14 @@ class _Log(ABC):
     @abstractmethod
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
         """Return the row of a line of a log whose first line is `first`, or None for a header."""
+
+    def _is_until(self, line: bytes, last: int) -> bool:
+        """Return whether a line can be read and is of a step up to `last`."""
+        try:
+            row = self._parse(line, self._header.rstrip())
+            return row is not None and float(row["step"]) <= last
+        except (*_UNREADABLE, KeyError):
+            return False
 
     def _write_header(self) -> None:
         if self._header and os.fstat(self._file.fileno()).st_size == 0:
@@ -176,6 +215,10 @@ class Csv(_Log):
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
         fields = _cells(first)
         return None if line == first else dict(zip(fields, _cells(line), strict=True))
+
+
+def _mark_of(data: bytes) -> Mark:
+    return {"length": len(data), "crc": zlib.crc32(data)}
 
 
 def _cells(line: bytes) -> list[str]:

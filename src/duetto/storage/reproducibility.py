@@ -29,7 +29,7 @@ FREE = {
 FILE = "algorithm.from.sha256"  # of a custom algorithm
 ENVIRONMENT_FILE = "environment.sha256"  # of a custom environment
 # An environment's saved state would bring the old values of these back.
-ENVIRONMENT = {ENVIRONMENT_FILE, "environment.options", "run.engine"}
+ENVIRONMENT = {ENVIRONMENT_FILE, "environment.options"}
 # `demonstrations` is only a path; the memory has a checksum of their content.
 _NOT_DECIDING = {"algorithm.name", "algorithm.from", "algorithm.demonstrations"} | {f"run.{name}" for name in FREE}
 _FRAMEWORKS = {"torch": {"torch"}, "jax": {"jax", "equinox", "optax"}}

@@ -199,7 +199,7 @@ def _run_once(path: Path, source: bytes) -> ModuleType:
     try:
         exec(compile(source, path, "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
-        line = "" if isinstance(error, SyntaxError) else f" ({where(error)})"  # its text has the line
+        line = "" if isinstance(error, SyntaxError) else where(error).removeprefix(str(path)).partition(", in ")[0]
         raise UsageError(f"{path} does not run{line}: {type(error).__name__}: {error}") from error
     cloudpickle.register_pickle_by_value(module)
     return module

@@ -34,8 +34,7 @@ class Source(Protocol):
         ...
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, started new episodes though the last "
-        "did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, started new episodes before the last ended."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

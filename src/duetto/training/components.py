@@ -73,7 +73,6 @@ class Components:
             "num_envs": options.num_envs,
             "vectorization": options.vectorization,
             "worker_timeout": options.worker_timeout,
-            "engine": options.engine,
             "kwargs": config.environment_options,
         }
         self.stepper = place.make_stepper(config, environment, self._notices, **how)
@@ -129,9 +128,7 @@ class Components:
         """The environment that hindsight asks for rewards, or None. The run's own may live in other processes."""
         if getattr(self._config.algorithm.memory(), "hindsight", None) is None:
             return None
-        apart = environments.make_eval(self._environment, kwargs=self._config.environment_options)
-        self._notices.extend(apart.notices)
-        goals = environments.GoalEnv(apart)
+        goals = environments.GoalEnv(environments.make_eval(self._environment, kwargs=self._config.environment_options))
         opened.callback(goals.close)
         return goals
 
@@ -184,11 +181,9 @@ class Components:
 
     def _unread_mask(self) -> str:
         """What the environment has that other libraries read as a mask of allowed actions, in words; "" if nothing."""
-        stepper, misnamed = self.stepper, self.stepper.engine.action_masks.misnamed
+        stepper = self.stepper
         if any(env.has_wrapper_attr("action_masks") for env in stepper.environments):
             return "a method action_masks, which is not read"
-        if misnamed:
-            return f"an info[{misnamed!r}], which is not read"
         if part := masks.mask_like_part(stepper.observation_space, stepper.action_space):
             return f"a part {part!r} of its observations, which networks see as any other"
         return ""
@@ -199,8 +194,7 @@ class Components:
         return self.stepper.num_envs
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, started new episodes though the last "
-        "did not end."""
+        """Note that all environments, or those in `envs` (N,) bool, started new episodes before the last ended."""
         self.memory.interrupt(envs)
         self.collector.interrupt(envs)
 

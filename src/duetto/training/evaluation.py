@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -121,9 +122,12 @@ def _warn(stepper: VecEnv) -> None:
         "If they never do, give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train "
         "without evaluations (--evaluate-every 0, evaluate_every=0)."
     )
-    if said not in stepper.notices:  # those of a run are made in the same environments each time
-        stepper.notices.append(said)
+    if stepper not in _WARNED:  # a run's evaluations share their environments
+        _WARNED.add(stepper)
         LOGGER.warning("%s", escaped(said))
+
+
+_WARNED: WeakSet[VecEnv] = WeakSet()
 
 
 @preserve()

@@ -15,7 +15,7 @@ from duetto.functional.state_schema import OptionalOf
 from duetto.networks import spaces
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import RunOptions
-from duetto.storage.logs import Csv
+from duetto.storage.logs import MARK, Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.policy import EvaluationPolicy
 
@@ -36,7 +36,7 @@ class Evaluator:
         due: Whether the evaluation of the current step was broken off.
     """
 
-    STATE: ClassVar[dict[str, Any]] = {"length": int, "best": OptionalOf(float), "best_step": int, "due": bool}
+    STATE: ClassVar[dict[str, Any]] = {"mark": MARK, "best": OptionalOf(float), "best_step": int, "due": bool}
 
     def __init__(
         self,
@@ -46,7 +46,6 @@ class Evaluator:
         remakes: bool,
         table: Csv,
         store: CheckpointStore,
-        notices: list[str],
     ) -> None:
         """Prepare evaluations.
 
@@ -58,11 +57,10 @@ class Evaluator:
                 which a callback may have changed, as in a curriculum.
             table: The table of results.
             store: The store of the best parameters.
-            notices: Sentences for the user.
         """
         self._options, self._trained, self._make, self._remakes = options, trained, make, remakes
         self.table: Csv = table
-        self._store, self._notices = store, notices
+        self._store = store
         self._vec_env: environments.VecEnv | None = None
         self.last: tuple[int, Evaluation] | None = None
         self.due: bool = False
@@ -93,15 +91,11 @@ class Evaluator:
         made: environments.VecEnv | None = None
         try:
             made = self._make(min(self._options.evaluation_episodes, PARALLEL))
-            if self._options.engine != "envpool":  # whose spaces are written otherwise than Gymnasium's
-                check_same_spaces(made, self._trained.observation_space, self._trained.action_space)
+            check_same_spaces(made, self._trained.observation_space, self._trained.action_space)
         except UsageError as error:
             if made is not None:
                 made.close()
-            if before is None:
-                raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
-            self._notices.append(f"Evaluations stay in earlier copies of the environment: {error}")
-            return before
+            raise UsageError(f"{error} Or train without evaluations: evaluate_every=0.") from error
         made.name += " (evaluation)"
         self._vec_env = made
         if before is not None:
@@ -130,15 +124,15 @@ class Evaluator:
             self._vec_env.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """The best return, and whether an evaluation is due; `length` is where the table ends."""
-        return {"length": self.table.length, "best": self._best, "best_step": self._best_step, "due": self.due}
+        """The best return, and whether an evaluation is due; `mark` is where the table ends."""
+        return {"mark": self.table.mark, "best": self._best, "best_step": self._best_step, "due": self.due}
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
         """Undo `state_dict`, and drop the rows and the best parameters of later evaluations.
 
         Returns sentences on what was damaged.
         """
-        notice = self.table.cut(state["length"])
+        notice = self.table.return_to(state["mark"], step)
         notices = [notice] if notice else []
         self._best, self._best_step, self.due = state["best"], state["best_step"], state["due"]
         if self._best is None:

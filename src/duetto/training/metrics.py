@@ -20,7 +20,7 @@ from duetto.errors import NonFiniteError, UsageError
 from duetto.functional.state_schema import DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
-from duetto.storage.logs import JsonLines
+from duetto.storage.logs import MARK, JsonLines
 from duetto.training.tensorboard import Board
 
 _OWN = "/"  # what the names of the user's own numbers start with, among the sums
@@ -40,7 +40,7 @@ class MetricLog:
     """
 
     STATE: ClassVar[dict[str, Any]] = {
-        "length": int,
+        "mark": MARK,
         "window": DictOf({"sum": float, "count": int}),
         "returns": ListOf(float),
         "lengths": ListOf(int),
@@ -157,10 +157,10 @@ class MetricLog:
         self._board.add(step, {name: value for name, value in values.items() if name != "step" and value is not None})
 
     def state_dict(self) -> dict[str, Any]:
-        """The window and the recent episodes; `length` is where the file ends."""
+        """The window and the recent episodes; `mark` is where the file ends."""
         self.look()
         return {
-            "length": self.lines.length,
+            "mark": self.lines.mark,
             "window": {name: {"sum": self._sums[name], "count": self._counts[name]} for name in self._sums},
             "returns": list(self._returns),
             "lengths": list(self._lengths),
@@ -178,7 +178,7 @@ class MetricLog:
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
         self.episodes, self.last = state["episodes"], tuple(state["last"])
-        notice = self.lines.cut(state["length"])
+        notice = self.lines.return_to(state["mark"], step)
         return [notice] if notice else []
 
     def purge_after(self, evaluated: int) -> None:

@@ -138,9 +138,9 @@ class ProgressDisplay(LiveDisplay):
             self.say(f"Last evaluation: {each if several or last is None else last[1]}")
         steps, updates = sum(one.step for one in trainers), sum(one.learner.updates for one in trainers)
         self.say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in trainers))}.")
-        if several or not _can_be_recorded(trainers[0]):
+        if several:
             self.say(f"See it: duetto plot {' '.join(str(near(path)) for path in paths)}")
-        else:
+        elif _can_be_recorded(trainers[0]):
             self.say(f"See it: duetto video {near(paths[0])}")
 
     def summaries(self, paths: Sequence[Path]) -> list[dict[str, object]]:
@@ -238,7 +238,12 @@ def watched(
     console = Console()
     with signals.passed_on() as came:
         if not (progress and is_watched(console)):
-            yield None, lambda folders: signals.say(came, folders)
+            yield (
+                None,
+                lambda folders: signals.say_how(
+                    came, f"Continue with: {', '.join(f'duetto.Run({str(path)!r}).resume()' for path in folders)}"
+                ),
+            )
             return
         with shown(console, beginning) as display:
             yield display, lambda folders: display.finish(*folders)

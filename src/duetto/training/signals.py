@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from greenlet import getcurrent
@@ -54,12 +53,6 @@ def noted() -> list[int]:
     """Return a new list that from now on receives each signal that leaves a run of this thread unfinished."""
     _listening.unfinished = []
     return _listening.unfinished
-
-
-def say(came: Came, paths: Iterable[Path]) -> None:
-    """Log how to resume these runs, if a signal ended them."""
-    how = ", ".join(f"duetto.Run({str(path)!r}).resume()" for path in paths)
-    say_how(came, f"Continue with: {how}")
 
 
 def say_how(came: Came, how: str) -> None:

@@ -109,7 +109,6 @@ class Trainer:
             environments.is_instance(self._environment),
             table,
             store,
-            self.notices,
         )
         opened.callback(self._evaluator.close)
         self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
@@ -301,15 +300,13 @@ class Trainer:
         """Make environments that learning does not see; the caller closes them.
 
         Args:
-            how: Arguments of `environments.separate`: `num_envs`, `render_mode="rgb_array"`, `vectorization`,
-                `worker_timeout`, `engine`.
+            how: Arguments of `environments.make_eval`: `num_envs`, `render_mode="rgb_array"`, `vectorization`,
+                `worker_timeout`.
 
         Raises:
-            UsageError: The environment was handed over as an object, and can be neither copied nor made anew.
+            UsageError: The environment was handed over as an object, and cannot be copied.
         """
-        made = environments.make_eval(self._environment, kwargs=self.config.environment_options, **how)
-        self.notices += made.notices
-        return made
+        return environments.make_eval(self._environment, kwargs=self.config.environment_options, **how)
 
     def set_attr(self, name: str, value: Any) -> None:
         """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.

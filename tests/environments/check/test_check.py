@@ -199,7 +199,7 @@ lock = threading.Lock()
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        ("Pendulm-v1", "Did you mean Pendulum-v1"),
+        ("Pendulm-v1", "Did you mean: `Pendulum`"),
         (gymnasium.vector.SyncVectorEnv([questionable.Plain]), "is a vector environment"),
         (partial(questionable.Plain, lock), "cannot be pickled"),
     ],

@@ -1,9 +1,8 @@
 """Environment checker: `duetto check` and `duetto.check`.
 
-runner       starts a child process, so that a crash or a hang of the environment becomes a finding
-findings     a finding, and how the child process reports it
-rollout      plays random actions
-rules        judges spaces, observations, rewards, episodes, masks, speed and rendering; runs Gymnasium's checker
+runner       makes the environment in processes of its own, so that a crash or a hang becomes a finding
+findings     a finding
+rules        plays random actions, judges what they lead to, runs Gymnasium's checker
 determinism  compares steps of one seed, and steps after a resume
 """
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from contextlib import closing
 
 import numpy as np
 
 from duetto.environments import obs_tree
 from duetto.environments.check.findings import Findings
-from duetto.environments.check.rollout import play
+from duetto.environments.check.rules import play
 from duetto.environments.vec_env import VecEnv
 from duetto.errors import CheckpointError
 
 Trace = list[dict[str, int]]  # checksums of the first observation, then of each step's results by name
 
 
-def check_determinism(findings: Findings, make: Callable[[], VecEnv]) -> bool:
-    """Compare steps of one seed in one environment, and in two; return whether they are equal."""
-    findings.doing = "while a seed was repeated"
-    with closing(make()) as vec, closing(make()) as other:
-        traces = []
-        for env in (vec, vec, other):
-            env.reset(7)
-            traces.append(_trace(env, 7, 100))
+def check_determinism(findings: Findings, vec: VecEnv, other: VecEnv) -> bool:
+    """Compare steps of one seed in one environment, and in another one; return whether they are equal."""
+    traces = []
+    for env in (vec, vec, other):
+        env.reset(7)
+        traces.append(_trace(env, 7, 100))
     again, elsewhere = (_difference(traces[0], trace) for trace in traces[1:])
     different = f"{again} in one environment" if again else f"{elsewhere} in two environments" if elsewhere else ""
     cause = (
@@ -37,20 +33,17 @@ def check_determinism(findings: Findings, make: Callable[[], VecEnv]) -> bool:
     return not different
 
 
-def check_resume(findings: Findings, make: Callable[[], VecEnv], steps: int) -> None:
+def check_resume(findings: Findings, vec: VecEnv, other: VecEnv, steps: int) -> None:
     """Load the state of a later episode in a new environment, and compare the steps after it."""
-    with closing(make()) as vec, closing(make()) as other:
-        findings.doing = "before its state was saved"
-        vec.reset(3)
-        _trace(vec, 3, steps // 2)
-        saved = vec.state_dict()
-        findings.doing = "after its state was saved"
-        try:
-            other.load_state_dict(saved)
-            after = [_trace(env, 4, steps // 4) for env in (vec, other)]
-            cause = _difference(*after) if other.resumed_exactly else ", ".join(map(str, other.not_restored))
-        except CheckpointError as error:
-            cause = str(error).rstrip(".")
+    vec.reset(3)
+    _trace(vec, 3, steps // 2)
+    findings.doing = "after its state was saved"
+    try:
+        other.load_state_dict(vec.state_dict())
+        after = [_trace(env, 4, steps // 4) for env in (vec, other)]
+        cause = _difference(*after) if other.resumed_exactly else ", ".join(map(str, other.not_restored))
+    except CheckpointError as error:
+        cause = str(error).rstrip(".")
     costs = (
         f"It does not continue exactly from a checkpoint ({cause}): a resumed run starts new episodes. Define "
         "state_dict() and load_state_dict() if it has state that outlives an episode."

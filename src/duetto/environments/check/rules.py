@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -12,18 +14,53 @@ import numpy as np
 from gymnasium.utils import env_checker
 
 from duetto.algorithms import ALGORITHMS
-from duetto.environments import normalizer_check
+from duetto.environments import normalizer_check, obs_tree
 from duetto.environments.action_masks import KEY
 from duetto.environments.check.findings import Findings
-from duetto.environments.check.rollout import RolloutRecord
-from duetto.environments.vec_env import VecEnv
-from duetto.errors import UsageError
+from duetto.environments.vec_env import Episode, Transition, VecEnv
+from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
 from duetto.networks.preprocessing import image_warnings
 from duetto.networks.spaces import Box, Dict
 
 NORMALIZE = "--normalize-observations collected (of ppo: --normalize-observations)"
 LARGE = 100.0  # networks learn well from numbers of about 1
 SLOW = 300.0  # steps per second; below this, the environment takes most of a run's time
+MAX_SECONDS = 10.0  # a slow environment plays fewer steps
+
+
+@dataclass
+class RolloutRecord:
+    """What random actions led to."""
+
+    seconds: float = 0.0
+    rewards: list[float] = field(default_factory=list)  # of each step
+    episodes: list[tuple[int, bool, bool]] = field(default_factory=list)  # length, terminated, truncated
+    low: dict[str, np.ndarray] = field(default_factory=dict)  # smallest observations, by part
+    high: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def play(vec: VecEnv, seed: int, steps: int) -> Iterator[tuple[Transition, list[Episode]]]:
+    """Yield at most `steps` steps with random, allowed actions. Raises what a run would raise."""
+    random, began = np.random.default_rng(seed), time.perf_counter()
+    for _ in range(steps):
+        if time.perf_counter() - began > MAX_SECONDS:
+            return
+        yield vec.step(vec.sample_actions(random))
+
+
+def record_rollout(vec: VecEnv, steps: int) -> RolloutRecord:
+    """Play random actions, and record what they lead to."""
+    record, began = RolloutRecord(), time.perf_counter()
+    vec.reset(5)
+    for transition, episodes in play(vec, 5, steps):
+        flags = bool(transition.terminated[0]), bool(transition.truncated[0])
+        record.episodes += [(episode.length, *flags) for episode in episodes]
+        record.rewards.append(float(transition.reward[0]))
+        for name, value in [*obs_tree.parts(transition.next_obs), *obs_tree.parts(vec.obs)]:
+            record.low[name] = np.minimum(record.low.get(name, value), value)
+            record.high[name] = np.maximum(record.high.get(name, value), value)
+    record.seconds = time.perf_counter() - began
+    return record
 
 
 def check_spaces(findings: Findings, vec: VecEnv) -> None:
@@ -182,6 +219,6 @@ def check_render(findings: Findings, make: Callable[..., VecEnv], metadata: dict
                 vec.reset(0)
                 height, width, _ = vec.render().shape
             costs, fine = "", f"It renders frames of {width} × {height}."
-        except UsageError as error:
-            costs = str(error)
+        except DuettoError as error:
+            costs = error.sentence if isinstance(error, EnvironmentFailedError) else str(error)
     findings.add("render", costs=costs and f"duetto video cannot record it. {costs}", fine=fine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
@@ -13,10 +12,10 @@ from typing import IO, Any
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from duetto.environments import atari, env_registry, pickling, suggestions, user_env
+from duetto.environments import atari, env_registry, pickling
 from duetto.environments.check import determinism, rules
 from duetto.environments.check.findings import Finding, Findings
-from duetto.environments.check.rollout import record_rollout
+from duetto.environments.check.rules import record_rollout
 from duetto.environments.errors import summary
 from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import VecEnv
@@ -50,15 +49,15 @@ def check(
     """
     if steps < 1 or timeout <= 0:
         raise UsageError(f"steps is {steps} and timeout is {timeout:g}. Set both above 0.")
-    environment = user_env.resolved(environment)
-    name, engine = getattr(environment, "__name__", type(environment).__name__), "auto"
+    environment = env_registry.resolved(environment)
+    name, game = getattr(environment, "__name__", type(environment).__name__), None
     if isinstance(environment, VectorEnv):
         raise UsageError(f"{name} is a vector environment. Pass the id or class of the single environment.")
     if isinstance(environment, str):
         env_registry.register(environment)
-        suggestions.check_known(environment)
-        name, engine = environment, "gymnasium" if atari.find(environment) else "auto"  # not in ale-py's threads
-    options = {"kwargs": dict(environment_options or {}), "engine": engine, "to_learn": False}
+        env_registry.check_known(environment)
+        name, game = environment, atari.find(environment)
+    options = {"kwargs": dict(environment_options or {}), "to_learn": False}
     try:
         recipe = pickling.pack(environment, options)
     except Exception as error:  # a user's objects may raise anything
@@ -67,31 +66,33 @@ def check(
             "class or function that creates such objects when it is called."
         ) from error
     with tempfile.TemporaryFile() as printed:
-        return _check(Findings(), partial(_make, recipe, name, timeout, printed), steps, printed)
+        make = partial(_make, recipe, name, timeout, printed, render_mode="rgb_array" if game else None)
+        return _check(make, steps, game is None, printed)
 
 
-def _make(recipe: bytes, name: str, timeout: float, printed: IO[bytes], render_mode: str | None = None) -> VecEnv:
+def _make(recipe: bytes, name: str, timeout: float, printed: IO[bytes], render_mode: str | None) -> VecEnv:
     return VecEnv(SubprocEngine([partial(_single, recipe, render_mode)], name, timeout, printed), name)
 
 
 def _single(recipe: bytes, render_mode: str | None) -> gymnasium.Env:
-    """Make the environment in a worker, and ignore its warnings."""
-    warnings.simplefilter("ignore")
+    """Make the environment in a worker."""
     return pickling.make(recipe, render_mode=render_mode).environments[0]
 
 
-def _check(findings: Findings, make: partial[VecEnv], steps: int, printed: IO[bytes]) -> Findings:
-    about = "making"
+def _check(make: partial[VecEnv], steps: int, resumes: bool, printed: IO[bytes]) -> Findings:
+    findings, about = Findings(), "making"
     try:
         with closing(make()) as vec:
-            about = "contract"
+            about, findings.doing = "contract", "while random actions were played"
             rules.check_spaces(findings, vec)
-            rules.check_rollout(findings, vec, record_rollout(findings, vec, steps))
+            with closing(make()) as other:
+                repeatable = determinism.check_determinism(findings, vec, other)
+            rules.check_rollout(findings, vec, record_rollout(vec, steps))
             rules.check_gymnasium(findings, vec)
-            metadata = vec.engine.metadata
-        if determinism.check_determinism(findings, make):
-            determinism.check_resume(findings, make, steps)
-        rules.check_render(findings, make, metadata)
+            if repeatable and resumes:  # Atari games resume in ale-py's vector environment
+                with closing(make()) as other:
+                    determinism.check_resume(findings, vec, other, steps)
+            rules.check_render(findings, make, vec.engine.metadata)
         findings.add("processes", fine="It can be pickled: vectorization=subprocess works.")
     except DuettoError as error:
         about = "numbers" if isinstance(error, NonFiniteError) else about

@@ -107,7 +107,9 @@ class Parser:
     def program(self, everything: bool = True) -> ArgumentParser:
         """Return the parser of argparse."""
         needed = [f"{option} {metavar}".strip() + " ..." * many for option, metavar, many in self._required().values()]
-        usage = wrapped(" ".join([self.prog, *needed, "[options]"])).replace("%", "%%")
+        usage = (
+            wrapped(" ".join(["usage:", self.prog, *needed, "[options]"])).removeprefix("usage: ").replace("%", "%%")
+        )
         program = _Program(self.prog, usage, formatter_class=_Help, add_help=False, allow_abbrev=False)
         program.add_argument("-h", "--help", action="store_true", default=SUPPRESS, help=HELP["help"])
         rare = any(group.rare & group.options.keys() for group in self.groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,7 @@ class Logs:
         self._scans: dict[str, Scan | None] = {}
 
     def series(self, metric: str) -> Series:
-        """Return a metric by step, from the first file that has it.
+        """Return a metric by step, from the first file that has it; without evaluations, of "mean_return" training's.
 
         Raises:
             UsageError: Neither has it.
@@ -56,6 +56,9 @@ class Logs:
             raise UsageError(
                 " ".join([f"{self.folder} has no evaluations and no metrics yet. Leave it out.", *notices])
             )
+        if metric == "mean_return" and "train/return" in names:
+            training = self.series("train/return")
+            return replace(training, notice=f"{self.folder} has no evaluations: its returns are those of training.")
         what = f"finite number in {metric!r}" if metric in names else f"{metric!r}"
         raise UsageError(" ".join([f"{self.folder} has no {what}. It has: {', '.join(sorted(names))}.", *notices]))
 

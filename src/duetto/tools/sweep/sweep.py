@@ -138,7 +138,7 @@ class Sweep:
             run.state, run.retry_at = "waiting", time.monotonic() + RETRY_SECONDS
             return
         run.state, run.reason = state, reason
-        spent = clock(time.monotonic() - run.started)
+        spent = clock(time.monotonic() - run.started) if run.started else ""  # "": another process made it
         if state == "complete":
             self.on_event("  ".join(part for part in (run.name, f"{run.step:,} steps", run.score, spent) if part))
         elif state == "failed":
