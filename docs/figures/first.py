@@ -58,7 +58,6 @@ ABOUT = {
     "pybullet": "AntBulletEnv and PyBullet's other tasks",
     "atari": "Atari games",
     "minigrid": "MiniGrid and BabyAI",
-    "envpool": "environments in C++, many at once",
     "gymnax": "classic control and MinAtar in JAX, thousands at once; needs Gymnasium below 1.4",
     "playground": "MuJoCo Playground in JAX, thousands at once",
     "navix": "MiniGrid's tasks in JAX, thousands at once",

@@ -397,7 +397,7 @@ def test_list_names_every_extra(duetto: Command, monkeypatch: pytest.MonkeyPatch
     others = {*EXTRA, "all", "dev", "docs", *(family.extra for family in FAMILIES)}
     shown = set(install_hint.names()) - others
     assert listed["extras"] == {name: name not in absent for name in listed["extras"]}
-    assert set(listed["extras"]) == shown >= {"video", "plot", "demos", "tensorboard", "envpool"}
+    assert set(listed["extras"]) == shown >= {"video", "plot", "demos", "tensorboard"}
     lines = [line for line in duetto("list").out.splitlines() if line.startswith("Install ")]
     assert sorted(lines) == [f"Install {name}: {install_hint.install(name)}" for name in sorted(absent)]
 

@@ -146,4 +146,4 @@ EXPERTS = Path(__file__).parents[2] / "examples" / "experts"
 def example(name: str) -> Any:
     """A module of `examples/experts`, as `--expert` runs it."""
     path = EXPERTS / f"{name}.py"
-    return user_code.run(path, path.read_bytes())
+    return user_code._run_once(path, path.read_bytes())

@@ -85,7 +85,7 @@ def test_the_picture_of_the_memory():
     zero, no = np.zeros(1, np.int64), np.zeros(1, bool)
     for n in range(11):
         step = Experience(zero, zero + n, zero, zero.astype(np.float32), zero + n + 1, no, no)
-        storage.add(step, storage.check(step))
+        storage.add(step)
     assert np.asarray(storage.observation(np.arange(8))).tolist() == [8, 9, 10, 3, 4, 5, 6, 7]
     drawn = re.findall(r">(\d+)</text>", td3.memory())
     assert [int(n) for n in drawn[::2]][:8] == [8, 9, 10, 3, 4, 5, 6, 7]

@@ -55,5 +55,5 @@ def test_the_expert_of_demonstrations_is_a_run_of_a_job_or_in_the_examples(comma
         assert expert.removeprefix("{runs}/").rpartition("-s")[0] in JOBS
         return
     path, name = user_code.parts(str(BENCHMARKS.parent / expert))
-    assert callable(vars(user_code.run(path, path.read_bytes()))[name])
+    assert callable(user_code.load(path, name, "expert")[0])
     assert "--only-successes" in arguments
