@@ -56,6 +56,7 @@ ABOUT = {
     "mujoco": "HalfCheetah, Hopper, Walker2d, Ant, Humanoid",
     "box2d": "LunarLander, BipedalWalker, CarRacing",
     "pybullet": "AntBulletEnv and PyBullet's other tasks",
+    "envpool": "environments in C++, many at once",
     "atari": "Atari games",
     "minigrid": "MiniGrid and BabyAI",
     "gymnax": "classic control and MinAtar in JAX, thousands at once; needs Gymnasium below 1.4",

@@ -33,7 +33,7 @@ class StopAtReturn(Callback):
         check_fields(self)
 
     def on_start(self, trainer: Trainer) -> None:
-        """Warn if nothing is evaluated."""
+        """Warn if evaluations are off."""
         _warn_without_evaluations(self, trainer)
 
     def on_evaluation(self, trainer: Trainer) -> None:
@@ -45,7 +45,7 @@ class StopAtReturn(Callback):
 
 @dataclass
 class StopWithoutImprovement(Callback):
-    """End the run after so many evaluations in a row without a new best mean return.
+    """End the run after this many consecutive evaluations without a new best mean return.
 
     A new best is higher by more than `least`. A resumed run continues to count.
     """
@@ -59,7 +59,7 @@ class StopWithoutImprovement(Callback):
         self._without = 0
 
     def on_start(self, trainer: Trainer) -> None:
-        """Warn if nothing is evaluated."""
+        """Warn if evaluations are off."""
         _warn_without_evaluations(self, trainer)
 
     def on_evaluation(self, trainer: Trainer) -> None:
@@ -88,7 +88,7 @@ class StopWithoutImprovement(Callback):
 
 @dataclass
 class TimeLimit(Callback):
-    """End the run after so many seconds of work, including those before a resume, but not the steps that a kill lost.
+    """End the run after this many seconds of work, summed over resumes, without steps that a kill lost.
 
     The current step, a checkpoint and an evaluation of the last policy follow. Ending the process during that
     evaluation loses nothing.

@@ -1,4 +1,4 @@
-"""The maths: one file per algorithm, without frameworks or environments.
+"""The mathematics: one file per algorithm, without frameworks or environments.
 
     base                                    Algorithm, batches, specs of buffers and optimizers
     off_policy, actor_critic                options and methods that several algorithms share

@@ -47,7 +47,7 @@ class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
 
     hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace desired goals by achieved ones: from later in the episode, its last one, or any of it."""
+    """Replace goals by achieved ones: later ones of the episode, its last one, or any of it."""
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
@@ -70,7 +70,7 @@ class ActorCritic(OffPolicy):
     normalize_rewards: bool = False
     """Divide the rewards of a batch by the running std of discounted returns."""
     return_bound: NonNegative = 5.0
-    """Normalized rewards are smaller where past returns would exceed this; 0 for no bound."""
+    """Scale rewards further so that past returns stay within this bound; 0 for none."""
     normalize_observations: Literal["off", "collected", "sampled"] = "off"
     """Scale observations by their running mean and std, over collected steps or sampled batches."""
     random_steps: CountOrZero = 10_000
@@ -85,7 +85,7 @@ class ActorCritic(OffPolicy):
     network: Blocks = "mlp"
     """Hidden layers: plain, with layer normalization, or SimBa's residual blocks of equal size."""
     critic_action_layer: CountOrZero = 0
-    """Linear layer of the critic that the action enters; 1 in the DDPG paper."""
+    """Index of the critic's layer that gets the action; 1 in the DDPG paper."""
     initializer: Literal["fan_in", "normal"] = "fan_in"
     """Initial weights and biases: U(±gain/√inputs) or N(0, gain²); recurrent layers have PyTorch's U(±1/√units)."""
     initializer_gain: Positive = 1.0
@@ -97,7 +97,7 @@ class ActorCritic(OffPolicy):
     critic_network: CustomNetwork | None = None
     """A custom critic (Python only)."""
     tau: Fraction = 0.005
-    """Step of the target networks towards the online ones at an update; 1 copies."""
+    """Step size of the target networks towards the online networks; 1 copies."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
@@ -199,7 +199,7 @@ class ActorCritic(OffPolicy):
         }
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:
-        """Return Adam with the options that all optimizers share."""
+        """Return Adam with the shared optimizer options."""
         shared = (self.learning_rate_decay, self.learning_rate_final, self.max_grad_norm)
         return OptimizerSpec(learning_rate, *shared, weight_decay, self.decoupled_weight_decay)
 
@@ -243,7 +243,7 @@ class CategoricalCritics(ActorCritic):
     critic: Literal["scalar", "categorical"] = "scalar"
     """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
     num_atoms: Annotated[int, Bounds(2)] = 101
-    """Fixed returns of a categorical critic."""
+    """Number of fixed returns of a categorical critic."""
     value_range: tuple[float, float] = (-5.0, 5.0)
     """Lowest and highest return of a categorical critic."""
 

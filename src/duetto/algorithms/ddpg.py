@@ -40,7 +40,7 @@ class DDPG(ActorCritic):
     exploration_final_scale: NonNegative = 1.0
     """Factor of the noise at the end of the run; it changes linearly from 1."""
     ou_theta: NonNegative = 0.15
-    """How fast Ornstein-Uhlenbeck noise returns to 0: x ← x - ou_theta x + σ N."""
+    """Rate at which Ornstein-Uhlenbeck noise returns to 0: x ← x - ou_theta x + σ N."""
     ou_reset: bool = True
     """Restart Ornstein-Uhlenbeck noise from 0 in each episode."""
 

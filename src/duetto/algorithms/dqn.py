@@ -100,7 +100,7 @@ class DQN(OffPolicy):
     """A custom action-value network (Python only)."""
 
     tau: Fraction = 1.0
-    """Step of the target network towards the online one; 1 copies."""
+    """Step size of the target network towards the online network; 1 copies."""
     target_period: Count = 1_000
     """Updates between two updates of the target network."""
     double: bool = True

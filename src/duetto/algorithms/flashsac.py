@@ -68,7 +68,7 @@ class FlashSAC(SAC):
     target_entropy_scale: NonNegative = 0.4781815
     """The target entropy is minus this times the size of an action; by default that of a Gaussian of std 0.15."""
     tau: Fraction = 0.01
-    """Step of the target networks towards the online ones at an update; 1 copies."""
+    """Step size of the target networks towards the online networks; 1 copies."""
     critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     critic: ClassVar[str] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     normalize_rewards: bool = True
@@ -82,11 +82,11 @@ class FlashSAC(SAC):
     initializer: Literal["fan_in", "normal", "orthogonal"] = "orthogonal"  # pyright: ignore[reportIncompatibleVariableOverride]
     """Initial weights: U(±gain/√inputs), N(0, gain²), or orthogonal, which are then projected."""
     project_weights: bool = True
-    """Project weights onto unit norm after every step of the optimizer."""
+    """Project weights to unit norm after every optimizer step."""
     policy_delay: Count = 2
     """Critic updates per update of actor and temperature."""
     noise_repeats: Count = 16
-    """Most steps for which the noise of an action stays; 1 for new noise at each step."""
+    """Maximum number of steps with the same noise; 1 for new noise at each step."""
 
     small: ClassVar[dict[str, Any]] = {"hidden": (8,), "critic_hidden": (8,), "num_atoms": 11}
     alternatives: ClassVar[dict[str, Any]] = {

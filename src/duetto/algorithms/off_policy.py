@@ -37,13 +37,13 @@ class OffPolicy(Algorithm):
     batch_size: Count = 256
     """Transitions per update."""
     replay_capacity: Count = 1_000_000
-    """Transitions in the replay buffer; the oldest ones are overwritten."""
+    """Transitions in the replay buffer; new ones overwrite the oldest."""
     learning_starts: CountOrZero = 0
     """Steps before the first update."""
     train_every: Count = 1
-    """Steps between two phases of learning."""
+    """Steps between updates."""
     gradient_steps: Count = 1
-    """Updates per phase of learning."""
+    """Updates every `train_every` steps."""
     train_at_episode_end: bool = False
     """Delay updates until an episode ends."""
     prioritized: bool = False
@@ -64,7 +64,7 @@ class OffPolicy(Algorithm):
     recurrent_layers: Count = 1
     """Number of recurrent layers."""
     burn_in: CountOrZero = 0
-    """Steps at the start of a sequence that only warm the hidden state up."""
+    """Steps at the start of a sequence that only update the hidden state."""
     unroll: Count = 20
     """Steps of a sequence in the loss."""
     overlap: CountOrZero = 10
@@ -76,7 +76,7 @@ class OffPolicy(Algorithm):
     priority_mix: Fraction = 0.9
     """η: a sequence's priority is η times its largest plus 1 - η times its mean TD error."""
     previous_reward: SeenReward = "tanh"
-    """How recurrent layers see the previous reward."""
+    """Transformation of the previous reward for recurrent layers."""
 
     discount: Fraction = 0.99
     """γ: the weight of a reward one step later."""

@@ -69,7 +69,7 @@ class PPO(Algorithm):
     gae_lambda: Fraction = 0.95
     """λ: 0 bootstraps after one step, 1 sums all rewards."""
     rollout_steps: Count = 2048
-    """Steps of each environment between two phases of learning."""
+    """Steps of each environment per rollout."""
     epochs: Count = 10
     """Passes over each rollout."""
     minibatches: Count = 32
@@ -89,7 +89,7 @@ class PPO(Algorithm):
     clip_range_decay: Decay = "constant"
     """Schedule of the clip range over the run, to 0."""
     clip_value: bool = False
-    """Clip the value's change to the same range (OpenAI Baselines); for rewards of about 1."""
+    """Clip the change of values to the clip range, as OpenAI Baselines; for rewards of about 1."""
     normalize_advantages: bool = True
     """Standardize the advantages of each minibatch."""
     recompute_advantages: bool = False
@@ -99,12 +99,12 @@ class PPO(Algorithm):
     entropy_coefficient: NonNegative = 0.0
     """Weight of the entropy bonus."""
     target_kl: NonNegative = 0.0
-    """Skip a rollout's further epochs after one with a larger mean KL divergence; 0 for no limit."""
+    """Stop learning from a rollout after an epoch with a larger mean KL divergence; 0: never."""
     learning_rate_kl: NonNegative = 0.0
     """Adapt the learning rate to keep each epoch's KL divergence near this; 0 for no adaptation."""
 
     normalize_observations: bool = False
-    """Scale observations except images by their running mean and std."""
+    """Scale observations, except images, by their running mean and std."""
     observation_statistics: Literal["rollouts", "steps"] = "rollouts"
     """Update the statistics after each rollout, so that the first one is not scaled, or at each step."""
     observation_clip: Annotated[float, Bounds(0.0, above=True, endless=True)] = 5.0
@@ -141,7 +141,7 @@ class PPO(Algorithm):
     recurrent_layers: Count = 1
     """Number of recurrent layers."""
     previous_reward: SeenReward = "tanh"
-    """How recurrent layers see the previous reward."""
+    """Transformation of the previous reward for recurrent layers."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("agent",)
     observations: ClassVar[str] = "vectors, images, integers, Dict and Tuple of these"

@@ -31,7 +31,7 @@ class R2D2(DQN):
     batch_size: Count = 64
     """Sequences per update."""
     train_every: Count = 4
-    """Steps between two phases of learning."""
+    """Steps between updates."""
     learning_starts: CountOrZero = 5_000
     """Steps before the first update."""
     adam_epsilon: Positive = 1e-3
@@ -51,7 +51,7 @@ class R2D2(DQN):
     recurrent_size: Count = 512
     """Units of the recurrent layers."""
     burn_in: CountOrZero = 40
-    """Steps at the start of a sequence that only warm the hidden state up."""
+    """Steps at the start of a sequence that only update the hidden state."""
     unroll: Count = 40
     """Steps of a sequence in the loss."""
     overlap: CountOrZero = 40

@@ -33,7 +33,7 @@ class R2D3(R2D2, DQfD):
     n_step: Count = 5
     """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
     burn_in: CountOrZero = 2
-    """Steps at the start of a sequence that only warm the hidden state up."""
+    """Steps at the start of a sequence that only update the hidden state."""
     unroll: Count = 40
     """Steps of a sequence in the loss."""
     overlap: CountOrZero = 2

@@ -42,7 +42,7 @@ class TD3(CategoricalCritics, DDPG):
     twin_critic: bool = True
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"
-    """Update the targets with the actor as in the paper, or at every update as in DI-engine."""
+    """Update target networks with the actor, as in the paper, or at every update, as DI-engine."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "twin_critic", "target_update", rare=True),

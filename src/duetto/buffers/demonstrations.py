@@ -1,4 +1,4 @@
-"""Fill a replay buffer of its own with demonstrations."""
+"""Fill a separate replay buffer with demonstrations."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class RecurrentStates:
                 self._kept.pop(i, None)
 
     def read(self, index: Iterable[int]) -> Carry:
-        """Return the states (B, ...) of indices; empty before the first one was kept."""
+        """Return the states (B, ...) at these indices; empty if no state is stored."""
         rows = [self._kept.get(i, self._zeros) for i in index]
         return {name: np.stack([row[name] for row in rows]) for name in self._zeros}
 

@@ -91,7 +91,7 @@ class ReplayMemory(Memory):
         return Sample(batch, found.index, found.stamp)
 
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give the items of `sample` new priorities; if an item comes twice, its last one stays.
+        """Update the priorities of a sample's items. If an item occurs twice, its last one counts.
 
         Args:
             sample: A sample of this memory.
@@ -220,7 +220,7 @@ class Replay(ReplayMemory):
         return own | self.sampler_state()
 
     def sampler_state(self) -> dict[str, Any]:
-        """Return the part of the state that a memory needs whose items are known."""
+        """Return the sampler's state without its items."""
         masses = {"mass": self._items.mass(self._saved_index())} if self.sampler.prioritized else {}
         return super().sampler_state() | {"items": masses}
 
@@ -257,7 +257,7 @@ class Replay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ transitions
     def _check_extras(self, experience: Experience) -> None:
-        """Check what the algorithm gave with its actions."""
+        """Check the extras that the algorithm returned with its actions."""
 
     def _added(self, turn: Experience, index: np.ndarray) -> None:
         """Make items of the steps just stored at `index` (K,), of different environments."""

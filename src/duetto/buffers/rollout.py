@@ -216,11 +216,11 @@ class Rollout(Memory):
 
     # What differs where networks are recurrent:
     def _next_input(self, experience: Experience) -> Tree:
-        """Return all that the value of what each step led to depends on, (K, ...)."""
+        """Return the inputs of the value function after each step, (K, ...)."""
         return experience.next_obs
 
     def _end_values(self, ends: list[End]) -> np.ndarray:
-        """Return V (N,) of what N steps led to, with the current parameters."""
+        """Return the values V (N,) after N steps, with the current parameters."""
         return self._value(tree_map_many(np.stack, [next_input for _, _, next_input in ends]))
 
     def _recomputed_values(self) -> np.ndarray:
@@ -265,7 +265,7 @@ class Rollout(Memory):
         )
 
     def _next_values(self, value: np.ndarray) -> np.ndarray:
-        """Return values (T, N) of what each step led to: the next step's, except where a rollout or an episode ends."""
+        """Return values (T, N) after each step: the next step's, except at the end of a rollout or an episode."""
         steps, num_envs = value.shape
         following = np.empty_like(value)
         following[:-1] = value[1:]

@@ -152,7 +152,7 @@ class StepItems:
 
 
 class MassItems:
-    """Items with masses, which are added and removed, among the indices 0 .. size-1."""
+    """Items with masses among the indices 0 .. size-1."""
 
     def __init__(self, size: int) -> None:
         self._sums = SumTree(size)  # mass of each item, 0 where there is none
@@ -173,12 +173,12 @@ class MassItems:
         return self._sums.leaves.take(index)
 
     def add(self, index: np.ndarray, mass: np.ndarray) -> None:
-        """Make items of indices (K,), each given once, or new items of old ones."""
+        """Add or replace the items at indices (K,), which must differ."""
         self._count += int(np.count_nonzero(self._sums.leaves[index] == 0))
         self.set(index, mass)
 
     def set(self, index: np.ndarray, masses: np.ndarray) -> None:
-        """Give items (K,) masses; if one comes twice, its last mass stays."""
+        """Set the masses of items (K,). If an item occurs twice, its last mass counts."""
         self._sums.set(index, masses)
         self._minima.set(index, masses)
 

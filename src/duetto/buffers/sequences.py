@@ -82,7 +82,7 @@ class SequenceReplay(Replay):
         self._cut(env, np.ones(len(env), bool))
 
     def _drop(self, env: np.ndarray) -> None:
-        """Forget sequences and states whose steps are gone, or that need a step before theirs which is."""
+        """Remove sequences and states whose steps, or the steps before them, were overwritten."""
         oldest = self._oldest()[env]
         gone = self._storage.index(env, np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
         self._carries.drop(gone)

@@ -313,7 +313,7 @@ class EpisodeStorage:
             raise CheckpointError(f"The checkpoint's memory lacks {self._missing} of its transitions.")
 
     def _check_segment(self, segment: Segment) -> None:
-        """Check a segment before room is made for as many rows as it says: a stranger may have written it."""
+        """Check a segment of unknown origin before memory is allocated for its rows."""
         names = ("start", "count", "frame_start", "frame_count")
         what = "a segment of the memory"
         state_schema.check(segment, dict.fromkeys(names, ArrayOf(len(self.written), (), np.int64)), what)

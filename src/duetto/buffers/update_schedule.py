@@ -58,7 +58,7 @@ class Schedule:
         return self._due > 0
 
     def take(self) -> bool:
-        """Take one batch off the due ones; return whether there was one."""
+        """Take a due batch; return False if none is due."""
         if self._due == 0:
             return False
         self._due -= 1

@@ -1,4 +1,4 @@
-"""The processes of a run on a cluster: a new one takes the place of one that dies, in the same state.
+"""The processes of a run on a cluster. A process that dies is replaced in the same state.
 
 Each message to a process has a number, and the next one is sent only after its answer. With each answer comes what was
 added to the state of the process.

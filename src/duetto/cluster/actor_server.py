@@ -83,7 +83,7 @@ class ActorServer:
             ) from error
 
     def _added(self) -> Any:
-        """Return what was added to the state of the served object since the last answer."""
+        """Return the additions to the served object's state since the last answer."""
         if not self.restorable:
             return {}
         before, self._state = self._state, self._served.state()

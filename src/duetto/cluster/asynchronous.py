@@ -1,4 +1,4 @@
-"""The mode `async`: actors wait for nothing but credit, and blocks are accepted in the order in which they come.
+"""The mode `async`: actors wait only for credit, and blocks are used in the order of arrival.
 
     learner   learn from A0 | from B0 .... | from A1 | from A2 | from B1    as many updates a step as ever
     actor A   A0 | A1 | A2 ........| A3 | wait for credit |                 each with the newest weights there are

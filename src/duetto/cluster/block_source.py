@@ -1,4 +1,4 @@
-"""Experience from actors, block by block: what the modes `sync` and `async` share.
+"""Experience from actors in blocks: the parts shared by the modes `sync` and `async`.
 
     actor      | block k ............ |  its rows, and the actor's state after it
     trainer    | accept: once, in its order | hand out, one vector step after another | ...
@@ -165,7 +165,7 @@ class BlockSource(ABC):
         self._rows += sum(accepted.block.counts)
 
     def _open(self) -> None:
-        """Lay the oldest block of each actor side by side: vector steps whose weights are as old as the oldest."""
+        """Join the oldest block of each actor to vector steps. Their parameters are as old as the oldest ones."""
         opened = {index: held.popleft() for index, held in enumerate(self._held) if held}
         lost = np.zeros((self.length, self._stepper.num_envs), bool)
         for index, accepted in opened.items():

@@ -1,4 +1,4 @@
-"""The options of a run whose environments live on a Ray cluster."""
+"""The options of a run whose environments step on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Cluster:
         return launch.make_source(self, config, stepper, learner, normalizer)
 
     def make_shards(self, config: Config, stepper: VecEnv) -> Shards | None:
-        """Make replay shards in processes of their own; None if the whole memory is in the run's process."""
+        """Start replay shards in separate processes; None if the buffer is in the run's process."""
         from duetto.cluster import launch
 
         return launch.make_shards(self, stepper)
@@ -131,7 +131,7 @@ class Cluster:
         return launch.decided(stepper)
 
     def connect(self, processes: int) -> Transport:
-        """Connect to the cluster. UsageError if it has no room for so many processes."""
+        """Connect to the cluster. UsageError if it has too few CPUs for the processes."""
         show_token(self.address)
         from duetto.cluster.ray import RayTransport
 
@@ -139,7 +139,7 @@ class Cluster:
 
 
 def show_token(address: str | None) -> None:
-    """Have Ray's client show the user's token, as the rest of Ray does by itself. Call it before Ray is imported."""
+    """Make Ray's client send the user's token. Call this before Ray is imported."""
     if address is None or not address.startswith("ray://") or "ray" in sys.modules:
         return
     kept = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))

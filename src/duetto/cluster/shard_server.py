@@ -1,4 +1,4 @@
-"""Replay shards in processes of their own.
+"""Replay shards in separate processes.
 
     trainer   points | ......... join, weigh | learn | new priorities, new steps | points
     shard 0          | look up   |                   | keep them, store           |

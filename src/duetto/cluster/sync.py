@@ -30,7 +30,7 @@ WEIGHTS: dict[str, Any] = {
 
 
 class SyncSource(BlockSource):
-    """Hands out the blocks of all actors in one order, whichever comes first."""
+    """Return the blocks of all actors in one order, regardless of their arrival."""
 
     STATE: ClassVar[dict[str, Any]] = BlockSource.STATE | {
         "weights": OptionalOf(WEIGHTS | {"rewarded": OptionalOf(MOMENTS), "largest": float})

@@ -57,7 +57,7 @@ class Transport(Protocol):
         ...
 
     def pause(self, seconds: float) -> None:
-        """Wait for so many seconds."""
+        """Wait for this many seconds."""
         ...
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, nu
 
 
 class Demonstration(NamedTuple):
-    """One episode of T >= 1 steps, as a training run's `VecEnv` gives and takes it."""
+    """One episode of T >= 1 steps, in the format of a training run's `VecEnv`."""
 
     obs: Tree  # (T + 1, ...), the final observation last; a dict of such arrays for Dict spaces
     # (T, A) float32 in [-1, 1]; Discrete (T,) int64; MultiDiscrete (T, k) int64; from 0
@@ -123,7 +123,7 @@ def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _row(space: Space, *, is_action: bool) -> tuple[tuple[int, ...], np.dtype]:
-    """Return shape and dtype of one row as a `VecEnv` gives observations and takes actions."""
+    """Return shape and dtype of a row of observations or actions of a `VecEnv`."""
     match space:
         case Box():
             return ((space.size,), np.dtype(np.float32)) if is_action else (space.shape, np.dtype(space.dtype))

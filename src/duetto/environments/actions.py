@@ -163,7 +163,7 @@ def structure(space: gymnasium.Space[Any]) -> list[Any]:
 
 
 class Structure:
-    """Builder of nested actions from rows (N, A), described by `structure`.
+    """Build nested actions from rows (N, A), as `structure` describes.
 
     Attributes:
         nested: Whether actions are dicts or tuples.

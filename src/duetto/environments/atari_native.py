@@ -31,7 +31,7 @@ UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-p
 
 
 class NativeAtari(Engine):
-    """`ale_py.AtariVectorEnv`, whose games start where we say.
+    """`ale_py.AtariVectorEnv` with given initial states of games.
 
     In its mode NEXT_STEP an environment that is reset at once, by a mask, starts its next game without a lost step.
     Where a game is over within a step, ale-py and Gymnasium alike show the frame before that step once more.
@@ -140,7 +140,7 @@ class NativeAtari(Engine):
 
 
 class Tape:
-    """The record of what one environment was told since it last got a seed.
+    """The seed and actions of one environment since its last seeding.
 
     Attributes:
         seed: That seed.
@@ -187,7 +187,7 @@ class Tape:
 
 
 def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
-    """Plan how environments that step together play their tapes again, so that all come to the end at the same time.
+    """Plan how environments that step together repeat their records so that all end at the same time.
 
         step            0      1      2      after the last
         environment 0   SEED a      b PLAIN c                    told a b RESET c

@@ -71,7 +71,7 @@ class _Copier(cloudpickle.Pickler):
 
     @override
     def reducer_override(self, obj: Any) -> Any:
-        """Leave out RecordVideo, which would write over the object's files; copy EzPickle's classes by attributes."""
+        """Omit RecordVideo, which would overwrite files, and copy EzPickle's classes by attributes."""
         if isinstance(obj, RecordVideo):
             return _itself, (obj.env,)
         if isinstance(obj, EzPickle) and type(obj).__getstate__ is EzPickle.__getstate__:

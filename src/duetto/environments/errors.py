@@ -25,7 +25,7 @@ _OURS = tuple(f"{Path(file).parent}{os.sep}" for file in (str(gymnasium.__file__
 
 
 class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
-    """A mistake of one environment.
+    """An error in one environment.
 
     Attributes:
         what: The mistake and what to do, after the environment's name and the step.

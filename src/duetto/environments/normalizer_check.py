@@ -1,4 +1,4 @@
-"""Find wrappers with running statistics, such as Gymnasium's NormalizeObservation and NormalizeReward.
+"""Find wrappers with running statistics, such as Gymnasium's NormalizeObservation.
 
 Each environment has its own statistics. Evaluations, videos and users of the trained agent would normalize otherwise
 than training did.

@@ -129,7 +129,7 @@ class WorkerProcess:
         self._send("stop")
 
     def close(self) -> None:
-        """Let the process end, which has no run now."""
+        """End the idle process."""
         with suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
         self._process.wait()

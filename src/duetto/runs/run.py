@@ -159,7 +159,7 @@ class Run:
             self.resume_after_loss(lost, how)
 
     def resume_after_loss(self, lost: PartLostError, how: ResumeOptions) -> None:
-        """Continue from the newest checkpoint, as after kill -9, each time that a part of the run is lost.
+        """Continue from the newest checkpoint whenever a part of the run is lost, as after kill -9.
 
         Raises:
             PartLostError: `lost` or a later one, if three times no newer checkpoint was written.
@@ -236,7 +236,7 @@ class Run:
             checkpoint: "last", "best", or a step.
             seed: Of the initial states; None: the run's own, by which the "best" checkpoint was selected. Another seed
                 gives an unbiased result.
-            tell: Gets short texts on the progress.
+            tell: Callable that gets short texts on progress.
             environment: Another environment with the same spaces.
             environment_options: Options of `environment`, or without one on top of the run's.
             stochastic: Explore as in training; PPO and SAC sample.
@@ -264,7 +264,7 @@ class Run:
             output: The file; None: one in the run's folder `videos/`.
             checkpoint: "last", "best", or a step.
             seed: Of the initial state; None: the run's own.
-            tell: Gets short texts on the progress.
+            tell: Callable that gets short texts on progress.
         """
         seed = self._seed(seed)
         if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):

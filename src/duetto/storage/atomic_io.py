@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all.
+"""Write files and folders atomically.
 
 A checkpoint's operations go through this module's `os`, one at a time, so that tests can end the process between any
 two of them.

@@ -308,7 +308,7 @@ class CheckpointStore:
 
 
 def _newest_first(numbers: Callable[[], list[int]]) -> Iterator[int]:
-    """Yield numbers in descending order. They are listed again each time: a live run may remove a checkpoint."""
+    """Yield numbers in descending order, from a new listing each time: a live run removes checkpoints."""
     tried: set[int] = set()
     while untried := [number for number in numbers() if number not in tried]:
         tried.add(untried[-1])

@@ -54,21 +54,21 @@ class RunOptions:
     """The options of a run that are the same for every algorithm. Steps are agent decisions, over all environments."""
 
     steps: Count = 1_000_000
-    """Steps in all."""
+    """Total number of steps."""
     seed: Annotated[int, Bounds(0)] = 0
-    """Seed of everything random; environment i gets seed + i, evaluation gets its own."""
+    """Seed of all random numbers. Environment i gets seed + i."""
     backend: Literal["auto", "torch", "jax"] = "auto"
-    """Framework; auto takes the measured faster one of those installed, for a GPU one that sees it."""
+    """Framework; auto selects the faster installed one, or one that finds the GPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where learning runs."""
+    """Device of networks and updates."""
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
     """Threads on a CPU. 0: on JAX one a core; on PyTorch one for vectors, for images one a core, at most 4."""
     num_envs: Count = 1
-    """Environments stepped side by side."""
+    """Number of environments."""
     vectorization: Literal["sync", "subprocess"] = "sync"
-    """Step them one after another, or each in a process of its own."""
+    """Step environments in one process, or each in its own process."""
     worker_timeout: NonNegative = 300.0
     """With vectorization subprocess: seconds without an answer after which the run ends; 0 waits for ever."""
     evaluate_every: CountOrZero = 5_000
@@ -78,7 +78,7 @@ class RunOptions:
     checkpoint_every: CountOrZero = 10_000
     """Steps between checkpoints; 0 writes one at the end only."""
     keep: Count = 2
-    """How many of the newest checkpoints are kept; they share one copy of the replay memory."""
+    """Number of newest checkpoints to keep. They share one copy of the replay buffer."""
     log_every: Count = 1_000
     """Steps between two lines of metrics."""
     schedule_steps: CountOrZero = 0

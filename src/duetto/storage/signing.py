@@ -33,7 +33,7 @@ Reference = tuple[str, str, str]  # its kind, its name, and options or a class
 
 
 def needs_trust(environment: str, options: Mapping[str, Any]) -> bool:
-    """Return whether making this environment may run code that its id or an option names: a module or a file."""
+    """Return whether this environment's id or an option names code: a module or a file."""
     return user_code.is_file(environment) or any(":" in text for text in (environment, *_texts(dict(options))))
 
 

@@ -107,7 +107,7 @@ def check_state(kind: type[Algorithm]) -> None:
 
 
 def check_resuming(kind: type[Algorithm], backend: Backend = "torch", device: str = "cpu") -> None:
-    """Check that a run of 48 steps ends equally if it is repeated, and if it is stopped and resumed."""
+    """Check that a run of 48 steps has the same end if it is repeated, or stopped and resumed."""
     with _trials(kind, **({"recurrent": "lstm"} if "recurrent" in kind.options() else {})) as (trial, *_):
         _compare_runs(trial, backend, device=device)
 

@@ -61,7 +61,7 @@ class MLflow(Tracker):
             self._client.log_artifact(self._id, str(path), "videos")
 
     def best(self, folder: Path, step: int, mean_return: float) -> None:
-        """Keep the best parameters as an artifact; they replace earlier ones."""
+        """Store the best parameters as an artifact, which replaces the earlier one."""
         self._client.log_artifacts(self._id, str(folder), "best")
         self._client.set_tag(self._id, "duetto.best_step", step)
         self._client.set_tag(self._id, "duetto.best_return", mean_return)

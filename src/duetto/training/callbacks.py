@@ -1,4 +1,4 @@
-"""The callbacks of a run: objects with hooks and a state of their own, and plain functions.
+"""The callbacks of a run: objects with hooks and a state, and functions.
 
     on_start
     every vector step   updates, on_update for each | metrics | evaluation, on_evaluation | on_step
@@ -74,7 +74,7 @@ AnyCallback = Callback | Callable[["Trainer"], Any]
 
 
 def check(callbacks: Sequence[AnyCallback]) -> None:
-    """Raise UsageError if one of these is no callback; called before anything is made."""
+    """Raise UsageError for an object that is not a callback, before the run is created."""
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Sequence):
         raise UsageError(f"callbacks is {callbacks!r}; it must be a list, such as [{_name(callbacks)}].")
     for callback in callbacks:

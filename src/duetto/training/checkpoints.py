@@ -1,4 +1,4 @@
-"""A run's checkpoints: what they hold, and continuing from one.
+"""A run's checkpoints: their content, and resuming from one.
 
     save   components, log, evaluations, callbacks, the trainer's numbers   -> a folder
     load   the same, in that order; files are cut back to their length then <- that folder
@@ -104,7 +104,7 @@ class Checkpoints:
         }
 
     def load(self, loaded: Loaded, folder: Path, accept_changes: bool) -> tuple[int, float]:
-        """Continue from a checkpoint; return its step and the seconds until then.
+        """Resume from a checkpoint; return its step and seconds of work.
 
         What logs and tables hold from after it is dropped.
 

@@ -1,4 +1,4 @@
-"""The parts that a trainer joins: made from its config, and what a checkpoint holds of them.
+"""The components of a trainer, made from its config, and their state in a checkpoint.
 
 stepper       the environments
 collector     acts in them, as the learner does

@@ -151,7 +151,7 @@ class DeviceLoop:
         return carry, Advance(list(self._metrics(out, phases, step)), *_episodes(out, turns))
 
     def _plan(self, turns: int, step: int, horizon: int, schedule: Schedule) -> tuple[dict[str, Any], list[list[int]]]:
-        """Return what is known of each turn beforehand, arrays (most_turns, ...), and the phases of its updates."""
+        """Return each turn's inputs, arrays (most_turns, ...), and the phases of its updates."""
         rows, phases, random = [], [], self._algorithm.first_random_steps()
         updates = self._learner.updates
         for turn in range(turns):
@@ -221,7 +221,7 @@ class DeviceLoop:
         return jax.lax.fori_loop(0, turns, turn, (carry, out))
 
     def _collect(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any], dict[str, Any]]:
-        """Act and step; return the carry, the transition (N, ...) by name, and what the host wants to know."""
+        """Act and step; return the carry, the transition (N, ...) by name, and outputs for the host."""
         random = KeyGenerator(jax.random.fold_in(self._keys["exploration"], step))
         if self._scaling.mode in ("collected", "steps"):
             carry = self._observe(carry, carry["obs"])
@@ -301,7 +301,7 @@ class DeviceLoop:
     def _rollout(
         self, carry: Carry, step: Any, plan: dict[str, Any]
     ) -> tuple[Carry, RolloutBatch, Any, dict[str, Any]]:
-        """Collect a rollout; return the carry, the batch, its raw observations, and what the host wants to know."""
+        """Collect a rollout; return the carry, the batch, its raw observations, and outputs for the host."""
 
         def collect(carry: Carry, inputs: tuple[Any, Any]) -> tuple[Carry, Any]:
             number, own = inputs
@@ -356,7 +356,7 @@ class DeviceLoop:
 
     # ------------------------------------------------------------------------------------------------ updates
     def _prepare(self, carry: Carry, plan: dict[str, Any]) -> None:
-        """Trace the update of every phase, and make the program anew."""
+        """Trace the update of every phase, and compile the program again."""
         one, random = jax.tree.map(lambda part: part[0], plan), KeyGenerator(self._keys["updates"])
         if self.replay:
             batch = jax.eval_shape(lambda: self._draw(carry, 1, random)[0])

@@ -118,7 +118,7 @@ class DeviceMemory(Memory):
 
 
 class DeviceSource:
-    """The host's part of acting: the carry between two calls, without what learner, normalizer and memory hold."""
+    """The host's part of acting: the carry between two calls, without learner, normalizer and memory."""
 
     rewards: None = None  # scaled in the program
 
@@ -256,7 +256,7 @@ class DeviceTrainer(Trainer):
     components: Any  # DeviceComponents
 
     def __init__(self, config: Config, folder: Any, environment: Any, place: Any = None, *more: Any):
-        """See Trainer. UsageError for what the compiled loop cannot do yet."""
+        """Create a trainer. UsageError for options that the compiled loop does not support."""
         device_loop.check(config.algorithm, config.environment)
         if place is not None:
             raise UsageError(
@@ -270,7 +270,7 @@ class DeviceTrainer(Trainer):
         super().__init__(config, folder, environment, DeviceExecution(), *more)
 
     def _collect(self) -> None:
-        """Make the turns until the next thing that is due between two calls."""
+        """Make the turns until the next evaluation, checkpoint or line of metrics."""
         loop = self.components.collector.loop
         if not self.learner.updates and not self.step:
             self.on_activity("compiling the training loop")

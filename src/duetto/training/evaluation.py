@@ -1,4 +1,4 @@
-"""Evaluations of the policy: whole episodes in environments of their own, by default without exploration.
+"""Evaluations of the policy: whole episodes in separate environments, by default without exploration.
 
 The protocol of TD3's authors: fixed steps, step 0 included, and the same initial states every time (episode k of every
 evaluation starts from seed + 100 + k). So an evaluation depends on the parameters alone, not on the ones before it.
@@ -42,7 +42,7 @@ class Evaluation(NamedTuple):
 
     @property
     def success_rate(self) -> float | None:
-        """The share of episodes whose task was done, in [0, 1], among those that say so; None if none does."""
+        """The success rate in [0, 1] of episodes that report success; None without a report."""
         return None if self.successes is None else float(np.nanmean(self.successes))
 
     @property
@@ -86,7 +86,7 @@ class Evaluation(NamedTuple):
 def evaluate(
     act: Act, stepper: VecEnv, episodes: int, seed: int, tell: Callable[[str], None] = lambda _: None
 ) -> Evaluation:
-    """Run episodes 0 .. episodes-1, several side by side, each in an environment reset with its own seed.
+    """Run episodes 0 .. episodes-1, several at a time, each in an environment with its own seed.
 
     `tell` gets a few words on the progress before each vector step. If no episode ends for very long, the logger warns,
     once for an environment.

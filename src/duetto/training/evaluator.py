@@ -109,7 +109,7 @@ class Evaluator:
         return mean_return == self._best and self._best_step == 0 < step
 
     def keep_best(self) -> None:
-        """Remove all but the best parameters, now that a checkpoint knows of them."""
+        """Remove all parameters except the best, after a checkpoint recorded them."""
         if self._best is not None:
             self._store.keep_best(self._best_step)
 

@@ -1,4 +1,4 @@
-"""The place of a run: where its environments live, and what acts in them."""
+"""Where a run's environments step, and what acts in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duetto.training.normalizer import Normalizer
 
 
 class Execution(Protocol):
-    """A place where a trainer's environments and memory shards live."""
+    """The processes of a trainer's environments and replay shards."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`."""

@@ -77,7 +77,7 @@ class MetricLog:
             self._count(name, value)
 
     def scalar(self, name: str, value: float) -> None:
-        """Log a number of the user's own: the next line has, under this name, the mean of those since the last line.
+        """Log a custom number: the next line has the mean of its values since the last line.
 
         Args:
             name: Words, grouped by "/", that are none of Duetto's own names.
@@ -142,7 +142,7 @@ class MetricLog:
         return line
 
     def write_own(self, step: int) -> None:
-        """Write a line with only the user's own numbers, those that no line has yet."""
+        """Write a line with the custom numbers that no line has yet."""
         own = [name for name in sorted(self._sums) if name.startswith(_OWN)]
         if own:
             line = {_written(name): self._sums.pop(name) / self._counts.pop(name) for name in own}

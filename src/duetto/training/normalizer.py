@@ -52,12 +52,12 @@ class Normalizer:
         self._moments = dict(moments)
 
     def follow(self, moments: dict[str, Moments]) -> None:
-        """Replace the statistics by these, which others sent, and gather later observations in `news`, too."""
+        """Replace the statistics, and also collect later observations in `news`."""
         self._moments = dict(moments)
         self.news = {name: initial_moments(np.shape(part.mean), 0.0) for name, part in moments.items()}
 
     def learn_of(self, news: dict[str, Moments]) -> None:
-        """Merge in the statistics of what another normalizer has observed."""
+        """Merge the statistics of another normalizer."""
         for name, part in news.items():
             self._moments[name] = merge_moments(self._moments[name], part)
 
@@ -98,7 +98,7 @@ class Normalizer:
         return obs._replace(obs=self(obs.obs)) if isinstance(obs, SequenceInput) else self(obs)
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
-        """Scale a batch's observations; in the mode "sampled", take them into the statistics, too."""
+        """Scale a batch's observations; in the mode "sampled", first update the statistics."""
         if not self._moments:
             return batch
         if isinstance(batch, RolloutBatch):
@@ -199,11 +199,11 @@ class RewardScaler:
         self.news: Moments | None = None  # of what was rewarded since `follow`
 
     def follow(self, moments: Moments) -> None:
-        """Replace the statistics by these, which others sent, and gather later rewards in `news`, too."""
+        """Replace the statistics, and also collect later rewards in `news`."""
         self.moments, self.news = moments, initial_moments((), 0.0)
 
     def learn_of(self, news: Moments) -> None:
-        """Merge in the statistics of what another scaler has seen."""
+        """Merge the statistics of another scaler."""
         self.moments = merge_moments(self.moments, news)
 
     def __call__(self, reward: np.ndarray, env: np.ndarray, done: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ class Notices(list[str]):
         self.extend(notices)
 
     def append(self, notice: str) -> None:
-        """Add a sentence that is not there yet, and log it as a warning."""
+        """Add a new sentence, and log it as a warning."""
         if notice in self:
             return
         LOGGER.warning("%s", escaped(notice))

@@ -15,7 +15,7 @@ from duetto.training.recurrent_state import Recurrence
 
 
 class EvaluationPolicy:
-    """A callable from observations (N, ...), as a `VecEnv` gives them, to actions (N, ...) in [-1, 1] or integers.
+    """A callable from observations (N, ...) of a `VecEnv` to actions (N, ...): in [-1, 1], or integers.
 
     If the algorithm samples in evaluations, every new Policy starts with the same random numbers.
     """
@@ -33,7 +33,7 @@ class EvaluationPolicy:
         self._recurrence: Recurrence | None = None
 
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
-        """Choose actions. `starts` (N,) says where an episode starts; without it, everywhere at the first call only."""
+        """Choose actions. `starts` (N,) is True at episode starts; by default only at the first call."""
         _, part = next(obs_tree.parts(obs))
         mask = masks.mask_of(obs)
         noise = self._explored(len(part), mask, starts) if self.explores else self._evaluated(len(part), mask)

@@ -54,7 +54,7 @@ class ProgressDisplay(LiveDisplay):
         super().doing(text)
 
     def announce(self, trainer: Trainer) -> None:
-        """Show the first lines: what runs where."""
+        """Show the first lines: algorithm, environment, backend and folder."""
         self.announce_all([trainer])
 
     def announce_all(self, trainers: Sequence[Trainer]) -> None:
@@ -218,7 +218,7 @@ def _actors(numbers: Mapping[str, float]) -> str:
 
 
 def _can_be_recorded(trainer: Trainer) -> bool:
-    """Return whether the environment renders frames, as far as it says so."""
+    """Return whether the environment's metadata lists a render mode for frames."""
     modes = (trainer.stepper.engine.metadata or {}).get("render_modes")
     return modes is None or "rgb_array" in modes
 

@@ -188,7 +188,7 @@ class LiveDisplay:
 
 
 def fitting(parts: list[str], width: int) -> str:
-    """Join as many of the first parts as fit into the width."""
+    """Join the first parts that fit into the width."""
     while len(parts) > 1 and cell_len("  ".join(parts)) > width:
         parts = parts[:-1]
     return "  ".join(parts)

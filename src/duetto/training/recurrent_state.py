@@ -28,7 +28,7 @@ class Recurrence:
         self._previous_action, self._previous_reward = self._none.copy(), np.zeros(num_envs, np.float32)
 
     def window(self, obs: Tree, starts: np.ndarray) -> SequenceInput:
-        """Wrap observations (N, ...) as windows of one step; where `starts` (N,) is True, forget what was before."""
+        """Wrap observations (N, ...) as windows of one step; reset the state where `starts` (N,) is True."""
         if starts.any():
             self._forget(starts)
         return SequenceInput(

@@ -1,4 +1,4 @@
-"""Checks that a checkpoint and the run that continues from it agree, and notices where they do not."""
+"""Checks that a checkpoint and the resumed run agree, and notices if they differ."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Resumption:
 
 
 def run_state(config: Config, learner: Learner) -> dict[str, Any]:
-    """The part of a checkpoint that describes its run, and what computed its numbers."""
+    """The part of a checkpoint that describes its run, versions and processor."""
     threads = {"threads": str(learner.threads)} if learner.threads else {}  # else unknown
     return {
         "run": {

@@ -19,7 +19,7 @@ from duetto.training.notices import LOGGER
 
 
 class Board:
-    """A file of TensorBoard events in a folder, which is made. If the disk refuses, it warns once and ends."""
+    """A file of TensorBoard events in a new folder. If writing fails, it warns once and stops."""
 
     def __init__(self, folder: Path, step: int, purge: int) -> None:
         """Start a file whose first numbers are of `step`. From step `purge` on, what other files have is not shown."""

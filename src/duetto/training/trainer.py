@@ -1,4 +1,4 @@
-"""A run at work: one loop that joins the components.
+"""A running training: one loop over the components.
 
     while steps remain:
         collect one step of every environment, and store it
@@ -43,7 +43,7 @@ from duetto.training.signals import interruptible
 
 
 class Trainer:
-    """A run at work. Callbacks get it: read its parts, and leave changing them to the loop.
+    """A running training. Callbacks get it: read its parts, but do not change them.
 
     Attributes:
         step: Steps made so far, over all environments.
@@ -71,7 +71,7 @@ class Trainer:
         place: Execution | None = None,
         build_learner: Callable[..., learners.Learner] = learners.build,
     ) -> None:
-        """`place` is where the environments live that are learned from; None: in this process."""
+        """`place`: the processes of the training environments; None: this process."""
         self.folder: Path = folder
         self._environment = environment
         self.notices: Notices = Notices()
@@ -118,7 +118,7 @@ class Trainer:
 
     @property
     def memory(self) -> AnyMemory:
-        """The memory that is learned from; another one, once environments turn out to give masks of actions."""
+        """The replay buffer or rollout; replaced if the environments return action masks."""
         return self.components.memory
 
     # ------------------------------------------------------------------------------------------------ the loop
@@ -172,7 +172,7 @@ class Trainer:
         self._call(FUNCTIONS)
 
     def _collect(self) -> None:
-        """Step every environment and store what was experienced."""
+        """Step every environment and store the transitions."""
         experience, episodes = self.collector.collect(self.step, self.config.run.horizon)
         if self.stepper.aborted is not None:
             self.components.interrupt(self.stepper.aborted)
@@ -261,7 +261,7 @@ class Trainer:
 
     @contextmanager
     def _explaining_errors(self) -> Iterator[None]:
-        """Add to an error where the run stopped, and which checkpoint is kept."""
+        """Add to an error the step of the run and its last checkpoint."""
         try:
             yield
         except Exception as error:
@@ -309,7 +309,7 @@ class Trainer:
         return environments.make_eval(self._environment, kwargs=self.config.environment_options, **how)
 
     def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment that is learned from, in whichever process it lives: a curriculum.
+        """Set an attribute of every training environment, in any process, as for a curriculum.
 
         The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
         at once. Checkpoints contain plain values (numbers, strings, arrays, lists, dicts), and a resume sets them

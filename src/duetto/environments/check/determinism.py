@@ -1,4 +1,4 @@
-"""Check determinism and exact resume, in environments that are made anew."""
+"""Check determinism and exact resume, in new environments."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def check_spaces(findings: Findings, vec: VecEnv) -> None:
 
 
 def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
-    """Judge what random actions led to."""
+    """Check the results of random actions."""
     steps = len(record.rewards)
     findings.add("contract", fine=f"reset and step return valid values in {steps:,} steps of random actions.")
     _check_observations(findings, vec, record)

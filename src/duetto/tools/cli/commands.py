@@ -23,7 +23,7 @@ Repository = Annotated[str, Arg("The run's repository on the Hub; push creates i
 # ---------------------------------------------------------------------------------------------------- one run
 def resume(
     run: RunFolder,
-    steps: Annotated[int | None, Arg("Steps in all; by default as the run was started.")] = None,
+    steps: Annotated[int | None, Arg("Total number of steps; by default the run's.")] = None,
     accept_changes: Annotated[
         Flag, Arg("Continue with changed options of config.yaml, such as a learning rate.")
     ] = False,
@@ -76,14 +76,14 @@ def evaluate(
     run: RunFolder,
     episodes: Annotated[int, Arg("Whole episodes.")] = 10,
     checkpoint: Checkpoint = "last",
-    seed: Annotated[int | None, Arg("Seed of the initial states; by default the run's own.")] = None,
-    environment: Annotated[str | None, Arg("Another environment of the same spaces.", "ID|FILE.py:CLASS")] = None,
+    seed: Annotated[int | None, Arg("Seed of the initial states; by default the run's.")] = None,
+    environment: Annotated[str | None, Arg("Another environment with the same spaces.", "ID|FILE.py:CLASS")] = None,
     environment_options: EnvironmentOptions = (),
     stochastic: Annotated[Flag, Arg("Explore as in training.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Run episodes and print their returns.
+    """Evaluate the agent: play episodes and print their returns.
 
     The agent acts as in the run's evaluations: without exploration, unless its options say otherwise (presets for
     Atari). It acts in the environment of its training, or in another one; that one gets only the options given here.
@@ -107,7 +107,7 @@ def video(
     run: RunFolder,
     output: Annotated[str | None, Arg("The mp4; by default in the run's folder videos/.", "FILE")] = None,
     checkpoint: Checkpoint = "last",
-    seed: Annotated[int | None, Arg("Seed of the initial state; by default the run's own.")] = None,
+    seed: Annotated[int | None, Arg("Seed of the initial state; by default the run's.")] = None,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -124,9 +124,9 @@ def video(
 
 def watch(
     run: RunFolder,
-    episodes: Annotated[int, Arg("Whole episodes; 0 shows them until Ctrl-C.")] = 1,
+    episodes: Annotated[int, Arg("Number of episodes; 0: until Ctrl-C.")] = 1,
     checkpoint: Checkpoint = "last",
-    seed: Annotated[int | None, Arg("Seed of the first initial state; by default the run's own.")] = None,
+    seed: Annotated[int | None, Arg("Seed of the first initial state; by default the run's.")] = None,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -145,7 +145,7 @@ def watch(
 def export(
     run: RunFolder,
     format: Annotated[
-        Literal["onnx", "torch", "jax"], Arg("For ONNX Runtime, for torch.export.load, or for jax.export.")
+        Literal["onnx", "torch", "jax"], Arg("Format: for ONNX Runtime, torch.export.load or jax.export.")
     ] = "onnx",
     output: Annotated[str | None, Arg("The file; by default in the run's folder.", "FILE")] = None,
     checkpoint: Checkpoint = "last",
@@ -184,12 +184,12 @@ def push(
     repository: Repository,
     checkpoint: Checkpoint = "last",
     episodes: Annotated[int, Arg("Whole episodes of the evaluation on the card.")] = 10,
-    seed: Annotated[int | None, Arg("Seed of their initial states; by default the run's own.")] = None,
+    seed: Annotated[int | None, Arg("Seed of their initial states; by default the run's.")] = None,
     video: Annotated[bool, Arg("Record an episode.")] = True,
-    memory: Annotated[Flag, Arg("Send the replay memory, with which the run resumes exactly.")] = False,
-    private: Annotated[Flag, Arg("Make a new repository private; else everybody can read it.")] = False,
+    memory: Annotated[Flag, Arg("Send the replay buffer, for an exact resume.")] = False,
+    private: Annotated[Flag, Arg("Make a new repository private.")] = False,
     dry_run: Annotated[Flag, Arg("Write all files into a folder, list them, and send nothing.")] = False,
-    output: Annotated[str | None, Arg("That folder; by default hub/NAME.", "FOLDER")] = None,
+    output: Annotated[str | None, Arg("Folder of --dry-run; by default hub/NAME.", "FOLDER")] = None,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -218,14 +218,14 @@ def push(
 
 def pull(
     repository: Repository,
-    output: Annotated[str | None, Arg("The folder to make; by default runs/NAME.", "FOLDER")] = None,
+    output: Annotated[str | None, Arg("The new folder; by default runs/NAME.", "FOLDER")] = None,
     revision: Annotated[str | None, Arg("A branch, a tag or a commit.", "REVISION")] = None,
     at_most: Annotated[float, Arg("Refuse a larger run, in GB.", "GB")] = 5.0,
     json: Json = False,
 ) -> None:
     """Fetch a run from the Hugging Face Hub, to evaluate, record or resume it.
 
-    No code that it contains or names is run. Files that belong to no run are left out.
+    Its code is not run. Only files of a run are downloaded.
     """
     from duetto.tools.hub import fetch
 
@@ -259,7 +259,7 @@ def report(
     metric: shared.Metric = "mean_return",
     json: Json = False,
 ) -> None:
-    """Write one page about runs: results, interactive curves, losses and what healthy looks like, how to repeat it.
+    """Write an HTML report on runs: results, curves, metrics with healthy values, commands.
 
     The page is one file and needs no network.
     """
@@ -295,7 +295,7 @@ def check(
     environment: shared.EnvironmentId,
     environment_options: EnvironmentOptions = (),
     steps: Annotated[int, Arg("Maximum number of random steps.")] = 2_000,
-    timeout: Annotated[float, Arg("Seconds after which one call counts as a hang.", "SECONDS")] = 60.0,
+    timeout: Annotated[float, Arg("Seconds after which a call counts as a hang.", "SECONDS")] = 60.0,
     json: Json = False,
 ) -> None:
     """Check an environment against Gymnasium's contract and Duetto's, and suggest a remedy for each problem.
@@ -340,7 +340,7 @@ def _print_findings(findings: list[Any]) -> None:
 def list_(
     what: Annotated[
         Literal["all", "algorithms", "environments", "presets"],
-        Arg("One of them, with its details.", "algorithms|environments|presets", is_positional=True),
+        Arg("The list to print, with details.", "algorithms|environments|presets", is_positional=True),
     ] = "all",
     json: Json = False,
 ) -> None:

@@ -68,19 +68,19 @@ class ExpertSource(NamedTuple):
 def record(
     environment: EnvironmentId,
     expert: Annotated[str, Arg(_EXPERT, metavar="RUN|FILE.py:CLASS")],
-    output: Annotated[str, Arg("The folder to make.", metavar="FOLDER")],
+    output: Annotated[str, Arg("The new folder.", metavar="FOLDER")],
     episodes: Annotated[int, Arg("Whole episodes.")] = 100,
-    seed: Annotated[int, Arg("Seed of the first episode; the next one has the next.")] = 0,
-    only_successes: Annotated[Flag, Arg("Leave out returns of 0 and less.")] = False,
-    minimum_return: Annotated[float | None, Arg("Leave out episodes with a lower return.", metavar="RETURN")] = None,
+    seed: Annotated[int, Arg("Seed of the first episode; later episodes use the next seeds.")] = 0,
+    only_successes: Annotated[Flag, Arg("Drop episodes with a return of 0 or less.")] = False,
+    minimum_return: Annotated[float | None, Arg("Drop episodes with a lower return.", metavar="RETURN")] = None,
     environment_options: EnvironmentOptions = (),
     checkpoint: Checkpoint = "last",
-    stochastic: Annotated[Flag, Arg("Of a run: explore as in training.")] = False,
-    overwrite: Annotated[Flag, Arg("Replace the dataset that is there.")] = False,
+    stochastic: Annotated[Flag, Arg("If the expert is a run: explore as in training.")] = False,
+    overwrite: Annotated[Flag, Arg("Replace an existing dataset.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Record whole episodes of an expert to learn from."""
+    """Record episodes of an expert as demonstrations."""
     whole("episodes", episodes, least=1)
     whole("seed", seed, least=0)
     for option, is_set in (("checkpoint", checkpoint != "last"), ("stochastic", stochastic)):
@@ -189,7 +189,7 @@ def _return_range(demos: Demonstrations) -> str:
 # ---------------------------------------------------------------------------------------------------- export
 def export(
     source: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
-    output: Annotated[str, Arg("The folder to make.", metavar="FOLDER")],
+    output: Annotated[str, Arg("The new folder.", metavar="FOLDER")],
     json: Json = False,
 ) -> None:
     """Write demonstrations as a Minari dataset, which other libraries read."""
@@ -207,11 +207,11 @@ def import_(
         str,
         Arg("A Minari dataset: its folder, or its id in Minari's local folder.", "DATASET", is_positional=True),
     ],
-    environment: Annotated[str, Arg("The environment that they were recorded in.", metavar="ID|FILE.py:CLASS")],
-    output: Annotated[str, Arg("The folder to make.", metavar="FOLDER")],
-    expert: Annotated[str | None, Arg("Who acted; by default as the dataset says.", metavar="TEXT")] = None,
+    environment: Annotated[str, Arg("The environment of the dataset.", metavar="ID|FILE.py:CLASS")],
+    output: Annotated[str, Arg("The new folder.", metavar="FOLDER")],
+    expert: Annotated[str | None, Arg("Name of the expert; by default the dataset's.", metavar="TEXT")] = None,
     environment_options: EnvironmentOptions = (),
-    overwrite: Annotated[Flag, Arg("Replace the dataset that is there.")] = False,
+    overwrite: Annotated[Flag, Arg("Replace an existing dataset.")] = False,
     json: Json = False,
     trust: Annotated[Flag, Arg("You trust the author of the dataset.")] = False,
 ) -> None:
@@ -234,12 +234,12 @@ def import_(
 def inspect(
     demos: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
     video: Annotated[str | None, Arg("Replay an episode and record it.", metavar="FILE.mp4")] = None,
-    episode: Annotated[int | None, Arg("Number of that episode; by default 0, the first.", metavar="K")] = None,
+    episode: Annotated[int | None, Arg("Number of the episode to record; by default 0.", metavar="K")] = None,
     all: Annotated[Flag, Arg(f"List all episodes, not only the first {LISTED}.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Show the environment, the expert and the episodes of demonstrations."""
+    """Print the environment, the expert and the episodes of demonstrations."""
     if episode is not None and video is None:
         raise UsageError(f"--episode {episode} says which one to record: give --video FILE.mp4 too.")
     loaded = demonstrations.load(demos)

@@ -14,9 +14,7 @@ from duetto.errors import UsageError
 from duetto.storage import safe_yaml
 from duetto.tools.cli.parser import Arg, Flag, Texts
 
-EnvironmentId = Annotated[
-    str, Arg("An id, module:ID, or FILE.py:CLASS for your own.", "ENVIRONMENT", is_positional=True)
-]
+EnvironmentId = Annotated[str, Arg("An id, module:ID, or FILE.py:CLASS.", "ENVIRONMENT", is_positional=True)]
 EnvironmentOptions = Annotated[Texts, Arg("Options of the environment, such as sticky_actions=0.25.", "KEY=VALUE ...")]
 RunFolder = Annotated[str, Arg("The run's folder.", "RUN", is_positional=True)]
 Runs = Annotated[
@@ -25,34 +23,32 @@ Runs = Annotated[
 ]
 Checkpoint = Annotated[str, Arg("last, best, or a step.", "last|best|STEP")]
 Metric = Annotated[str, Arg("A column of evaluations.csv or a number of metrics.jsonl.", "NAME")]
-Json = Annotated[Flag, Arg("Print one JSON object, and nothing else on stdout.")]
+Json = Annotated[Flag, Arg("Print a JSON object on stdout instead of text.")]
 Quiet = Annotated[Flag, Arg("Print only warnings and errors.")]
-Trust = Annotated[Flag, Arg("Run code that the run's folder names, though you did not start the run here.")]
+Trust = Annotated[Flag, Arg("Allow code that another person's run folder names.")]
 Seeds = Annotated[str, Arg("Train several seeds, each as its own run: 5, 0-4 or 0,3,9.", "SEEDS")]
-PresetName = Annotated[str | None, Arg("Named hyper-parameters (duetto list presets), or FILE.yaml.", "PRESET")]
+PresetName = Annotated[str | None, Arg("Named hyperparameters (duetto list presets), or FILE.yaml.", "PRESET")]
 
 # ---------------------------------------------------------------------------------------------------- callbacks
 StopAtReturn = Annotated[float | None, Arg("Stop when an evaluation's mean return is at least this.", "RETURN")]
-TimeLimit = Annotated[
-    float | None, Arg("Stop after so many seconds of work, those of earlier processes included.", "SECONDS")
-]
-VideoEvery = Annotated[int | None, Arg("Record an episode every so many steps.", "STEPS")]
-Track = Annotated[Texts | None, Arg("Send what is logged to wandb, mlflow or trackio.", "TRACKER ...")]
+TimeLimit = Annotated[float | None, Arg("Stop after this many seconds of work, summed over resumes.", "SECONDS")]
+VideoEvery = Annotated[int | None, Arg("Record an episode every N steps.", "STEPS")]
+Track = Annotated[Texts | None, Arg("Send metrics to wandb, mlflow or trackio.", "TRACKER ...")]
 
 # ---------------------------------------------------------------------------------------------------- cluster
 HERE = "here"
 _ADDRESS = re.compile(r"auto|here|(ray://)?[\w.-]+:\d+")
 
 Address = Annotated[
-    str | None, Arg("Act on a Ray cluster: at this address, or one on this machine.", "[ADDRESS]", if_empty=HERE)
+    str | None, Arg("Act on a Ray cluster, at this address or on this machine.", "[ADDRESS]", if_empty=HERE)
 ]
-Actors = Annotated[int | None, Arg("Processes that act (2). In the mode sync the numbers depend on it.")]
+Actors = Annotated[int | None, Arg("Number of actors (2). In the mode sync, results depend on it.")]
 AnyMode = Annotated[
     Mode | None,
-    Arg("sync: repeatable, the default; async: nobody waits. Actors act with parameters that are a block old."),
+    Arg("sync: reproducible (default); async: no waiting. Actors use parameters that are one block old."),
 ]
-Blocks = Annotated[int | None, Arg("Vector steps of an actor at a time: a rollout's, or 16. The numbers depend on it.")]
-ReplayShards = Annotated[int | None, Arg("Processes that hold the replay buffer (0: it is in the run's own).")]
+Blocks = Annotated[int | None, Arg("Vector steps per block of an actor: a rollout's, or 16. Results depend on it.")]
+ReplayShards = Annotated[int | None, Arg("Processes that store the replay buffer (0: the run's process).")]
 CLUSTER = {  # the options of a cluster, and those that need --cluster
     "cluster": Address,
     "actors": Actors,

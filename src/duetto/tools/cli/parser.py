@@ -21,7 +21,7 @@ from duetto.errors import UsageError
 from duetto.tools.cli.output import wrapped
 
 WIDEST = 120  # columns of the help
-HELP = {"help": "Show this help.", "help_all": "Show this help with the options that are seldom changed."}
+HELP = {"help": "Show this help.", "help_all": "Show this help with all options."}
 
 
 @dataclass(frozen=True)

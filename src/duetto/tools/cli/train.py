@@ -23,7 +23,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "": {"environment": shared.EnvironmentId},
     "run": {
         "seeds": shared.Seeds,
-        "config": Annotated[str, Arg("Take all options from this run's config.yaml.", metavar="FILE")],
+        "config": Annotated[str, Arg("Use all options of this run's config.yaml.", metavar="FILE")],
         "from_run": Annotated[str, Arg(name="from", help="Start with this run's networks.", metavar="RUN")],
         "from_checkpoint": Annotated[
             str, Arg("With --from: the checkpoint of that run (last).", metavar="last|best|STEP")
@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "name": Annotated[str, Arg("The folder's name.", metavar="NAME")],
         "stop_at_return": shared.StopAtReturn,
         "time_limit": shared.TimeLimit,
-        "dry_run": Annotated[Flag, Arg("Print the configuration, and nothing else.")],
+        "dry_run": Annotated[Flag, Arg("Print the configuration and stop.")],
     },
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,

@@ -1,4 +1,4 @@
-"""A report on runs: one self-contained page that fetches nothing.
+"""A report on runs: one HTML file that needs no network.
 
     folders, tables --> tools.plot.curves --> charts.py: plotly figures ------\\
            metric_docs.py: meanings of metrics --> sections.py: tables, videos --> templates/report.html --> a file

@@ -52,7 +52,7 @@ class SweepDisplay(LiveDisplay):
             self._show_rows()
 
     def _show_rows(self) -> None:
-        """Show a row for each of the first runs at work."""
+        """Show a row for each of the first running runs."""
         assert self._sweep is not None
         shown = {run.label(self._sweep.folder): run for run in self._sweep.runs if run.is_at_work}
         shown = dict(list(shown.items())[:MAX_ROWS])

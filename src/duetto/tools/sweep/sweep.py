@@ -31,7 +31,7 @@ LOGS = "logs"  # the folder in the sweep's for the output of its processes
 
 
 class Sweep:
-    """A sweep at work.
+    """A running sweep.
 
     Attributes:
         runs: All runs.

@@ -1,4 +1,4 @@
-"""Search hyper-parameters: many short trainings, whose evaluations decide what is tried next.
+"""Search hyperparameters: short trainings, whose evaluations select the next options.
 
 api       `duetto.tune`
 plan      what is tuned, and how; the study's folder refuses any other plan

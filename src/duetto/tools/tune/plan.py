@@ -1,4 +1,4 @@
-"""The plan of a study: what is tuned, and how. Its folder records it once, and refuses any other plan."""
+"""The plan of a study: options and settings. Its folder records it and refuses another plan."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class SeedRun(PlannedRun):
 
 @dataclass(eq=False)
 class RunningTrial:
-    """A trial at work."""
+    """A running trial."""
 
     trial: FinishedTrial
     runs: list[SeedRun]
