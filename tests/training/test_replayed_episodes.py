@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
-from test_history import history
 from test_resume import check_killed_anywhere
 
 from duetto.runs.run import Run
+from duetto.storage.config import Config
 from duetto.training.trainer import Trainer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "environments"))
@@ -82,5 +82,5 @@ def test_one_whose_state_outlives_an_episode_begins_a_new_one_and_the_history_sa
     assert notice.startswith("The state of 1 of the 2 environments Remembering could not be restored (its episode")
     assert "the run continues with new episodes, so from here it is not the same" in notice
     assert starts == [[False, True]]
-    [event] = history(run).inexact
+    [event] = Config.load(run.path / "config.yaml").history.inexact
     assert (event.step, event.what) == (120, notice)
