@@ -410,7 +410,7 @@ def test_list_in_full(duetto: Command):
     out = duetto("list", "presets").out
     for name in ALGORITHMS:
         for preset in presets(name):
-            assert f"\n  {preset}: " in out.partition(f"\n{name}\n")[2] or name == next(iter(ALGORITHMS))
+            assert f"\n  {preset}: " in out
     out = duetto("list", "environments").out
     for family in FAMILIES:
         assert f"\n{family.name}\n" in f"\n{out}"
