@@ -75,7 +75,10 @@ def _ending_in_order() -> Iterator[None]:
     During a run, `training.signals` handles them instead. An ignored signal (nohup) stays ignored.
     """
 
+    came: list[int] = []
+
     def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise KeyboardInterrupt(number)
 
     names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
@@ -85,6 +88,10 @@ def _ending_in_order() -> Iterator[None]:
         signal.signal(number, interrupt)
     try:
         yield
+    except Exception as error:
+        if came:  # a library in C turned it into another one
+            raise KeyboardInterrupt(came[0]) from error
+        raise
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
