@@ -1,9 +1,18 @@
-"""Import and export Minari datasets, through the minari package."""
+"""Import and export Minari datasets. The import runs Minari's reader in a child process with a memory limit.
+
+parent: duetto demos import --trust -- job (JSON) --> child: checks the file, reads it with Minari, writes segments
+        verifies them, gives the folder its name  <-- exit status and a message (JSON)
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -12,17 +21,19 @@ from urllib.parse import quote
 
 import numpy as np
 
-from duetto.demonstrations.dataset import check_free, writer
+from duetto.demonstrations.dataset import check_free, decode_metadata, encode_metadata, load, writer
 from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_actions, limits
 from duetto.environments import ActionMap, complete_options, from_gymnasium, learned_reward, to_gymnasium
 from duetto.environments.spaces import Layout
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, spell
+from duetto.storage import safe_open
 from duetto.storage.atomic_io import staging_folder
 
+MEMORY = 2**33  # bytes of address space that the child may use (Linux)
 ROUNDING = 1e-6  # by which actions may be outside of their bounds
-METADATA = "metadata.json"  # Minari's name
+METADATA, DATA = "metadata.json", "main_data.hdf5"  # Minari's names
 
 
 def minari(part: str = "") -> Any:
@@ -46,7 +57,7 @@ def import_minari(
         output: The folder to create.
         metadata: Environment, options and spaces; the dataset's spaces must be the same.
         overwrite: Replace demonstrations in `output`.
-        trust: Required. Minari and HDF5 read the file without checksums, and may run code that it names.
+        trust: Required. Minari and HDF5 read the file without checksums.
 
     Raises:
         UsageError: There is no such dataset, it is not trusted, is damaged, or has other spaces.
@@ -66,12 +77,18 @@ def import_minari(
             "If you trust its author: --trust."
         )
     with staging_folder(path, overwrite) as hidden:
-        try:
-            convert(folder, hidden, metadata, bool(options.get("clip_rewards")), bool(options.get("log_rewards")))
-        except (DuettoError, ValueError, LookupError, TypeError, OSError) as error:
-            raise UsageError(
-                f"{folder} cannot be imported ({str(error).rstrip('.') or type(error).__name__})."
-            ) from error
+        job = {
+            "source": str(folder.absolute()),
+            "output": str(hidden),
+            "metadata": encode_metadata(metadata),
+            "clip": bool(options.get("clip_rewards")),
+            "log": bool(options.get("log_rewards")),
+        }
+        command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
+        done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise UsageError(f"{folder} cannot be imported ({_message(done)}).")
+        load(hidden)
         if overwrite:
             check_free(path, overwrite)
 
@@ -87,8 +104,39 @@ def _find(source: str) -> Path:
     return folder
 
 
+def _message(done: subprocess.CompletedProcess[str]) -> str:
+    for text in reversed(done.stdout.splitlines()):
+        with suppress(ValueError):
+            return str(json.loads(text)).rstrip(".")
+    return f"the reader ended with status {done.returncode}; it may use {MEMORY // 2**30} GiB of memory"
+
+
+# ---------------------------------------------------------------------------------------------------- child
+def check_source(folder: Path) -> None:
+    """Raise ValueError if Minari would read other files, or would make an environment that the dataset names."""
+    metadata = json.loads(safe_open.read_file(folder / METADATA, 2**27))
+    if metadata.get("data_format") != "hdf5":
+        raise ValueError(f"its data_format is {metadata.get('data_format')!r}, not 'hdf5'")
+    missing = [name for name in ("observation_space", "action_space") if not isinstance(metadata.get(name), str)]
+    if missing:  # Minari would import what `env_spec` names
+        raise ValueError(f"{METADATA} has no {missing[0]}. Load and save the dataset with Minari once")
+    os.close(safe_open.open_file(folder / DATA, os.O_RDONLY))  # no link, no pipe
+    h5py: Any = import_module("h5py")
+
+    def is_outside(_: str, link: Any) -> bool | None:
+        return isinstance(link, h5py.ExternalLink) or None  # what is not None ends the visit
+
+    def is_elsewhere(_: str, node: Any) -> bool | None:
+        return (isinstance(node, h5py.Dataset) and bool(node.is_virtual or node.external)) or None
+
+    with h5py.File(folder / DATA, "r") as file:
+        if file.visititems_links(is_outside) or file.visititems(is_elsewhere):
+            raise ValueError(f"{DATA} has links to other files, or data in them")
+
+
 def convert(folder: Path, output: Path, metadata: Metadata, clip: bool, log: bool) -> None:
     """Read a dataset with Minari, and write it in our format."""
+    check_source(folder)
     storage = minari("dataset.minari_storage").MinariStorage.read(folder)
     _check_spaces(storage, metadata)
     about = storage.metadata
@@ -138,6 +186,24 @@ def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap)
     obs, terminated = observation.batch(arrays["observations"]), bool(terminations[-1])
     # An episode without an end was cut off, which the learner treats as a time limit.
     return Demonstration(obs, action, rewards.astype(np.float32), terminated, bool(truncations[-1]) or not terminated)
+
+
+def _limit_memory() -> None:
+    with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit
+        resource: Any = import_module("resource")
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def main() -> None:
+    """Do the job on standard input. The last line of the output says in JSON why it failed."""
+    job = json.load(sys.stdin)
+    try:
+        _limit_memory()
+        metadata = decode_metadata(job["metadata"])
+        convert(Path(job["source"]), Path(job["output"]), metadata, job["clip"], job["log"])
+    except Exception as error:
+        print(json.dumps(str(error) or type(error).__name__))
+        sys.exit(1)
 
 
 # ---------------------------------------------------------------------------------------------------- export
