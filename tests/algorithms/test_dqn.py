@@ -123,11 +123,11 @@ def test_continuous_actions_are_refused():
 @pytest.mark.parametrize("options", [{"train_at_episode_end": True}])
 def test_what_is_for_single_steps_is_refused_for_sequences(options):
     (name,) = options
-    with pytest.raises(UsageError, match=f"{name} = .* is for transitions; recurrent layers learn from sequences"):
+    with pytest.raises(UsageError, match=f"{name} is for transitions; recurrent layers learn from sequences"):
         DQN(recurrent="gru", **options)
     assert getattr(DQN(**options), name) == options[name]
 
 
 def test_an_overlap_that_never_ends_is_refused():
-    with pytest.raises(UsageError, match=r"overlap is 80; it must be less than burn_in \+ unroll, 80"):
+    with pytest.raises(UsageError, match=r"overlap is 80; .* less than burn_in \+ unroll, 80"):
         R2D2(overlap=80)

@@ -61,6 +61,7 @@ FIELDS: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "random_steps": ([25], {}),
     "exploration": (["ou", "none"], {}),
     "exploration_noise": ([0.3], {}),
+    "exploration_noise_max": ([0.6], {}),
     "exploration_final_scale": ([0.5], {}),
     "ou_theta": ([0.5], OU),
     "ou_reset": ([False], OU),
