@@ -204,6 +204,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         url = server.address + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "ENDPOINT", server.address)
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the server of the tests has none
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         yield server
         close_session()
