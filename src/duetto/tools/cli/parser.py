@@ -20,6 +20,7 @@ from duetto.algorithms.suggestions import FOREIGN_NAMES, nearest, units
 from duetto.errors import UsageError
 from duetto.tools.cli.output import wrapped
 
+_NEGATIVE = re.compile(r"-(\d|\.\d|inf\b)")
 WIDEST = 120  # columns of the help
 HELP = {"help": "Show this help.", "help_all": "Show this help with all options."}
 
@@ -87,6 +88,7 @@ class Parser:
             UsageError: An option is unknown, or a value is missing or wrong.
         """
         words = [re.sub(r"^--[\w-]+", lambda name: name[0].replace("_", "-"), word) for word in arguments]
+        words = [f" {word}" if _NEGATIVE.match(word) else word for word in words]  # argparse takes -1e9 for an option
         values, unknown = self.program().parse_known_intermixed_args(words)
         if unknown:
             raise UsageError(self._refused(next((word for word in unknown if word.startswith("-")), unknown[0])))
