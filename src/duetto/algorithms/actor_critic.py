@@ -256,9 +256,17 @@ class CategoricalCritics(ActorCritic):
         super().__post_init__()
         check_range("value_range", self.value_range)
 
+    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
+        """Return the loss of critics of values, and metrics."""
+        raise NotImplementedError
+
+    def distribution_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
+        """Return the loss of categorical critics, and metrics."""
+        raise NotImplementedError
+
     def loss_of_critics(self) -> Any:
         """Return the method that is the critics' loss."""
-        return getattr(self, "distribution_loss" if self.critic == "categorical" else "critic_loss")
+        return self.distribution_loss if self.critic == "categorical" else self.critic_loss
 
     def q_values(self, output: Array) -> Array:
         """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""

@@ -104,10 +104,10 @@ class DQfD(DQN):
     def memory(self) -> ReplaySpec | SequenceSpec:
         """Return the spec of the buffer with demonstrations, and with single steps unless `one_step_weight` is 0."""
         demonstrations = DemonstrationSpec(
-            self.demonstration_share,
-            self.share_by_priority,
-            self.demonstration_priority_epsilon,
-            self.pretraining_updates,
+            share=self.demonstration_share,
+            by_priority=self.share_by_priority,
+            priority_epsilon=self.demonstration_priority_epsilon,
+            pretraining=self.pretraining_updates,
         )
         return replace(super().memory(), demonstrations=demonstrations, one_step=self.one_step_weight > 0)
 

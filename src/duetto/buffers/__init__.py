@@ -3,7 +3,7 @@
 - `storage`, `storage_fields`: the newest steps of every environment, each observation once
 - `replay`, `sequences`, `sequence_bounds`, `recurrent_states`: batches of transitions and of sequences
 - `device_replay`: transitions as pure functions of arrays, for the compiled loop
-- `sampling`, `sum_tree`: uniform and prioritized draws
+- `sampling`, `sum_tree`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
 - `her`: hindsight experience replay
 - `mixed_replay`, `demonstrations`: batches mixed with demonstrations
 - `rollout`, `recurrent_rollout`: on-policy batches

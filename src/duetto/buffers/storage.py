@@ -84,6 +84,8 @@ class EpisodeStorage:
     def add(self, steps: Experience) -> np.ndarray:
         """Store copies of steps, one of each of K environments; return the indices (K,) of their items.
 
+        `obs` is stored only where an episode starts: elsewhere it is the last step's `next_obs`.
+
         Raises:
             ValueError, TypeError: Shapes or dtypes other than the storage's. Then nothing is stored.
             UsageError: Images that are no stacks of as many frames as they should be.

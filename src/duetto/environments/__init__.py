@@ -6,7 +6,7 @@ vec_env                                    `VecEnv`, the door of this room: step
 engines, subproc                           what steps: our loop, a Gymnasium vector environment, processes
 spaces, actions, obs_tree, action_masks    observations and actions as plain arrays
 validation                                 the values of each step: checked
-replay, rng_state                          exact resume: the episode is repeated from its generators
+replay, rng_state                          exact resume: `EpisodeRecorder`, around every environment, repeats episodes
 copying, pickling, sharding                environments for evaluations, other processes, several actors
 goal_env, hide_velocity, reset_fixes       hindsight's goals; wrappers for velocities and for resets
 normalizer_check, check                    wrappers that training refuses; `duetto check`

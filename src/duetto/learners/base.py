@@ -148,7 +148,7 @@ class Learner(Policy):
 
     @abstractmethod
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        """Make successive updates of one phase and shape; in on-policy algorithms, of one batch."""
+        """Make successive updates of one phase and shape; in on-policy algorithms, of one batch. See `torch`, `jax`."""
 
     def _prepare_each(self, batches: Sequence[Any], progress: Sequence[float]) -> Iterator[list[Update]]:
         """Count the updates and draw their random numbers; yield them in groups for `update_alike`."""

@@ -7,7 +7,7 @@ run              `Run`, a run's folder; `start`
 parallel_seeds   several seeds side by side in this process
 worker           a run in another process: the job, and what trains it there
 pool             processes and Ray tasks that train jobs, for sweeps and studies
-config_changes   changed options, and whether a folder has the run of a config
+config_changes   options that a resume changes; whether a sweep's folder has the run of a config
 finetune         a start from another run's networks
 trainer_setup    a run's trainer, for a new folder or an existing one
 agent            a trained agent, and its observations (`observation_input`)

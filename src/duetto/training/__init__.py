@@ -1,11 +1,12 @@
 """The loop that joins environments, memory and learner: collect, remember, learn; evaluate, log, checkpoint.
 
-trainer, components                    the loop, and the parts that it joins
+trainer, components                    the loop, with `Learning`, the run's updates; the parts that it joins
 collector, policy, recurrent_state     steps from the environments; acting; hidden states while acting
 normalizer                             running statistics of observations and rewards
 evaluation, evaluator, video           whole episodes of the policy; the best parameters; videos
-checkpoints, resume_checks             what a checkpoint holds; whether a run may continue from it
-callbacks, metrics, diagnostics        hooks; numbers of a log line; signs that a run does not learn
+checkpoints, resume_checks             what a checkpoint holds; a resume's comparison with it: config, spaces, versions
+callbacks                              hooks that the trainer calls; ready ones are in `duetto.callbacks`
+metrics, diagnostics                   numbers of a log line; signs that a run does not learn
 progress, progress_lines, tensorboard  what a run shows while it trains
 device_trainer, device_loop            a run in environments of arrays, as one compiled program
 execution                              where environments live: in this process or on a cluster

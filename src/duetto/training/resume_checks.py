@@ -91,7 +91,7 @@ def resumption(
     state_schema.check(state, STATE | {"collector": components.collector.STATE}, str(loaded.path / "state.json"))
     if state["trainer"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")
-    _check_same_run(state["run"], config, folder)
+    _check_same_algorithm_and_environment(state["run"], config, folder)
     changed = changes(config, state["config"])
     if changed and not accept_changes:
         raise _refusal(loaded, changed, config, folder)
@@ -124,7 +124,7 @@ def _scheduled(config: Config, components: Components, step: int, horizon: int) 
     return components.learner.learning_rates(progress), algorithm.scheduled(progress), exploring
 
 
-def _check_same_run(saved: dict[str, str], config: Config, folder: Path) -> None:
+def _check_same_algorithm_and_environment(saved: dict[str, str], config: Config, folder: Path) -> None:
     """Raise CheckpointError if the checkpoint is of another algorithm or environment."""
     ours = {"algorithm": config.algorithm.name(), "environment": config.environment}
     for kind, name in ours.items():
