@@ -15,6 +15,7 @@ DEEPEST = 50  # lists within lists
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it is there: 3 times as fast
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TAG = "tag:yaml.org,2002:"
+_MERGE = f"{_TAG}merge"
 # YAML 1.2's core schema (10.3.2), and 1.1's <<. PyYAML reads 1.1, which takes on for true and 1_000 for 1000.
 _SCHEMA = {
     "null": "~|null|Null|NULL|",
@@ -27,14 +28,6 @@ _SCHEMA = {
 
 class _Loader(_SAFE):
     yaml_implicit_resolvers: Any = {}  # noqa: RUF012 - PyYAML's own attribute, without those of 1.1
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen: set[str] = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:  # YAML forbids it; PyYAML takes the last one
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
 
 
 class _Dumper(_DUMPER):  # has the resolvers of 1.1 as well: a text that either takes for something else is quoted
@@ -69,9 +62,27 @@ def parse(text: str) -> Any:
     """Parse a YAML text. Raises YAMLError if it is malformed or has a key twice."""
     loader = _Loader(text)
     try:
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        _check_keys(node, set())
+        return None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _check_keys(node: Any, seen: set[int]) -> None:
+    """Raise YAMLError if a key is given twice, which YAML forbids; PyYAML takes the last one."""
+    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen.add(id(node))  # aliases lead there again
+    keys: set[tuple[str, str]] = set()
+    for part in node.value:
+        key, *values = part if isinstance(part, tuple) else (None, part)
+        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+            if (key.tag, key.value) in keys:
+                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
+            keys.add((key.tag, key.value))
+        for value in values:
+            _check_keys(value, seen)
 
 
 def to_yaml(values: Any) -> str:
