@@ -257,7 +257,9 @@ def test_resume_with_other_spaces(tmp_path: Path):
         r"made with the observation space Box\(\(2,\), float32\); Line has Box\(\(3,\), float32\)",
     )
     run = Run(made.path, environment=Components)
-    check_refused_unharmed(run, CheckpointError, r"observation space Box\(\(2,\), float32\); Components has Dict\(inner/still")
+    check_refused_unharmed(
+        run, CheckpointError, r"observation space Box\(\(2,\), float32\); Components has Dict\(inner/still"
+    )
 
 
 @pytest.mark.parametrize(
