@@ -203,15 +203,17 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     def look(trainer: Trainer) -> None:
         raw.append(trainer.stepper.obs[0].copy())
 
+    def prepared(learning: Learning, *arguments: Any) -> Any:
+        batches, progress = original(learning, *arguments)
+        learned.extend(batches)
+        return batches, progress
+
+    original = Learning.prepared
     options: dict[str, Any] = {"steps": 20, "evaluate_every": 0}
     scaling = {"observation_statistics": "steps", "normalization_prior": 1e-4, "observation_clip": 10.0}
     algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1, rollout_steps=20, **scaling)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Learning,
-            "learn",
-            lambda learning, samples, step: iter([learned.extend(learning._prepared(s.batch) for s in samples)]),
-        )
+        patch.setattr(Learning, "prepared", prepared)
         train(tmp_path, algorithm, Wander, callbacks=[look], **options)
     env = Wander()
     seen = [env.reset(seed=0)[0], *raw[:-1]]
