@@ -156,7 +156,10 @@ def is_file(text: str) -> bool:
 def parts(text: str) -> tuple[Path, str]:
     """Return the file's absolute path, and the name after the colon or ""."""
     file, name = _split(text)
-    return Path(file).expanduser().resolve(), name
+    try:
+        return Path(file).expanduser().resolve(), name
+    except RuntimeError as error:
+        raise UsageError(f"{file} starts with the home folder of an unknown user.") from error
 
 
 def absolute(text: str) -> str:
