@@ -88,8 +88,8 @@ def _ending_in_order() -> Iterator[None]:
         signal.signal(number, interrupt)
     try:
         yield
-    except Exception as error:
-        if came:  # a library in C turned it into another one
+    except (Exception, KeyboardInterrupt) as error:
+        if came:  # a library in C may have raised another error, or an interrupt without the number
             raise KeyboardInterrupt(came[0]) from error
         raise
     finally:
