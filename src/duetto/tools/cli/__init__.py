@@ -51,6 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt as interrupt:  # before a run starts, or the second Ctrl-C
         output.print_error("interrupted.")
+        exec("")  # after an interrupt within an exec (imports use some), `python -m` would end by SIGINT
         sys.exit(128 + (interrupt.args or [signal.SIGINT])[0])
     except BrokenPipeError:  # the reader, `head` for example, has closed the pipe
         sys.exit(1)
