@@ -34,7 +34,7 @@ class EnvPoolEngine(GymVectorEngine):
     def reset(self, seed: int | None) -> Tree:
         if seed is not None:
             self.vector.close()
-            self.vector = self._make(seed)
+            self.vector: VectorEnv = self._make(seed)
         return super().reset(None)
 
     def _make(self, seed: int) -> VectorEnv:

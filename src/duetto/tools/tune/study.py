@@ -74,7 +74,9 @@ class Study(Sweep):
         parents = folder / TRIALS
         safe_open.check_folders([parents, *parents.glob("*"), *parents.glob("*/*")])
         super().__init__(folder, [], ProcessPool(jobs, self.log_of, MAX_RUNS))
-        self.plan, self.sampler, self.trials = plan, sampler, trials
+        self.plan: Plan = plan
+        self.sampler: Sampler = sampler
+        self.trials: int = trials
         self.running: list[RunningTrial] = []
         self._hindrance = ""
 
@@ -111,7 +113,7 @@ class Study(Sweep):
             return
         runs = [SeedRun(self._job(algorithm, f"{trial.number:04}", seed)) for seed in self.plan.seeds]
         self.running.append(RunningTrial(trial, runs))
-        self.runs += runs
+        self.runs.extend(runs)
 
     def _job(self, algorithm: Algorithm, folder: str, seed: int) -> Job:
         config = self.plan.config
