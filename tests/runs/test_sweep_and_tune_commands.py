@@ -16,6 +16,7 @@ from commands import SMALL, called
 from rich.console import Console
 
 from duetto.algorithms import ALGORITHMS, TD3
+from duetto.runs.pool import ProcessPool
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.tools.sweep.display import SweepDisplay
@@ -219,7 +220,7 @@ def test_the_runs_of_a_sweep_fit_a_terminal_of_any_width(width: int):
         planned("sac-HalfCheetah-v5-s1", "failed", 10),
         *[planned(f"ppo-Hopper-v5-s{seed}", "working", 0) for seed in range(20)],
     ]
-    sweep = Sweep(Path("sweeps/x"), [], None)  # type: ignore[arg-type]
+    sweep = Sweep(Path("sweeps/x"), [], ProcessPool(1, lambda _: Path("log.txt")))
     sweep.runs, sweep.started = runs, time.monotonic() - 60
     lines = lines_of(SweepDisplay(terminal(width)), sweep, width)
     assert len(lines) == 13
@@ -241,7 +242,7 @@ def test_all_runs_take_no_less_time_than_the_slowest(monkeypatch: pytest.MonkeyP
     out: Any = console.file
     runs = [planned("td3-s0", "working", 0), planned("sac-s0", "working", 0)]
     runs[0].started = runs[1].started = 0.0
-    sweep = Sweep(Path("sweeps/x"), [], None)  # type: ignore[arg-type]
+    sweep = Sweep(Path("sweeps/x"), [], ProcessPool(1, lambda _: Path("log.txt")))
     sweep.runs, sweep.started = runs, 0.0
     display = SweepDisplay(console)
     display.announce(sweep)
