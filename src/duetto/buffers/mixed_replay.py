@@ -104,7 +104,7 @@ class MixedReplay(Memory):
         return experts / (agent + experts)
 
     def _sample(self, experts: int) -> Sample:
-        """Sample a batch of which `experts` items are demonstrations."""
+        """Sample a batch with `experts` items from the demonstrations."""
         parts = []
         exponent = self._agent.sampler.exponent
         for kind, size in ((self._agent, self._batch_size - experts), (self._experts, experts)):

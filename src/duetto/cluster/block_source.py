@@ -137,9 +137,9 @@ class BlockSource(ABC):
 
     def _receive(self, enough: int, patience: float = INFINITY) -> None:
         """Wait for blocks of at least `enough` actors, or for `patience` seconds, and hold those that came."""
-        began = time.perf_counter()
+        started = time.perf_counter()
         replies = self._pool.wait(list(self._asked), enough, patience)
-        self._engine.waited += time.perf_counter() - began
+        self._engine.waited += time.perf_counter() - started
         for index, reply in replies.items():
             self._hold(index, self._accept(index, reply))
 

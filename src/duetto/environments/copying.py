@@ -49,7 +49,7 @@ def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium
             made = pickle.loads(buffer.getvalue())
             if render_mode not in (None, made.render_mode):
                 made.unwrapped.render_mode = render_mode
-        except Exception as error:  # whatever a user's objects raise
+        except Exception as error:  # a user's objects may raise anything
             raise UsageError(
                 f"{label} cannot be copied for evaluations and videos ({summary(error)}). Pass an id, or a function "
                 "that makes a new environment at each call."

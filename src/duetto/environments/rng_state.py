@@ -131,7 +131,7 @@ def preserve() -> Iterator[None]:
 
 # ------------------------------------------------------------------------------------------- spaces
 def seed(env: gymnasium.Env, number: int) -> None:
-    """Seed every space of an environment and its wrappers, each with numbers of its own.
+    """Seed every space of an environment and its wrappers, each with different numbers.
 
     A space that is an attribute of the class becomes the environment's own copy: else all of them would share it.
     """

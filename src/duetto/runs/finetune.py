@@ -47,7 +47,7 @@ class WarmStart:
         self._loaded()
         return replace(config, began_from=self.to_dict()).signed()
 
-    def begin(self, trainer: Trainer) -> Self:
+    def apply(self, trainer: Trainer) -> Self:
         """Load the other run's networks into the trainer; return a copy with the step, for the config.
 
         Raises:

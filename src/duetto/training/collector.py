@@ -65,7 +65,7 @@ class Collector:
         seed: int,
         of: int | None = None,
     ) -> None:
-        """`of`: the number of the run's environments, of which the stepper has some, from its `first` on; None: all."""
+        """`of`: the number of the run's environments, if the stepper has only some, starting at `first`; None: all."""
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
         if of is not None:
             self._explorer = self._explorer.for_envs(stepper.first, of)
@@ -107,7 +107,7 @@ class Collector:
             return self._stepper.sample_actions(self._random), {}
         space = self._stepper.action_space
         mask = masks.mask_of(obs)
-        # Not where one ends: a vector environment that resets in a step of its own draws for an action between.
+        # Not where one ends: a vector environment that resets in a separate step draws for an action between.
         if np.count_nonzero(self._stepper.starts):
             self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
         noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)

@@ -79,7 +79,7 @@ class PlannedRun:
         return self.config.run.steps
 
     @property
-    def begun(self) -> bool:
+    def has_config(self) -> bool:
         """Whether the run's config exists."""
         return (self.folder / "config.yaml").is_file()
 
@@ -155,7 +155,7 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"Two runs would be called {twice}. Give the experiments names, as keys of a mapping.")
     for run in ordered:
-        if run.begun:
+        if run.has_config:
             check_same_run(run.folder, run.config)
         elif foreign(run.folder):
             raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")

@@ -203,7 +203,7 @@ def _distribution(kinds: Any, dimension: Dimension) -> Any:
 
 
 class _NoLock:
-    """A stand-in for the journal's lock: the process that works on a study holds its folder's lock."""
+    """A replacement of the journal's lock: the process that works on a study holds its folder's lock."""
 
     def acquire(self) -> bool:
         return True
