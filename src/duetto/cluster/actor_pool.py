@@ -168,7 +168,7 @@ class ActorPool:
 
     # ------------------------------------------------------------------------------------------- one process
     def _start(self, actor: Actor) -> None:
-        """Start the actor's process, and greet it.
+        """Start the actor's process and send its first message.
 
         A cluster may not know yet that a machine is gone, and start processes there that never run. Such a failure
         is not the actor's, and does not count.

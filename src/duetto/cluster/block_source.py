@@ -35,7 +35,7 @@ RECENT = 1000  # vector steps whose lags are logged
 
 
 class Accepted(NamedTuple):
-    """A block that came in its order."""
+    """A block that arrived in order."""
 
     block: Block
     lost: np.ndarray  # (n,) bool, the actor's environments that started new episodes before it
@@ -111,7 +111,7 @@ class BlockSource(ABC):
         return ready.experience, ready.episodes
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done
-        """The actors know."""
+        """Do nothing: the actors track interrupted episodes."""
 
     # ------------------------------------------------------------------------------------------- blocks
     def _publish(self) -> None:
@@ -188,7 +188,7 @@ class BlockSource(ABC):
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return what a cut has besides the environments."""
+        """Return the checkpoint state, without the environments."""
         while any(self._held):
             self._open()
         states = [actor.state for actor in self._pool.actors]

@@ -67,7 +67,7 @@ def _is_bullet(env: gymnasium.Env) -> bool:
 
 
 class _Copier(cloudpickle.Pickler):
-    """Copies functions with what they refer to, by which they act on the copy and not on the object itself."""
+    """Copies functions with the objects they refer to, so that they act on the copy."""
 
     @override
     def reducer_override(self, obj: Any) -> Any:

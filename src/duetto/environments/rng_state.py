@@ -21,7 +21,7 @@ Place = tuple[str, dict[str, Any], str]  # a path, and the attributes and the na
 
 
 def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
-    """Return an environment and what it holds as its `env`, wrappers or not, from the outermost one on."""
+    """Return the environment's layers, outermost first, by following `env`."""
     found = [env]
     while isinstance(inside := getattr(found[-1], "env", None), gymnasium.Env):
         found.append(inside)

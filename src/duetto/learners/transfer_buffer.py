@@ -19,7 +19,7 @@ ALIGNMENT = 64  # bytes, enough for both frameworks' kernels
 
 @dataclass(frozen=True)
 class BufferSlot:
-    """The place of an array in the buffer."""
+    """Offset, shape and dtype of an array in the buffer."""
 
     start: int
     shape: tuple[int, ...]

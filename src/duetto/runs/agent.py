@@ -259,7 +259,7 @@ class Agent:
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
-    """The backend: the one asked for; else the run's own; else the one that is installed, as parameters fit both."""
+    """Return the requested, recorded or installed backend, in this order: parameters fit both."""
     if wanted not in (None, "torch", "jax"):
         raise UsageError(f"backend is {wanted!r}; it must be torch or jax.")
     recorded: Any = wanted or config.run.backend
@@ -268,7 +268,7 @@ def _backend(config: Config, wanted: str | None) -> Backend:
 
 
 def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structure, Any]:
-    """The structure of actions of several spaces, and the environment's action space. CheckpointError for nonsense."""
+    """The structure of actions of several spaces, and the environment's action space. Raises CheckpointError."""
     try:
         structure = environments.Structure(saved["action_structure"] if isinstance(action, spaces.Dict) else [])
         if isinstance(action, spaces.Dict):

@@ -25,7 +25,7 @@ class WarmStart:
 
     @classmethod
     def asked_for(cls, run: str | None, checkpoint: str) -> Self | None:
-        """Return it for the arguments of a call; None without `run`. UsageError if only a checkpoint is given."""
+        """Return the warm start for a call's arguments; None without `run`."""
         if run is not None:
             return cls(str(Path(run).absolute()), checkpoint)
         if checkpoint != "last":

@@ -1,4 +1,4 @@
-"""Checks of the other parts that you can write: trackers and Gymnasium vector environments."""
+"""Conformance checks for custom trackers and Gymnasium vector environments."""
 
 from __future__ import annotations
 

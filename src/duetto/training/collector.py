@@ -1,4 +1,4 @@
-"""The way from the environments to the memory: choose actions, step, hand over the real transitions."""
+"""Collect experience: choose actions, step the environments, return real transitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Source(Protocol):
     rewards: RewardScaler | None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
+        """Return the next experience and the episodes that ended with it. `step` counts earlier steps."""
         ...
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
@@ -38,7 +38,7 @@ class Source(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later experience depends on, except the environments."""
+        """Return the state that later experience depends on, without the environments."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ class Collector:
         return Experience(*transition, extras), episodes
 
     def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Choose actions for all environments; the actions (N, ...), and arrays that the memory keeps with them."""
+        """Return actions for all environments (N, ...), and the arrays to store with them."""
         at_random = step < self._algorithm.first_random_steps()
         if at_random and self._recurrence is None:
             return self._stepper.sample_actions(self._random), {}

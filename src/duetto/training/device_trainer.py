@@ -154,7 +154,7 @@ def arrays_of_carry(carry: Carry) -> dict[str, np.ndarray]:
 
 
 class DeviceExecution(LocalExecution):
-    """The place of a run in the compiled loop."""
+    """Runs environments and updates in the compiled loop."""
 
     @override
     def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:

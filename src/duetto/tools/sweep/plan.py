@@ -42,7 +42,7 @@ class PlannedRun:
         reason: Why it failed.
         started: When a process got it.
         first_step: The step at that time.
-        retry_at: When it is tried again, which another process works on.
+        retry_at: When to retry a run that another process holds.
     """
 
     job: Job
@@ -95,7 +95,7 @@ class PlannedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether all steps and the evaluation after them are there, and the config is this run's.
+        """Whether all steps and the final evaluation are done with this run's config.
 
         A signal may end a run between its last step and its last evaluation.
         """

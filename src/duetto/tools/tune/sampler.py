@@ -177,7 +177,7 @@ def imported_optuna() -> Any:
 
 
 def distributions(space: Space) -> dict[str, Any]:
-    """Return Optuna's distribution of each parameter. UsageError if a range is none that can be drawn from."""
+    """Return Optuna's distribution of each parameter. Raises UsageError for an invalid range."""
     kinds = imported_optuna().distributions
     found: dict[str, Any] = {}
     for name, dimension in space.items():
