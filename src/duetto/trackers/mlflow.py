@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,8 @@ class MLflow(Tracker):
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """Start a tracked run, or continue the known one. Raises MLflow's error if it no longer exists."""
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it lists the tables of a new database
-        with _lock(folder.parent):
+        # One run of a sweep at a time: MLflow damages a new SQLite file otherwise.
+        with imported("mlflow.utils.file_utils").ExclusiveFileLock(str(folder.parent / ".mlflow.lock")):
             self._client = imported("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
             experiment = self._client.get_experiment_by_name(self._experiment)
             experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(self._experiment)
@@ -69,10 +69,3 @@ class MLflow(Tracker):
     def finish(self, failed: bool) -> None:
         """End tracking in this process."""
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
-
-
-def _lock(runs_dir: Path) -> AbstractContextManager[Any]:
-    """Let one run of a sweep at a time open the database: MLflow damages a new SQLite file otherwise."""
-    if os.name == "nt":  # MLflow's lock needs fcntl
-        return nullcontext()
-    return imported("mlflow.utils.file_utils").ExclusiveFileLock(str(runs_dir / ".mlflow.lock"))

@@ -28,31 +28,12 @@ class Trackio(Tracker):
         self._run: Any = None
 
     def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-        """Start a tracked run, or continue the known one. Trackio resumes by name: with a random end, it is the id.
-
-        Trackio knows a run half a second after its first point. If a run ended before that, a new one starts, unless
-        Trackio is a Space or a server, which may only be unreachable.
-        """
+        """Start a tracked run, or continue the known one. Trackio resumes by name: with a random end, it is the id."""
         options = {"config": flat(config), "embed": False, "auto_log_gpu": False, "auto_log_cpu": False} | self._options
-        name = known or self._new(run)
+        name = known or f"{run[:100]}-{secrets.token_hex(4)}"
         with redirect_stdout(StringIO()):  # its output would break the progress display
-            trackio = imported("trackio")
-            try:
-                self._run = trackio.init(self._project, name=name, resume="must" if known else "never", **options)
-            except ValueError as error:
-                if not known or self._is_elsewhere() or "does not exist" not in str(error):
-                    raise
-                name = self._new(run)
-                self._run = trackio.init(self._project, name=name, resume="never", **options)
+            self._run = imported("trackio").init(self._project, name=name, resume="allow", **options)
         return name, f"trackio show --project {self._project}"
-
-    def _new(self, run: str) -> str:
-        return f"{run[:100]}-{secrets.token_hex(4)}"
-
-    def _is_elsewhere(self) -> bool:
-        return any(
-            self._options.get(to) or os.environ.get(f"TRACKIO_{to.upper()}") for to in ("space_id", "server_url")
-        )
 
     def send(self, point: Point) -> None:
         """Send the numbers of a step, and the newest of its videos."""

@@ -1,7 +1,8 @@
 """A command's output: JSON, file names and notices; and stdout that cannot be written to.
 
-A run continues when its output is lost: the reader closed the pipe, the disk is full, the terminal is gone. Other
-commands fail. Characters that a terminal lacks become escapes (± is \\xb1), as Python writes them on stderr.
+A command completes its work when its output is lost, since the reader closed the pipe, the disk is full or the
+terminal is gone; its exit status is 1. Characters that a terminal lacks become escapes (± is \\xb1), as Python writes
+them on stderr.
 """
 
 from __future__ import annotations
@@ -28,77 +29,51 @@ def watched() -> Iterator[None]:
         BrokenPipeError: The reader has closed the pipe.
         DuettoError: The output could not be written.
     """
-    _open_what_is_closed()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     stream: Any = Output(sys.stdout)
     with redirect_stdout(stream):
         try:
             yield
-        except DuettoError:
-            stream.expendable = True  # the first error is the one to report
-            raise
         finally:
             stream.flush()
-
-
-@contextmanager
-def expendable() -> Iterator[None]:
-    """Silently drop what stdout cannot write in the block."""
-    stream: Any = sys.stdout
-    stream.expendable = True
-    try:
-        yield
-    finally:
-        stream.flush()
-        stream.expendable = False
+    if isinstance(stream.error, BrokenPipeError):
+        raise stream.error
+    if stream.error is not None:
+        raise DuettoError(f"The output of this command cannot be written: {stream.error.strerror}.")
 
 
 class Output:
-    """A text stream that drops everything once it cannot be written to; unless it is `expendable`, that is an error."""
+    """A text stream that drops everything once it cannot be written to, and keeps the first error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self.expendable = False
+        self.error: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write text to the stream; see the class for errors."""
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self._failed(error)
-            return len(text)
+        """Write text to the stream."""
+        with self._watched():
+            self._stream.write(text)
+        return len(text)
 
     def flush(self) -> None:
-        """Flush the stream; see the class for errors."""
-        try:
+        """Flush the stream."""
+        with self._watched():
             self._stream.flush()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            self._failed(error)
-
-    def _failed(self, error: OSError) -> None:
-        with suppress(OSError):  # a stream in the place of stdout may have no file behind it
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())  # its buffer goes there as well
-            os.close(nowhere)
-        if self.expendable:
-            return
-        if isinstance(error, BrokenPipeError):
-            raise error
-        raise DuettoError(f"The output of this command cannot be written: {error.strerror}.") from error
-
-
-def _open_what_is_closed() -> None:
-    """Open standard streams that are closed: else a file of a run would get their number, and their output."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115, it stays open
+            self.error = self.error or error
+            with suppress(OSError):  # a stream in the place of stdout may have no file behind it
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())  # its buffer goes there as well
+                os.close(nowhere)
 
 
 def show_cursor() -> None:

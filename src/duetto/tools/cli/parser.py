@@ -231,7 +231,7 @@ def _values(kind: Any, arg: Arg) -> tuple[Callable[[str], Any], str, Any]:
         read, metavar, _ = _values(part, arg)
         if part is int:  # lists may be written 64 32, 64,32 or [64, 32]
             read = _whole_numbers
-        return read, f"{metavar} ...", "*" if Ellipsis in others else 1 + len(others)
+        return read, f"{metavar} ...", 1 + len(others) if Ellipsis not in others else "*" if part is int else "+"
     return {int: (_whole, "N", None), float: (_number, "X", None)}.get(kind, (str, "TEXT", None))
 
 

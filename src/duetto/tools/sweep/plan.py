@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,14 +16,13 @@ from duetto.errors import DuettoError, UsageError
 from duetto.runs.config_changes import check_same_run
 from duetto.runs.spec import check_name
 from duetto.runs.worker import Job, pack
-from duetto.storage import safe_open
 from duetto.storage.checkpoint import folders
 from duetto.storage.config import Config
-from duetto.storage.logs import Csv
+from duetto.storage.logs import Csv, JsonLines
 from duetto.storage.run_folder import foreign
 from duetto.tools.sweep.experiments import Experiment
 
-TAIL = 64 * 2**10  # bytes at a log's end, enough for one line
+
 State = Literal["waiting", "working", "stopping", "stopped", "complete", "failed"]
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, DuettoError)
 
@@ -115,7 +112,10 @@ class PlannedRun:
     def update(self) -> None:
         """Read `step` and `mean_return` from the run's logs and checkpoints."""
         evaluation_step, self.mean_return = last_evaluation(self.folder) or (0, None)
-        self.step = max(last_logged_step(self.folder), evaluation_step, self.checkpoint_step())
+        logged_step = 0
+        with suppress(*_DAMAGED):
+            logged_step = int(JsonLines.scan(self.folder / "metrics.jsonl").rows[-1]["step"])
+        self.step = max(logged_step, evaluation_step, self.checkpoint_step())
 
     def seconds_left(self) -> float | None:
         """Return the seconds that the run still needs at its speed so far; None before its first step."""
@@ -161,13 +161,6 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
             raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")
     return ordered
 
-
-def last_logged_step(folder: Path) -> int:
-    """Return the step in the last whole line of `metrics.jsonl`; 0 if there is none that can be read."""
-    with suppress(*_DAMAGED), os.fdopen(safe_open.open_file(folder / "metrics.jsonl", os.O_RDONLY), "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-        return int(json.loads(file.read().split(b"\n")[-2])["step"])
-    return 0
 
 
 def last_evaluation(folder: Path) -> tuple[int, float] | None:

@@ -19,14 +19,13 @@ from rich.text import Text
 from duetto.errors import DuettoError, escaped, near
 from duetto.storage import atomic_io
 from duetto.tools.plot import figure
-from duetto.tools.plot.curves import Curve, curve, interquartile
+from duetto.tools.plot.curves import Curve, curve
 from duetto.tools.plot.grouping import Group, groups
 from duetto.tools.sweep.plan import number
 from duetto.tools.sweep.sweep import Sweep
 from duetto.training.progress_lines import plain
 
 METRIC = "mean_return"
-MIN_SEEDS = 3  # for an interval
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,14 @@ def results_of(sweep: Sweep) -> SweepResult:
     picture = None
     if complete and not sweep.stopped:
         try:
-            by_experiment = groups(complete, apart=_experiment)  # also where two of them have the same options
+            by_experiment = groups(complete, METRIC)
             curves = [curve(group, METRIC) for group in by_experiment]
             results = [_result(*pair) for pair in zip(by_experiment, curves, strict=True)]
-            _write(sweep.folder / "results.csv", results)
+            text = io.StringIO()
+            table = csv.writer(text, lineterminator="\n")
+            table.writerow([field.name for field in dataclasses.fields(ExperimentResult)])
+            table.writerows(dataclasses.astuple(result) for result in results)
+            atomic_io.write_output(sweep.folder / "results.csv", text.getvalue())
             picture = figure.picture(curves, sweep.folder / "curves.png", METRIC)
         except DuettoError as error:  # the runs are complete: the same command draws them later
             sweep.notices.append(str(error))
@@ -131,23 +134,8 @@ def results_of(sweep: Sweep) -> SweepResult:
     return SweepResult(sweep.folder, runs, tuple(results), picture, sweep.stopped, tuple(sweep.notices))
 
 
-def _experiment(folder: str) -> str:
-    """Return the name of a run folder's experiment: without the seed."""
-    return re.sub(r"-s\d+$", "", folder)
-
-
 def _result(group: Group, drawn: Curve) -> ExperimentResult:
-    last = drawn.values[:, -1]
-    which = (_experiment(group.members[0].name), drawn.label, drawn.environment, len(last), int(drawn.steps[-1]))
-    if len(last) < MIN_SEEDS:
-        return ExperimentResult(*which, float(last.mean()), None, None)
-    middle, (low, high) = interquartile(last[:, None])
-    return ExperimentResult(*which, float(middle[0]), float(low[0]), float(high[0]))
-
-
-def _write(path: Path, results: list[ExperimentResult]) -> None:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow([field.name for field in dataclasses.fields(ExperimentResult)])
-    table.writerows(dataclasses.astuple(result) for result in results)
-    atomic_io.write_output(path, text.getvalue())
+    name = re.sub(r"-s\d+$", "", group.members[0].name)
+    return ExperimentResult(
+        name, drawn.label, drawn.environment, len(drawn.values), int(drawn.steps[-1]), *drawn.last()
+    )

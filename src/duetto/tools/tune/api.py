@@ -19,11 +19,10 @@ from duetto.storage import safe_yaml
 from duetto.storage.lock import FolderLock
 from duetto.tools.sweep.api import displayed
 from duetto.tools.sweep.display import SweepDisplay
-from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.results import TuneResult, results_of
 from duetto.tools.tune.sampler import Sampler, distributions
 from duetto.tools.tune.space import space
-from duetto.tools.tune.study import Study
+from duetto.tools.tune.study import Plan, Study
 
 
 def tune(
@@ -70,21 +69,15 @@ def tune(
     """
     own = [argument for argument, kind in signature(tune).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
     spec = RunSpec.of(algorithm, environment, preset, environment_options, options, caller="tune", arguments=own)
-    plan = planned_study(
-        spec,
-        seeds,
-        read_search(search) if isinstance(search, str | Path) else search,
-        search_only,
-        frozenset(options) & frozenset(spec.algorithm.options()),
-        prune,
-    )
+    fixed = frozenset(options) & frozenset(spec.algorithm.options())
+    plan = planned_study(spec, seeds, search, search_only, fixed, prune)
     return displayed(lambda display: conduct(plan, output, trials, jobs, display), progress)
 
 
 def planned_study(
     spec: RunSpec,
     seeds: int | str | Sequence[int],
-    search: dict[str, Any] | None = None,
+    search: dict[str, Any] | str | Path | None = None,
     search_only: bool = False,
     fixed: frozenset[str] = frozenset(),
     prune: bool = True,
@@ -93,13 +86,11 @@ def planned_study(
 
     Args:
         spec: The center of the search; its seed is that of the search.
-        seeds: As `parse_seeds` takes them.
-        search: How each option is searched, by name.
-        search_only: Search the options of `search` alone.
+        seeds, search, search_only, prune: As in `tune`.
         fixed: Hyper-parameters that keep their values.
-        prune: As in `tune`.
     """
     numbers = parse_seeds(seeds)
+    search = _read_search(search) if isinstance(search, str | Path) else search
     if is_instance(spec.environment):
         raise UsageError("A study cannot share one environment object. Give an id, or a function that makes it.")
     if not spec.options.evaluate_every:
@@ -133,12 +124,10 @@ def conduct(
         ) from error
 
 
-def read_search(path: str | Path) -> dict[str, Any]:
-    """Read a search file: how each option is searched, by name. UsageError if it is not one."""
+def _read_search(path: str | Path) -> dict[str, Any]:
     try:
-        search = safe_yaml.parse(Path(path).read_text("utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"The search file {path} cannot be read ({error}).") from error
-    if not isinstance(search, dict):
-        raise UsageError(f"The search file {path} has no options; write tau: {{low: 0.001, high: 0.05, log: true}}.")
-    return search
+        return dict(safe_yaml.parse(Path(path).read_text("utf-8")) or {})
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        raise UsageError(
+            f"The search file {path} cannot be read ({error}). Write options: tau: {{low: 0.001, high: 0.05, log: true}}."
+        ) from error

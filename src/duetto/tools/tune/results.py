@@ -15,10 +15,9 @@ from duetto.networks.specs import CustomNetwork
 from duetto.storage import atomic_io
 from duetto.storage.config import RunOptions
 from duetto.storage.safe_yaml import to_yaml
-from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.sampler import FinishedTrial, best_of
 from duetto.tools.tune.space import as_text
-from duetto.tools.tune.study import TRIALS, Study, counted
+from duetto.tools.tune.study import TRIALS, Plan, Study, counted
 
 # Options of the machine and of logging: they do not make the best trial the best.
 _NOT_IN_PRESETS = (
@@ -43,7 +42,6 @@ class TuneResult:
         best: The one with the highest score; None if none is complete.
         runs: The folders of the best trial's runs, one for each seed.
         preset: The file with the best trial's options.
-        next_command: Trains with that preset on another seed than the study's.
         stopped: Whether it ended before its last trial; the same call continues it.
         notices: Sentences for the user.
     """
@@ -53,7 +51,6 @@ class TuneResult:
     best: FinishedTrial | None
     runs: tuple[Path, ...]
     preset: Path | None
-    next_command: str
     stopped: bool
     notices: tuple[str, ...]
 
@@ -70,28 +67,22 @@ class TuneResult:
         if self.stopped:
             yield "Stopped. Continue with the same command."
         elif self.best is not None:
-            yield f"It was selected on these seeds; evaluate it on new ones: {self.next_command}"
+            yield "It was selected on these seeds. Evaluate it on new ones: duetto train ... --preset FILE --seeds 10-14"
 
 
 def results_of(study: Study) -> TuneResult:
     """Write the results of a study, also of one that was stopped. DuettoError if no trial is complete."""
     plan, folder, trials = study.plan, study.folder, study.sampler.trials()
     _write_table(folder, trials)
-    best, runs, preset, command = best_of(trials), (), None, ""
+    best, runs, preset = best_of(trials), (), None
     if best is not None:
         runs = tuple(sorted((folder / TRIALS / f"{best.number:04}").glob("*-s*")))
         preset = _write_preset(plan, folder, best, trials)
-        config = plan.config
-        name = config.origin and config.origin.file and f"{config.origin.file}:{config.origin.kind}"
-        command = (
-            f"duetto train {name or config.algorithm.name()} {config.environment} --preset {near(preset)} "
-            f"--seed {plan.fresh_seed}"
-        )
     elif not study.stopped:
         reasons = [trial.reason.partition("\n")[0] for trial in trials if trial.reason]
         hint = f"The last reason: {reasons[-1]}" if reasons else "The same call continues them."
         raise DuettoError(f"None of the {len(trials)} trials in {folder} is complete. {hint}")
-    return TuneResult(folder, tuple(trials), best, runs, preset, command, study.stopped, tuple(study.notices))
+    return TuneResult(folder, tuple(trials), best, runs, preset, study.stopped, tuple(study.notices))
 
 
 def _write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[FinishedTrial]) -> Path:
