@@ -131,7 +131,7 @@ class Own:
 )
 def test_a_network_of_one_s_own_has_no_recurrent_layers(tmp_path: Path, backend: str, name: str, field: str):
     """It is refused before anything is written: what learns from sequences would fail in the first step or update."""
-    with pytest.raises(UsageError, match=rf"{name}'s {field.partition('_')[0]} is a network of your own, .* recurrent"):
+    with pytest.raises(UsageError, match=rf"{name}'s {field.partition('_')[0]} is a custom network, .* recurrent"):
         duetto.train(
             name,
             "Pendulum-v1",

@@ -273,7 +273,7 @@ def test_resume_with_other_spaces(tmp_path: Path):
         ),
         ({"run.num_envs": 2}, r"replay memory has other sizes \(environments 1, here 2; rows 120, here 60\)"),
         ({"algorithm.prioritized": True}, r"has no priorities\. Leave prioritized at false, or put it back"),
-        ({"algorithm.normalize_observations": "sampled"}, r"Put normalize_observations back to what it was"),
+        ({"algorithm.normalize_observations": "sampled"}, r"Set normalize_observations as it was"),
     ],
 )
 def test_resume_with_other_sizes(made: Run, changes: dict[str, Any], sentence: str):

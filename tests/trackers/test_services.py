@@ -121,7 +121,7 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str):
 BEGINS = """
 import sys, pathlib
 from duetto.trackers.mlflow import MLflow
-MLflow().begin(sys.argv[1], None, {"a": 1}, pathlib.Path("run"))
+MLflow().start(sys.argv[1], None, {"a": 1}, pathlib.Path("run"))
 """
 
 

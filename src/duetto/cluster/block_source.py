@@ -35,7 +35,7 @@ RECENT = 1000  # vector steps whose lags are logged
 
 
 class Accepted(NamedTuple):
-    """A block that came in its order."""
+    """A block that arrived in order."""
 
     block: Block
     lost: np.ndarray  # (n,) bool, the actor's environments that started new episodes before it
@@ -111,7 +111,7 @@ class BlockSource(ABC):
         return ready.experience, ready.episodes
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done
-        """The actors know."""
+        """Do nothing: the actors track interrupted episodes."""
 
     # ------------------------------------------------------------------------------------------- blocks
     def _publish(self) -> None:
@@ -137,9 +137,9 @@ class BlockSource(ABC):
 
     def _receive(self, enough: int, patience: float = INFINITY) -> None:
         """Wait for blocks of at least `enough` actors, or for `patience` seconds, and hold those that came."""
-        began = time.perf_counter()
+        started = time.perf_counter()
         replies = self._pool.wait(list(self._asked), enough, patience)
-        self._engine.waited += time.perf_counter() - began
+        self._engine.waited += time.perf_counter() - started
         for index, reply in replies.items():
             self._hold(index, self._accept(index, reply))
 
@@ -188,7 +188,7 @@ class BlockSource(ABC):
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return what a cut has besides the environments."""
+        """Return the checkpoint state, without the environments."""
         while any(self._held):
             self._open()
         states = [actor.state for actor in self._pool.actors]

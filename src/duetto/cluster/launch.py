@@ -68,7 +68,7 @@ def make_stepper(
 
 
 def make_shards(cluster: Cluster, stepper: VecEnv) -> RemoteShards | None:
-    """Return replay shards in processes beside the actors of `stepper`; None if the cluster has none."""
+    """Return replay shards in processes next to the actors of `stepper`; None if the cluster has none."""
     count = min(cluster.replay_shards, stepper.num_envs)
     return RemoteShards(_engine(stepper).pool, shares(stepper.num_envs, count)) if count else None
 
@@ -123,7 +123,7 @@ def _block_length(wanted: int, config: Config, stepper: VecEnv, learner: Policy,
 def _packed(environment: Any, options: dict[str, Any]) -> bytes:
     try:
         return pickling.pack(environment, options)
-    except Exception as error:  # whatever a user's objects raise
+    except Exception as error:  # a user's objects may raise anything
         raise UsageError(
             f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
             "makes what it needs when it is called."

@@ -86,7 +86,7 @@ class Agent:
             backend: "torch" or "jax"; None: the run's own, if it is installed.
             networks: Custom networks by their options.
             algorithm: The class of a custom algorithm that was passed to `train`.
-            trust: Run the algorithm's file that the folder names, whoever started the run.
+            trust: Run the algorithm's file that the folder names, even if another user started the run.
             precision: None: the run's own on its own backend, else float32.
 
         Raises:
@@ -198,9 +198,7 @@ class Agent:
                 )
             return obs
         if not wanted[1]:
-            raise UsageError(
-                f"The agent's actions are {self.action_space}, of which a mask says nothing. Leave it out."
-            )
+            raise UsageError(f"The agent's actions are {self.action_space}, and have no mask. Leave it out.")
         if mask.shape != wanted or mask.dtype.kind not in "biuf" or not ((mask == 0) | (mask == 1)).all():
             raise UsageError(
                 f"The action_mask is {mask!r:.80}; it must be {wanted[1]} truth values for each observation."
@@ -220,11 +218,11 @@ class Agent:
                 "reset() where others start."
             )
         rewards = np.zeros(len(part)) if rewards is None else _of_each("rewards", rewards, len(part), "numbers")
-        begins = None if starts is None else _of_each("starts", starts, len(part), "truth values").astype(bool)
+        is_first = None if starts is None else _of_each("starts", starts, len(part), "truth values").astype(bool)
         self._together = len(part)
         self._acting.rewarded(rewards.astype(np.float32), np.arange(len(part)))
         self._acting.explores, self._acting.greedy = deterministic is False, deterministic is True
-        return self._actions.to_environment(self._acting(obs, begins))
+        return self._actions.to_environment(self._acting(obs, is_first))
 
     def parameters(self) -> Parameters:
         """Return copies of all parameters as NumPy arrays, by network and name.
@@ -261,7 +259,7 @@ class Agent:
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
-    """The backend: the one asked for; else the run's own; else the one that is installed, as parameters fit both."""
+    """Return the requested, recorded or installed backend, in this order: parameters fit both."""
     if wanted not in (None, "torch", "jax"):
         raise UsageError(f"backend is {wanted!r}; it must be torch or jax.")
     recorded: Any = wanted or config.run.backend
@@ -270,7 +268,7 @@ def _backend(config: Config, wanted: str | None) -> Backend:
 
 
 def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structure, Any]:
-    """The structure of actions of several spaces, and the environment's action space. CheckpointError for nonsense."""
+    """The structure of actions of several spaces, and the environment's action space. Raises CheckpointError."""
     try:
         structure = environments.Structure(saved["action_structure"] if isinstance(action, spaces.Dict) else [])
         if isinstance(action, spaces.Dict):
@@ -280,7 +278,7 @@ def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structu
         if saved["action_dtype"] not in spaces.DTYPES:
             raise ValueError("their type is none")
         return structure, environments.to_gymnasium(action, np.dtype(saved["action_dtype"]), structure.dtypes)
-    except Exception as error:  # whatever a stranger has written
+    except Exception as error:  # the file may be a stranger's
         raise CheckpointError(
             f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."
         ) from error

@@ -108,7 +108,7 @@ class WorkerProcess:
         environ = SHARED | ({} if threads is None else {OMP_THREADS: str(threads)}) | os.environ
         with _opened(log) as output:
             program, pipe = "from duetto.runs.worker import main; main()", subprocess.PIPE
-            self._process = subprocess_python.begin(program, pipe, pipe, output, environ)
+            self._process = subprocess_python.start(program, pipe, pipe, output, environ)
         self.runs: int = 0
         self._inbox = inbox
         self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)

@@ -55,12 +55,12 @@ class ResumeOptions:
     def first(self, act: Callable[[Trainer], None]) -> ResumeOptions:
         """Return a copy in which `act` gets the trainer before `on_start` does."""
 
-        def begin(trainer: Trainer) -> None:
+        def start(trainer: Trainer) -> None:
             act(trainer)
             if self.on_start is not None:
                 self.on_start(trainer)
 
-        return replace(self, on_start=begin)
+        return replace(self, on_start=start)
 
 
 class Run:

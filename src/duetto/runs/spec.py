@@ -115,7 +115,7 @@ class RunSpec:
         return replace(self, options=replace(self.options, seed=seed))
 
     def config(self) -> Config:
-        """Return the run's config, with the options that "auto" stands for. Nothing is written.
+        """Return the run's config, with the values of "auto". Nothing is written.
 
         Raises:
             UsageError: The parts do not fit together.
@@ -208,7 +208,7 @@ def _possible(algorithm: Algorithm) -> list[learners.Backend]:
     ]
     if not found:
         listed = ", ".join(f"{name} for {'torch' if one.torch else 'jax'}" for name, one in own.items())
-        raise UsageError(f"No framework has all of your own networks: {listed}. Give each a class for the same one.")
+        raise UsageError(f"No framework has all of the custom networks: {listed}. Give each a class for the same one.")
     return found
 
 
@@ -276,7 +276,7 @@ def slug(label: str) -> str:
 
 
 def label_of(environment: Any) -> str:
-    """The name of an environment: its id, with a file's absolute path, or the name of what makes it."""
+    """The name of an environment: its id, with a file's absolute path, or its factory's name."""
     if isinstance(environment, str):
         return user_code.absolute(environment)
     spec = None if isinstance(environment, type) else getattr(environment, "spec", None)

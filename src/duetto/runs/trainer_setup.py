@@ -54,8 +54,8 @@ def new_trainer(
             trainer = kind(config, path, spec.environment, place, build_learner)
             try:
                 if spec.warm_start is not None:
-                    began = spec.warm_start.begin(trainer).to_dict()
-                    trainer.config = replace(trainer.config, began_from=began).signed()
+                    source = spec.warm_start.apply(trainer).to_dict()
+                    trainer.config = replace(trainer.config, began_from=source).signed()
                 if trainer.config != config:
                     config = trainer.config
                     config.save(path / "config.yaml")
@@ -69,7 +69,7 @@ def new_trainer(
         if config.lacks_signature:
             trainer.notices.append(
                 f"No key can be made or read in {signing.key_path()}, so this run is not signed: resume, evaluate and "
-                f"video will need --trust. Put that right, or set {signing.KEY_FILE}."
+                f"video will need --trust. Correct this, or set {signing.KEY_FILE}."
             )
         with closing(trainer):
             yield trainer
@@ -100,7 +100,7 @@ def existing_trainer(
             shutil.copy(log.path, aside)
             log.clear()
         trainer.notices.append(
-            f"{path} has no checkpoint: the run starts at step 0 again. What it had logged is in {aside}."
+            f"{path} has no checkpoint: the run starts at step 0 again. Its earlier logs are in {aside}."
         )
     return trainer
 
@@ -108,9 +108,9 @@ def existing_trainer(
 def _restore(trainer: Trainer, accept_changes: bool, trusted: bool) -> None:
     path, config = trainer.folder, trainer.config
     if not trainer.checkpoints.store.steps():
-        if began := config.began_from:
+        if source := config.began_from:
             config.check_trust("from", path, trusted)
-            WarmStart.from_dict(began).begin(trainer)
+            WarmStart.from_dict(source).apply(trainer)
         return
     loaded = trainer.checkpoints.store.load_latest()
     if config.run.steps <= loaded.step - trainer.components.steps_at_once:  # the last vector step may go beyond the end

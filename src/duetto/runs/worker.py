@@ -4,7 +4,7 @@
     sends     ("started", evaluations so far, step) | ("evaluated", step, mean return)
               | ("ended", stopped, notices) | ("failed", kind, sentence, traceback)
 
-A worker talks to its pool over its own stdin and stdout; what an environment prints goes to stderr.
+A worker talks to its pool over its own stdin and stdout; the output of environments goes to stderr.
 """
 
 from __future__ import annotations

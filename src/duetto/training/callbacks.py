@@ -29,7 +29,7 @@ FUNCTIONS = "__call__"  # what plain functions are called by
 class Callback:
     """An object whose hooks are called during a run. Override those you need: each gets the `Trainer`.
 
-    Its attributes are what it is made with; what it has learned from the run belongs in `state_dict`.
+    Its attributes are its settings; its state belongs in `state_dict`.
     """
 
     ends_last: ClassVar[bool] = False

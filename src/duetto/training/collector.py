@@ -1,4 +1,4 @@
-"""The way from the environments to the memory: choose actions, step, hand over the real transitions."""
+"""Collect experience: choose actions, step the environments, return real transitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Source(Protocol):
     rewards: RewardScaler | None
 
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
+        """Return the next experience and the episodes that ended with it. `step` counts earlier steps."""
         ...
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
@@ -38,7 +38,7 @@ class Source(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that later experience depends on, except the environments."""
+        """Return the state that later experience depends on, without the environments."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -65,7 +65,7 @@ class Collector:
         seed: int,
         of: int | None = None,
     ) -> None:
-        """`of`: the number of the run's environments, of which the stepper has some, from its `first` on; None: all."""
+        """`of`: the number of the run's environments, if the stepper has only some, starting at `first`; None: all."""
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
         if of is not None:
             self._explorer = self._explorer.for_envs(stepper.first, of)
@@ -101,13 +101,13 @@ class Collector:
         return Experience(*transition, extras), episodes
 
     def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Choose actions for all environments; the actions (N, ...), and arrays that the memory keeps with them."""
+        """Return actions for all environments (N, ...), and the arrays to store with them."""
         at_random = step < self._algorithm.first_random_steps()
         if at_random and self._recurrence is None:
             return self._stepper.sample_actions(self._random), {}
         space = self._stepper.action_space
         mask = masks.mask_of(obs)
-        # Not where one ends: a vector environment that resets in a step of its own draws for an action between.
+        # Not where one ends: a vector environment that resets in a separate step draws for an action between.
         if np.count_nonzero(self._stepper.starts):
             self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
         noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)

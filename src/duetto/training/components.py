@@ -160,10 +160,10 @@ class Components:
         self._heed_masks()
 
     def _heed_masks(self) -> None:
-        """Look for masks of allowed actions, once the environments have started: make room for them, or give notice."""
+        """Look for masks of allowed actions, once the environments have started: make room for them, or warn."""
         if self.stepper.engine.action_masks.ignored:
             self._notices.append(
-                f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
+                f"{self.stepper.name} gives an info['action_mask']; its actions are continuous, and a mask says "
                 "nothing: it is ignored."
             )
         elif not self.stepper.masked and (unread := self._unread_mask()):

@@ -143,7 +143,7 @@ class Evaluator:
         except CheckpointError as error:
             notices.append(
                 f"{error} The best until step {step:,} had the mean return {self._best:.6g}; now the next "
-                "evaluation's become the best, whatever their return."
+                "evaluation's become the best."
             )
             self._best = None
         return notices

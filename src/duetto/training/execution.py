@@ -1,4 +1,4 @@
-"""Where a run's environments step, and what acts in them."""
+"""Where environments step and replay shards are: in this process, or on a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Execution(Protocol):
     """The processes of a trainer's environments and replay shards."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
-        """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`."""
+        """Make the environments. `options` are those of `environments.make`; warnings are appended to `notices`."""
         ...
 
     def make_source(
@@ -27,16 +27,16 @@ class Execution(Protocol):
         ...
 
     def make_shards(self, config: Config, stepper: environments.VecEnv) -> Shards | None:
-        """Make the shards that the replay memory is spread over; None: the whole memory is in this process."""
+        """Make the replay buffer's shards; None keeps the whole buffer in this process."""
         ...
 
     def decided(self, stepper: environments.VecEnv) -> dict[str, Any]:
-        """The options of the place that decide numbers: `cluster` in the config."""
+        """Return the options that affect results: `cluster` in the config."""
         ...
 
 
 class LocalExecution:
-    """The place of a run that has no cluster: this process."""
+    """Runs environments and replay buffer in this process."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
         """Make the environments in this process. Raises UsageError if the run was trained on a cluster."""

@@ -40,7 +40,7 @@ class Normalizer:
         self.mode, self.clip = mode, clip
         self._boxes = {} if mode == "off" else _scalable(space)
         self._moments = {name: initial_moments(part.shape, prior) for name, part in self._boxes.items()}
-        self.news: dict[str, Moments] = {}  # of what was observed since `follow`
+        self.news: dict[str, Moments] = {}  # of the observations since `follow`
 
     @property
     def moments(self) -> dict[str, Moments]:
@@ -67,7 +67,7 @@ class Normalizer:
         return self.mode == "steps"
 
     def kept(self, space: Space) -> Space:
-        """The space of what the memory stores of observations of `space`: scaled parts become float32, bytes too."""
+        """The space of stored observations: scaled parts become float32, bytes too."""
         if not self.stored:
             return space
         kept = {name: replace(self._boxes[name], dtype="float32") for name in self._moments}
@@ -124,7 +124,7 @@ class Normalizer:
     def _observe_learned(self, batch: SequenceBatch, ahead: int) -> None:
         """Take the observations of the steps learned from into the statistics; with `ahead` 1 the next ones."""
         length = batch.mask.shape[1]
-        learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: what the last step led to
+        learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: the last step's next observation
         learned[:, ahead : length + ahead] = batch.mask > 0
         self._observe_where(learned, batch.obs.obs)
 
@@ -145,7 +145,7 @@ class Normalizer:
         if state.keys() != wanted.keys():
             raise CheckpointError(
                 f"The checkpoint has statistics of {_listed(state)} observations, this run wants them of "
-                f"{_listed(wanted)}. Put normalize_observations back to what it was there."
+                f"{_listed(wanted)}. Set normalize_observations as it was there."
             )
         own = {name: dict.fromkeys(("mean", "variance"), np.zeros(shape)) for name, shape in wanted.items()}
         state_schema.check(state, own, "normalizer")
@@ -196,7 +196,7 @@ class RewardScaler:
         self.sampled, self.largest = sampled, 0.0
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
         self.moments: Moments = initial_moments((), prior)
-        self.news: Moments | None = None  # of what was rewarded since `follow`
+        self.news: Moments | None = None  # of the rewards since `follow`
 
     def follow(self, moments: Moments) -> None:
         """Replace the statistics, and also collect later rewards in `news`."""

@@ -54,7 +54,7 @@ class Board:
         """Close the file."""
         file, self._file = self._file, None
         if file is not None:
-            with suppress(OSError):  # where it refuses, that was said, or all is written
+            with suppress(OSError):  # an earlier error was reported
                 file.close()
 
     def _write(self, step: int, **what: Any) -> None:

@@ -55,10 +55,10 @@ class Trainer:
         memory: The memory that is learned from. `len(memory)` counts what it holds: steps, or sequences.
         stepper: The environments that are learned from: `num_envs`, `observation_space`, `action_space`, and `obs`
             (N, ...), which is acted on next.
-        log: The log of metrics. `log.scalar(name, value)` gives the next line a number of your own;
+        log: The log of metrics. `log.scalar(name, value)` gives the next line a custom number;
             `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
         checkpoints: The checkpoints, and how the run continues from one.
-        notices: Sentences for the user, in order; whoever shows the run shows them.
+        notices: Sentences for the user, in order; the display shows them.
     """
 
     components_type: type[Components] = Components
@@ -81,7 +81,7 @@ class Trainer:
         self._evaluates = False  # within an evaluation that a callback asked for, which is not broken off
         self._asked = False  # whether a hook of this step wants a checkpoint
         self._concluded = False  # whether a run that was stopped has its last checkpoint
-        self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
+        self.on_activity: Callable[[str], None] = lambda _: None  # the display's: shows a step that takes long
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             self._open(config, place or LocalExecution(), build_learner, opened)
             self._opened = opened.pop_all()
@@ -237,12 +237,12 @@ class Trainer:
         self._skips_last_evaluation |= not evaluates
 
     def interrupt(self) -> None:
-        """Stop as Ctrl-C does: since somebody waits, no more evaluation starts, and one under way is broken off."""
+        """Stop as Ctrl-C does: no further evaluation starts, and a running one is aborted."""
         self.stop(evaluates=False)
         self._interrupted = True
 
     def when_closed(self, act: Callable[[], None]) -> None:
-        """Have `act` called when the trainer is closed, whatever ended it."""
+        """Have `act` called when the trainer is closed."""
         self._opened.callback(act)
 
     def close(self) -> None:
@@ -389,7 +389,7 @@ class Trainer:
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
             UsageError: It is called in `on_update`, in `on_checkpoint`, or in `on_start` of a new run.
         """
-        if not {"on_update", "on_checkpoint"}.isdisjoint(self._callbacks.running) or not self.stepper.begun:
+        if not {"on_update", "on_checkpoint"}.isdisjoint(self._callbacks.running) or not self.stepper.started:
             raise UsageError("checkpoint() needs a complete step: call it in on_step, on_evaluation or on_end.")
         if self._concluded:
             return self.checkpoints.store.path_of(self.step)
@@ -411,7 +411,7 @@ class Learning:
     """Makes a run's updates."""
 
     def __init__(self, config: Config, components: Components, log: MetricLog, tell: Callable[[str], None]) -> None:
-        """`tell` is told of the first update, which may take long."""
+        """`tell` gets a message about the first update, which may take long."""
         self._algorithm, self._horizon = config.algorithm, config.run.horizon
         self._components, self._log, self._tell = components, log, tell
 

@@ -31,7 +31,7 @@ def record(
 ) -> Episode:
     """Write one episode as an mp4 (H.264) at the environment's own frame rate. The file appears when it is complete.
 
-    If the agent observes an image, the newest one is shown beside the picture.
+    If the agent observes an image, the newest one is shown next to the picture.
     """
     atomic_io.check_suffix(path, ".mp4", "a video")
     writer: Any = None
@@ -42,7 +42,7 @@ def record(
 
             def write(frame: np.ndarray, obs: Tree) -> None:
                 nonlocal writer
-                frame = beside(frame, stepper.observation_space, obs)
+                frame = with_observation(frame, stepper.observation_space, obs)
                 sizes.add(frame.shape)
                 if len(sizes) > 1:
                     raise UsageError(
@@ -77,8 +77,8 @@ def place(folder: Path, step: int) -> Path:
     return path
 
 
-def beside(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
-    """The frame (H, W, 3) and, if the agent sees images, its newest one beside it, enlarged to the same height."""
+def with_observation(frame: np.ndarray, space: Space, obs: Tree) -> np.ndarray:
+    """The frame (H, W, 3) and, if the agent sees images, its newest one next to it, enlarged to the same height."""
     image = next(((name, part) for name, part in named_parts(space) if is_image(part)), None)
     if image is None:
         return frame
