@@ -53,6 +53,8 @@ def _tracker(entry: object) -> Tracker:
         raise UsageError(
             f"There is no tracker {entry!r}. There are: {', '.join(TRACKERS)}; or give a duetto.trackers.Tracker."
         )
-    if not re.fullmatch(r"\w[\w.-]*", name := str(getattr(entry, "name", "") or "")):  # also the name of a file in the run's folder
+    if not re.fullmatch(
+        r"\w[\w.-]*", name := str(getattr(entry, "name", "") or "")
+    ):  # also the name of a file in the run's folder
         raise UsageError(f"A tracker has the name {name!r}. Use letters, digits, '-', '.' and '_'.")
     return entry

@@ -6,11 +6,12 @@ import os
 import secrets
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from duetto.trackers.base import Point, Tracker, flat, imported, needed
+from duetto.trackers.base import Point, Tracker, flat, needed
 
 
 class Trackio(Tracker):
@@ -32,23 +33,23 @@ class Trackio(Tracker):
         options = {"config": flat(config), "embed": False, "auto_log_gpu": False, "auto_log_cpu": False} | self._options
         name = known or f"{run[:100]}-{secrets.token_hex(4)}"
         with redirect_stdout(StringIO()):  # its output would break the progress display
-            self._run = imported("trackio").init(self._project, name=name, resume="allow", **options)
+            self._run = import_module("trackio").init(self._project, name=name, resume="allow", **options)
         return name, f"trackio show --project {self._project}"
 
     def send(self, point: Point) -> None:
         """Send the numbers of a step, and the newest of its videos."""
         videos: dict[str, Any] = {}
         for path in point.videos:  # a point has one video of a name
-            videos["video"] = imported("trackio").Video(str(path), caption=path.stem, format="mp4")
+            videos["video"] = import_module("trackio").Video(str(path), caption=path.stem, format="mp4")
         self._run.log(point.numbers | videos, step=point.step)
 
     def best(self, folder: Path, step: int, mean_return: float) -> None:
         """Keep the best parameters as an artifact."""
-        artifact = imported("trackio").Artifact(f"best-{self._run.name}", type="model")
+        artifact = import_module("trackio").Artifact(f"best-{self._run.name}", type="model")
         artifact.add_dir(str(folder))
         self._run.log_artifact(artifact)
 
     def finish(self, failed: bool) -> None:
         """End tracking in this process."""
         with redirect_stdout(StringIO()):
-            imported("trackio").finish()
+            import_module("trackio").finish()

@@ -1,79 +1,17 @@
-"""A command's output: JSON, file names and notices; and stdout that cannot be written to.
-
-A command completes its work when its output is lost, since the reader closed the pipe, the disk is full or the
-terminal is gone; its exit status is 1. Characters that a terminal lacks become escapes (± is \\xb1), as Python writes
-them on stderr.
-"""
+"""A command's output: JSON, file names, notices and errors."""
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from duetto.errors import DuettoError, escaped
-
-
-@contextmanager
-def watched() -> Iterator[None]:
-    """Replace stdout by an `Output` in the block.
-
-    Raises:
-        BrokenPipeError: The reader has closed the pipe.
-        DuettoError: The output could not be written.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    stream: Any = Output(sys.stdout)
-    with redirect_stdout(stream):
-        try:
-            yield
-        finally:
-            stream.flush()
-    if isinstance(stream.error, BrokenPipeError):
-        raise stream.error
-    if stream.error is not None:
-        raise DuettoError(f"The output of this command cannot be written: {stream.error.strerror}.")
-
-
-class Output:
-    """A text stream that drops everything once it cannot be written to, and keeps the first error."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.error: OSError | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write text to the stream."""
-        with self._watched():
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush the stream."""
-        with self._watched():
-            self._stream.flush()
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self.error = self.error or error
-            with suppress(OSError):  # a stream in the place of stdout may have no file behind it
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, self._stream.fileno())  # its buffer goes there as well
-                os.close(nowhere)
+from duetto.errors import escaped
 
 
 def show_cursor() -> None:

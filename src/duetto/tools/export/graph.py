@@ -210,7 +210,6 @@ def _inside(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return least, np.where(most.astype(np.float64) > high, np.nextafter(most, np.float32(-np.inf)), most)
 
 
-
 def _counted(space: Any, x: Array) -> Array:
     """Return choices shifted to start at 0, and flattened to (N, n); numbers are unchanged."""
     if isinstance(space, Box):
@@ -246,4 +245,3 @@ def _shape(space: Any) -> tuple[int, ...]:
 
 def _dtype(space: Any) -> str:
     return space.dtype if isinstance(space, Box) else "int64"
-

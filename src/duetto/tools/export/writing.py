@@ -1,4 +1,4 @@
-"""Write a run's agent to a file that acts without Duetto, compare it with the agent, and describe it in a second file."""
+"""Write a run's agent to a file that acts without Duetto, compare both, and describe the file in a second one."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ class _LimitedFile(io.FileIO):
     @override
     def write(self, data: Any) -> int:
         if self.tell() + len(data) > self._most:
-            raise DuettoError(f"The Hub sends more of {Path(str(self.name)).name} than the {self._most:,} bytes it lists.")
+            raise DuettoError(
+                f"The Hub sends more of {Path(str(self.name)).name} than the {self._most:,} bytes it lists."
+            )
         return super().write(data)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a run that may leave this machine, or come to it: names of repositories and files, and paths in texts."""
+"""Names of repositories on the Hub and of the files in them; and texts without paths on this machine."""
 
 from __future__ import annotations
 

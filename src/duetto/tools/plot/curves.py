@@ -34,7 +34,8 @@ class Curve:
     def last(self) -> tuple[float, float | None, float | None]:
         """Return the interquartile mean at the last step, and the ends of its interval if it has one."""
         middle, interval = interquartile(self.values[:, -1:])
-        return float(middle[0]), *((None, None) if interval is None else interval[:, 0].tolist())
+        low, high = (None, None) if interval is None else interval[:, 0].tolist()
+        return float(middle[0]), low, high
 
 
 def curves(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Curve]:

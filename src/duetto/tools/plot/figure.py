@@ -17,7 +17,7 @@ import numpy as np
 from duetto.errors import DuettoError, UsageError, escaped
 from duetto.install_hint import install
 from duetto.storage import atomic_io
-from duetto.tools.plot.curves import MIN_SEEDS, Curve, interquartile
+from duetto.tools.plot.curves import Curve, interquartile
 from duetto.tools.plot.curves import curves as curves_of
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -93,12 +93,12 @@ def draw(
     look = {"color": color, "linestyle": _LINES[style // 10 % len(_LINES)], "marker": "o" if len(steps) == 1 else ""}
     seeds = f"{count} seed" + "s" * (count > 1)
     values = np.where(np.abs(values) < _LARGEST, values, np.nan)
-    if count < MIN_SEEDS or not band:
+    middle, interval = interquartile(values) if band else (values.mean(0), None)
+    if interval is None:
         for seed in values:
             axes.plot(steps, seed, **look, linewidth=0.8, alpha=0.6)
-        axes.plot(steps, values.mean(0), **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark})"))
+        axes.plot(steps, middle, **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark})"))
         return
-    middle, interval = interquartile(values)
     axes.plot(steps, middle, **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark}, interquartile mean)"))
     axes.fill_between(steps, *interval, color=color, alpha=0.2, linewidth=0)
 

@@ -83,7 +83,7 @@ class Recorded:
                 count = int((~finite).sum())
                 notices.append(f"{count} of the values of {metric!r} in {path} are not finite and are left out.")
             if finite.any():
-                return Series(*points[finite].T, " ".join(notices))
+                return Series(points[finite, 0], points[finite, 1], " ".join(notices))
         names = self.names()
         if not names:
             raise UsageError(f"{self.folder} has no evaluations and no metrics yet. Leave it out. {' '.join(notices)}")

@@ -25,7 +25,11 @@ _HIDDEN = ("train/episodes", "learn/updates", "episodes", "seconds", "mean_lengt
 _SPREAD = ("std_return", "min_return", "max_return")  # in the table of evaluations
 _COLORED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
 # Matplotlib's settings: text stays text, and the same runs give the same bytes.
-STYLE = dict.fromkeys(_COLORED, "#768390") | {"svg.fonttype": "none", "svg.hashsalt": "duetto", "legend.framealpha": 0}
+STYLE: dict[Any, Any] = dict.fromkeys(_COLORED, "#768390") | {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "duetto",
+    "legend.framealpha": 0,
+}
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ _LONGEST_CONFIG = 2**16  # characters of a configuration
 _MOST_DIFFERENCES = 60
 _FIRST = (("algorithm", "name"), ("environment", "id"))
 
+
 def report(
     runs: Iterable[str | Path],
     output: str | Path = "report.html",
@@ -76,7 +77,7 @@ def _context(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None
     curves = [curve(group, metric) for group in grouped]
     returns = charts.returns(grouped, curves, metric)
     learning, more = charts.learning(grouped, metric, tell)
-    videos, missing = videos(grouped)
+    films, missing = videos(grouped)
     labels, environments = (
         list(dict.fromkeys(short(name, 40) for name in names))
         for names in ([group.label for group in grouped], [group.environment for group in grouped])
@@ -92,9 +93,8 @@ def _context(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None
         "min_seeds": MIN_SEEDS,
         "results": results(curves),
         "returns": returns,
-        "evaluations": evaluations(grouped, metric),
         "learning": learning,
-        "videos": videos,
+        "videos": films,
         "differences": differences(grouped),
         "repeating": repeating(grouped),
         "footer": f"{_MADE_BY} {version('duetto')}. This page needs no network.",
@@ -135,56 +135,16 @@ def number(value: float) -> str:
     return words.replace("-", "−")
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in h, min or s; "–" if it is not finite."""
-    if not np.isfinite(seconds):
-        return "–"
-    for size, unit in ((3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:.1f} s"
-
-
 def results(curves: Sequence[Curve]) -> list[list[object]]:
     """Return a row for each curve: its value at the end with its interval, and its maximum."""
     rows: list[list[object]] = []
-    for curve in curves:
-        middle, low, high = curve.last()
+    for each in curves:
+        middle, low, high = each.last()
         interval = "–" if low is None or high is None else f"{number(low)} to {number(high)}"
-        maximum = float(interquartile_mean(curve.values).max())
-        about = [short(curve.label), short(curve.environment), len(curve.values), f"{curve.steps[-1]:,.0f}"]
+        maximum = float(interquartile_mean(each.values).max())
+        about = [short(each.label), short(each.environment), len(each.values), f"{each.steps[-1]:,.0f}"]
         rows.append([*about, number(middle), interval, number(maximum)])
     return rows
-
-
-def evaluations(groups: Sequence[Group], metric: str) -> list[list[object]]:
-    """Return a row for each seed: its last value, its maximum, and the spread of the last evaluation's episodes."""
-    return [_evaluation(group, member, metric) for group in groups for member in group.members]
-
-
-def _evaluation(group: Group, member: Recorded, metric: str) -> list[object]:
-    series = member.series(metric)
-    maxima = np.flatnonzero(series.values == series.values.max())
-    best = next((i for i in maxima if series.steps[i] > 0), maxima[0])  # rather than the evaluation before training
-    spread = ("std_return", "min_return", "max_return") if metric == "mean_return" else ()
-    return [
-        short(group.label),
-        short(member.name),
-        short(group.environment),
-        f"{series.steps[-1]:,.0f}",
-        number(series.values[-1]),
-        *([number(_last(member, name)) for name in spread] or ["–"] * 3),
-        number(series.values[best]),
-        f"{series.steps[best]:,.0f}",
-        duration(float(np.fmax(_last(member, "time/seconds"), _last(member, "seconds")))),
-    ]
-
-
-def _last(member: Recorded, metric: str) -> float:
-    try:
-        return float(member.series(metric).values[-1])
-    except DuettoError:
-        return float("nan")
 
 
 def docs(chart: charts.Chart) -> list[tuple[metric_docs.Meaning, list[str]]]:
@@ -257,5 +217,3 @@ def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:
         lines = [f"{command} --seed {seed}" for seed, command in commands.items() if command]
         rows.append((group, "\n".join(lines), list(sentences)))
     return rows
-
-

@@ -22,7 +22,6 @@ from duetto.storage.logs import Csv, JsonLines
 from duetto.storage.run_folder import foreign
 from duetto.tools.sweep.experiments import Experiment
 
-
 State = Literal["waiting", "working", "stopping", "stopped", "complete", "failed"]
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, DuettoError)
 
@@ -160,7 +159,6 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
         elif foreign(run.folder):
             raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")
     return ordered
-
 
 
 def last_evaluation(folder: Path) -> tuple[int, float] | None:

@@ -8,22 +8,18 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Column, Table
-from rich.text import Text
-
-from duetto.errors import DuettoError, escaped, near
+from duetto.errors import DuettoError, near
 from duetto.storage import atomic_io
 from duetto.tools.plot import figure
 from duetto.tools.plot.curves import Curve, curve
 from duetto.tools.plot.grouping import Group, groups
 from duetto.tools.sweep.plan import number
 from duetto.tools.sweep.sweep import Sweep
-from duetto.training.progress_lines import plain
 
 METRIC = "mean_return"
 
@@ -74,32 +70,21 @@ class SweepResult:
         """Return the results as JSON values."""
         return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
-    def lines(self, width: int) -> Iterator[str]:
-        """Yield the lines that a person reads, of at most so many columns."""
-        if self.results:
-            yield plain(table(self.results), width)
-            yield "IQM: the interquartile mean of the seeds' last evaluations."
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that a person reads."""
+        for each in self.results:  # the interquartile mean over the seeds
+            low, high = each.low, each.high
+            interval = "" if low is None or high is None else f" (95 %: {number(low)} to {number(high)})"
+            yield (
+                f"{each.environment}, {each.label}: mean return {number(each.interquartile_mean)}{interval}, "
+                f"{each.seeds} seeds, {each.step:,} steps"
+            )
         counts = Counter(run.state for run in self.runs)
         yield ", ".join(f"{count} {state}" for state, count in counts.items()) + "."
         if self.picture is not None:
             yield str(near(self.picture))
         if self.stopped:
             yield "Stopped. Continue with the same command."
-
-
-def table(results: Sequence[ExperimentResult]) -> Table:
-    """Return the table of results. On a narrow terminal, the labels of the algorithms are cut."""
-    numeric = [Column(header, justify="right", no_wrap=True) for header in ("seeds", "steps", "IQM", "95 % interval")]
-    grid = Table(
-        Column("environment", no_wrap=True), "algorithm", *numeric, box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
-    for result in results:
-        low, high = result.low, result.high
-        interval = "-" if low is None or high is None else f"{number(low)} to {number(high)}"
-        label = Text(escaped(result.label), no_wrap=True, overflow="ellipsis")
-        numbers = [str(result.seeds), f"{result.step:,}", number(result.interquartile_mean), interval]
-        grid.add_row(Text(escaped(result.environment)), label, *numbers)
-    return grid
 
 
 def results_of(sweep: Sweep) -> SweepResult:

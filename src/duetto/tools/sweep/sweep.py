@@ -55,7 +55,6 @@ class Sweep:
         self.started: float = time.monotonic()
         self.on_event: Callable[[str], None] = lambda _: None
         self.on_poll: Callable[[], None] = lambda: None
-        self._first_steps = self.steps()
 
     def work(self) -> None:
         """Train to the end of the last run, or until Ctrl-C."""
@@ -150,10 +149,6 @@ class Sweep:
             self.on_event(f"{run.name}  failed: {reason}  See {near(log)}")
 
     # ------------------------------------------------------------------------------------------------ for a display
-    def steps(self) -> int:
-        """Return the steps that all runs have made."""
-        return sum(min(run.step, run.steps) for run in self.runs)
-
     def headline(self) -> str:
         """Return the first lines: how many runs, and where they are."""
         experiments = len({run.name.rpartition("-s")[0] for run in self.runs})
@@ -170,12 +165,7 @@ class Sweep:
         counts = Counter(run.state for run in self.runs)
         parts = [f"{counts['complete']}/{len(self.runs)} runs"]
         parts += [f"{counts['failed']} failed"] * bool(counts["failed"])
-        spent, trained = time.monotonic() - self.started, self.steps() - self._first_steps
-        parts.append(clock(spent))
-        if trained > 0:
-            remaining = sum(max(0, run.steps - run.step) for run in self.runs if run.state != "failed")
-            slowest = max((run.seconds_left() or 0 for run in self.runs if run.is_at_work), default=0)
-            parts.append(f"about {clock(max(remaining / trained * spent, slowest))} to go")
+        parts.append(clock(time.monotonic() - self.started))
         return parts
 
 

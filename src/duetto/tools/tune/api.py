@@ -95,9 +95,9 @@ def planned_study(
         raise UsageError("A study cannot share one environment object. Give an id, or a function that makes it.")
     if not spec.options.evaluate_every:
         raise UsageError("evaluate_every is 0, but a study compares evaluations. Give the steps between them.")
-    searched, cwd = space(spec.algorithm, search, search_only, fixed), Path.cwd()
+    searched = space(spec.algorithm, search, search_only, fixed)
     distributions(searched)  # raises for a range that cannot be drawn from
-    return Plan(spec, spec.config(), searched, numbers, prune, cwd)
+    return Plan(spec, spec.config(), searched, numbers, prune)
 
 
 def conduct(
@@ -106,7 +106,7 @@ def conduct(
     """Work on a study until it has so many trials, and return its results. Raises as `tune` does."""
     trials, jobs = whole("trials", trials), whole("jobs", jobs)
     default = Path("studies") / f"{plan.center.name()}-{slug(plan.config.environment)}"
-    folder = plan.cwd / (default if output is None else output)
+    folder = Path(default if output is None else output).absolute()
     try:
         plan.record(folder)
         with FolderLock(folder):
@@ -129,5 +129,5 @@ def _read_search(path: str | Path) -> dict[str, Any]:
         return dict(safe_yaml.parse(Path(path).read_text("utf-8")) or {})
     except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
         raise UsageError(
-            f"The search file {path} cannot be read ({error}). Write options: tau: {{low: 0.001, high: 0.05, log: true}}."
+            f"The search file {path} cannot be read ({error}). Write tau: {{low: 0.001, high: 0.05, log: true}}."
         ) from error

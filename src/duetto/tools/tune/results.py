@@ -58,7 +58,7 @@ class TuneResult:
         """Return the results as JSON values."""
         return json.loads(json.dumps(asdict(self), default=str))
 
-    def lines(self, width: int) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """Yield the lines that a person reads: the best trial and how to use it, or how to continue."""
         yield f"{counted(self.trials)}."
         if self.best is not None:
@@ -67,7 +67,7 @@ class TuneResult:
         if self.stopped:
             yield "Stopped. Continue with the same command."
         elif self.best is not None:
-            yield "It was selected on these seeds. Evaluate it on new ones: duetto train ... --preset FILE --seeds 10-14"
+            yield "It was selected on these seeds; evaluate it on new ones with --preset."
 
 
 def results_of(study: Study) -> TuneResult:

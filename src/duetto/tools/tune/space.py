@@ -194,7 +194,8 @@ def _dimension(name: str, how: Any, value: Any, hint: Any) -> Dimension | None:
         return Dimension(name, tuple(values))
     if kind not in (int, float) or not values[0] < values[1]:
         raise refused
-    return Dimension(name, (), *values, how.get("log", "factor" in how), kind is int)
+    low, high = values
+    return Dimension(name, (), low, high, how.get("log", "factor" in how), kind is int)
 
 
 def _values(how: Search, value: Any, bound: Bounds | None, whole: bool) -> list[Any]:

@@ -60,7 +60,6 @@ class Plan:
     space: Space
     seeds: tuple[int, ...]
     prune: bool
-    cwd: Path = Path()  # before environments were made, which may change it
 
     @property
     def center(self) -> Algorithm:
