@@ -33,13 +33,13 @@ from duetto.storage.lock import FolderLock
 from duetto.storage.safe_yaml import read_yaml, to_yaml
 from duetto.storage.user_code import Origin
 from duetto.tools.sweep.api import listed
-from duetto.tools.sweep.experiments import (
+from duetto.tools.sweep.plan import (
     MAX_NAME,
     Experiment,
     default_name,
     experiments,
+    runs,
 )
-from duetto.tools.sweep.plan import runs
 from duetto.tools.sweep.results import SweepResult, results_of
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from duetto.errors import DuettoError, escaped
 from duetto.tools.cli import options as shared
 from duetto.tools.cli.options import Checkpoint, EnvironmentOptions, Json, Quiet, RunFolder, Runs, Trust
-from duetto.tools.cli.output import print_file, print_json, print_notices, wrapped
+from duetto.tools.cli.output import print_file, print_json, print_result, wrapped
 from duetto.tools.cli.parser import Arg, Flag, Texts, run_function
 from duetto.training.progress_lines import say, working
 
@@ -92,13 +92,10 @@ def evaluate(
     trained = Run(run, trust=trust)
     with working(Console(stderr=True), f"evaluating {run}") as tell:
         result = trained.evaluate(episodes, checkpoint, seed, tell, environment, options, stochastic)
-    if json:
-        print_json({"run": run, "checkpoint": checkpoint, **result.to_dict(), "notices": trained.notices})
-        return
-    print_notices(trained.notices)
-    for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True), start=1):
-        print(f"episode {number:3d}  return {total:10.2f}  steps {length:6d}")
-    print(f"mean return {result}")
+    pairs = enumerate(zip(result.returns, result.lengths, strict=True), start=1)
+    lines = [f"episode {number:3d}  return {total:10.2f}  steps {length:6d}" for number, (total, length) in pairs]
+    values = {"run": run, "checkpoint": checkpoint, **result.to_dict()}
+    print_result(json, values, trained.notices, *lines, f"mean return {result}")
 
 
 def video(
@@ -115,9 +112,8 @@ def video(
     trained = Run(run, trust=trust)
     with working(Console(stderr=True), f"recording {run}") as tell:
         path = trained.video(output, checkpoint, seed, tell)
-    if not json:
-        print_notices(trained.notices)
-    print_file(path, json, run=run, checkpoint=checkpoint, notices=trained.notices)
+    values = {"file": str(path), "run": run, "checkpoint": checkpoint}
+    print_result(json, values, trained.notices, str(path))
 
 
 def watch(
@@ -133,11 +129,8 @@ def watch(
 
     trained = Run(run, trust=trust)
     seen = trained.watch(episodes, checkpoint, seed, lambda text: None if json else print(text, flush=True))
-    if json:
-        scores = {"returns": [each.total_reward for each in seen], "lengths": [each.length for each in seen]}
-        print_json({"run": run, "checkpoint": checkpoint, **scores, "notices": trained.notices})
-        return
-    print_notices(trained.notices)
+    scores = {"returns": [each.total_reward for each in seen], "lengths": [each.length for each in seen]}
+    print_result(json, {"run": run, "checkpoint": checkpoint, **scores}, trained.notices)
 
 
 def export(
@@ -161,15 +154,13 @@ def export(
     with working(Console(stderr=True), f"writing and testing the graph of {run}"):
         path = write(trained, format, output, checkpoint)
     about = json_file.loads(Path(f"{path}.json").read_text("utf-8"))
-    if json:
-        print_json({"run": run, "checkpoint": checkpoint, **about, "file": str(path), "notices": trained.notices})
-        return
-    print_notices(trained.notices)
     checked = about["checked"]
-    print(
+    line = (
         f"{path}: acts as the agent of step {about['step']:,} on {checked['observations']} observations (largest "
         f"difference {checked['largest_difference']:.0e} of the range, {checked['differing']} choices differ)."
     )
+    values = {"run": run, "checkpoint": checkpoint, **about, "file": str(path)}
+    print_result(json, values, trained.notices, line)
 
 
 # ---------------------------------------------------------------------------------------------------- the Hub
@@ -197,14 +188,10 @@ def push(
     trained = Run(run, trust=trust)
     with working(Console(stderr=True), f"pushing {run}") as tell:
         pushed = push_run(trained, **given, tell=tell)
-    if json:
-        print_json({"run": run, **pushed._asdict(), "evaluation": pushed.evaluation.to_dict(), "sent": not dry_run})
-        return
-    print_notices(pushed.notices)
-    for name, size in pushed.files.items():
-        print(f"{size:12,}  {escaped(name)}")
-    print(f"mean return {pushed.evaluation}")
-    print(f"{pushed.where}: {'nothing was sent' if dry_run else f'sent to {repository}'}.")
+    values = {"run": run, **pushed._asdict(), "evaluation": pushed.evaluation.to_dict(), "sent": not dry_run}
+    lines = [f"{size:12,}  {name}" for name, size in pushed.files.items()]
+    sent = "nothing was sent" if dry_run else f"sent to {repository}"
+    print_result(json, values, pushed.notices, *lines, f"mean return {pushed.evaluation}", f"{pushed.where}: {sent}.")
 
 
 def pull(
@@ -222,13 +209,10 @@ def pull(
 
     with working(Console(stderr=True), f"pulling {repository}") as tell:
         pulled = fetch(repository, output, revision=revision, at_most=at_most, tell=tell)
-    if json:
-        print_json({"repository": repository, **pulled._asdict(), "path": str(pulled.path)})
-        return
-    print_notices(pulled.notices)
     size = sum(pulled.files.values()) / 1e6
-    say(Console(), f"{pulled.path}: {len(pulled.files)} files, {size:.1f} MB, of commit {pulled.commit}.")
-    say(Console(), f"See it: duetto video {pulled.path}")
+    line = f"{pulled.path}: {len(pulled.files)} files, {size:.1f} MB, of commit {pulled.commit}."
+    values = {"repository": repository, **pulled._asdict(), "path": str(pulled.path)}
+    print_result(json, values, pulled.notices, line, f"See it: duetto video {pulled.path}")
 
 
 # ---------------------------------------------------------------------------------------------------- several runs
@@ -388,5 +372,4 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 
 def main(command: str, arguments: Sequence[str]) -> None:
     """Parse the options and run a command."""
-    hint = "To change an option of the run, edit its config.yaml and give --accept-changes."
-    run_function(FUNCTIONS[command], f"duetto {command}", arguments, hint if command == "resume" else "")
+    run_function(FUNCTIONS[command], f"duetto {command}", arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -94,8 +93,8 @@ def _callback(option: str, kind: type[Any], value: float) -> Any:
     try:
         return kind(value)
     except UsageError as error:
-        (field, *_) = dataclasses.fields(kind)
-        raise UsageError(re.sub(rf"^{field.name} is ", f"--{option.replace('_', '-')} is ", str(error))) from error
+        words = str(error).partition(" ")[2]  # after the argument's name
+        raise UsageError(f"--{option.replace('_', '-')} {words}") from error
 
 
 def cluster(options: Mapping[str, Any]) -> Cluster | None:

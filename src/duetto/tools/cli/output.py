@@ -52,6 +52,16 @@ def print_file(path: str | Path, as_json: bool, **values: Any) -> None:
     print_json({"file": str(path), **values}) if as_json else print(escaped(str(path)))
 
 
+def print_result(as_json: bool, values: dict[str, Any], notices: Sequence[str], *lines: str) -> None:
+    """Print a command's result: lines, and notices on stderr; or everything as JSON."""
+    if as_json:
+        print_json(values | {"notices": notices})
+        return
+    print_notices(notices)
+    for line in lines:
+        print(escaped(line))
+
+
 def print_notices(notices: Sequence[str]) -> None:
     """Print a run's notices on stderr, such as damage that was skipped."""
     from rich.console import Console  # `duetto --help` has no use for it

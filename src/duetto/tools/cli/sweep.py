@@ -15,8 +15,7 @@ from duetto.tools.cli.output import print_json
 from duetto.tools.cli.parser import Arg, Flag
 
 if TYPE_CHECKING:  # slow to import: a display shows something first
-    from duetto.tools.sweep.experiments import Experiment
-    from duetto.tools.sweep.plan import PlannedRun
+    from duetto.tools.sweep.plan import Experiment, PlannedRun
 
 USAGE = "duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]"
 ABOUT = """Trains every algorithm in every environment with every seed. Each run has its
@@ -61,7 +60,7 @@ def _command(word: str) -> LearningCommand:
 
 def _experiments(command: LearningCommand, given: dict[str, Any]) -> list[Experiment]:
     """Return the experiment of the algorithm in each environment."""
-    from duetto.tools.sweep.experiments import experiments
+    from duetto.tools.sweep.plan import experiments
 
     options = command.learning_options(given) | {"track": given.get("track", ())}
     options["environment_options"] = parse_options(given.get("environment_options", ()))

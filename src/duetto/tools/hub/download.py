@@ -101,10 +101,7 @@ def fetch(
 def _chosen(repository: str, listing: Listing, at_most: float) -> list[RemoteFile]:
     """Return the files of a run, without others in the repository. UsageError if it holds no run or too large a one."""
     files = [file for file in listing.files if file_rules.belongs(file.name)]
-    names = [file.name for file in files]
-    if len(set(names)) < len(names):
-        raise DuettoError(f"{repository} lists a name twice. Nothing was fetched: do not trust it.")
-    if file_rules.CONFIG not in names:
+    if file_rules.CONFIG not in [file.name for file in files]:
         raise UsageError(f"{repository} holds no run of Duetto: it has no {file_rules.CONFIG}.")
     size = sum(file.size for file in files)
     if size > at_most * 1e9:

@@ -78,7 +78,8 @@ def _text(config: Config, repository: str, result: CardResult, without_video: st
         f"agent = duetto.load(run.path, {loaded})\naction = agent.act(observation)\n```",
         "## Repeat it",
         "```sh\n" + "\n".join(filter(None, again)) + "\n```",
-        _plain(" ".join([*needed, *repeat_command.of_its_history(values)])),
+        _plain(f"Not sent here: {' '.join(needed)}") if needed else "",
+        _plain(" ".join(repeat_command.of_its_history(values))),
     ]
     return "\n\n".join(filter(None, sentences)) + "\n"
 

@@ -91,9 +91,13 @@ def push(
             notices = Notices(found)
             agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
             evaluation = run.evaluate(episodes, agent, seed, tell)
-            without_video = "it was not asked for."
-            if video and (without_video := _record(run, bundle / file_rules.VIDEO, agent, seed, tell)):
-                notices.append(f"There is no video: {without_video}")
+            without_video = "" if video else "it was not asked for."
+            try:
+                if video:
+                    run.video(bundle / file_rules.VIDEO, agent, seed, tell=tell)
+            except DuettoError as error:
+                without_video = str(error)
+                notices.append(f"There is no video: {error}")
             used_seed = run.config.run.seed if seed is None else seed
             result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
             text = model_card.card(run.config, repository, result, str(without_places(without_video)))
@@ -127,15 +131,6 @@ def _check_repository_free(repository: str, listing: Listing | None, private: bo
             f"{repository} holds something else than a run ({', '.join(others[:3])}), which would be mixed with this "
             "one. Choose another name."
         )
-
-
-def _record(run: Run, path: Path, agent: str | int, seed: int | None, tell: Callable[[str], None]) -> str:
-    """Record an episode; return the reason if there is no video, else ""."""
-    try:
-        run.video(path, agent, seed, tell=tell)
-    except DuettoError as error:
-        return str(error)
-    return ""
 
 
 # ---------------------------------------------------------------------------------------------------- what is sent

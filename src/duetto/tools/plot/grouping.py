@@ -77,16 +77,17 @@ class Recorded:
             path = self.folder / file
             points, unreadable = _points(scan, metric, path)
             finite = np.isfinite(points).all(1)
-            if unreadable:
-                notices.append(f"{unreadable} of the lines of {path} cannot be read and are left out.")
-            if not finite.all():
-                count = int((~finite).sum())
-                notices.append(f"{count} of the values of {metric!r} in {path} are not finite and are left out.")
+            about = [f"{unreadable} of the lines of {path} cannot be read and are left out."] * bool(unreadable)
+            if count := int((~finite).sum()):
+                about.append(f"{count} of the values of {metric!r} in {path} are not finite and are left out.")
             if finite.any():
-                return Series(points[finite, 0], points[finite, 1], " ".join(notices))
+                return Series(points[finite, 0], points[finite, 1], " ".join(about))
+            notices += about
         names = self.names()
         if not names:
-            raise UsageError(f"{self.folder} has no evaluations and no metrics yet. Leave it out. {' '.join(notices)}")
+            raise UsageError(
+                " ".join([f"{self.folder} has no evaluations and no metrics yet. Leave it out.", *notices])
+            )
         if metric == "mean_return" and "train/return" in names:
             notice = f"{self.folder} has no evaluations: its returns are those of training."
             return dataclasses.replace(self.series("train/return"), notice=notice)

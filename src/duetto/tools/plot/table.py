@@ -55,6 +55,7 @@ def table(
     runs = [runs] if isinstance(runs, str | Path) else list(runs)
     rows: list[CsvRow] = []
     notices: dict[str, None] = {}
+    labels: dict[Path, str] = {}  # a run has the same for all metrics
     for metric in dict.fromkeys(metrics):
         name = "avg_return" if metric == "mean_return" else metric
         for group in groups(runs, metric):
@@ -63,7 +64,8 @@ def table(
                 series = member.series(metric)
                 notices |= dict.fromkeys([series.notice] if series.notice else [])
                 points = zip(*(part.tolist() for part in once(series.steps, series.values)), strict=True)
-                rows += [CsvRow(group.label, group.environment, member.seed, name, *point) for point in points]
+                label = labels.setdefault(member.folder, group.label)
+                rows += [CsvRow(label, group.environment, member.seed, name, *point) for point in points]
     for notice in notices:
         print(notice, file=sys.stderr)
     if output is not None:

@@ -26,7 +26,6 @@ from duetto.tools.report import charts, metric_docs
 _MADE_BY = "Made by Duetto"  # in each report
 LARGEST_VIDEO, LARGEST_VIDEOS = 2**24, 2**26  # bytes of one and of all
 _LONGEST_CONFIG = 2**16  # characters of a configuration
-_MOST_DIFFERENCES = 60
 _FIRST = (("algorithm", "name"), ("environment", "id"))
 
 
@@ -200,9 +199,8 @@ def differences(groups: Sequence[Group]) -> dict[str, Any]:
         if any(value != values[0] for value in values):
             cells = [short(options[option]) if option in options else "–" for options in settings]
             rows.append([short(option[1]), *cells])
-    more = len(rows) - _MOST_DIFFERENCES
     names = [f"{short(group.label)} in {short(group.environment)}" for group in groups]
-    return {"groups": groups, "names": names, "rows": rows[:_MOST_DIFFERENCES], "more": max(more, 0)}
+    return {"groups": groups, "names": names, "rows": rows}
 
 
 def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:

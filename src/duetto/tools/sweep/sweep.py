@@ -153,12 +153,7 @@ class Sweep:
         """Return the first lines: how many runs, and where they are."""
         experiments = len({run.name.rpartition("-s")[0] for run in self.runs})
         count, plural = len(self.runs), "s" * (experiments > 1)
-        lines = [f"{count} run{'s' * (count > 1)} of {experiments} experiment{plural}", f"{near(self.folder)}/"]
-        complete = sum(run.state == "complete" for run in self.runs)
-        started = sum(run.has_config for run in self.runs) - complete
-        if complete or started:
-            lines.append(f"Continuing: {complete} complete, {started} started.")
-        return "\n".join(lines)
+        return f"{count} run{'s' * (count > 1)} of {experiments} experiment{plural}\n{near(self.folder)}/"
 
     def status(self) -> list[str]:
         """Return how far it is, the most important first."""

@@ -100,7 +100,7 @@ class Sampler:
         self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)
         trial = self._study.ask(self._distributions)
         self._running[trial.number] = trial
-        return self.trial(trial.number)
+        return self._converted(self._study.get_trials(deepcopy=False)[trial.number])
 
     def unfinished(self) -> list[FinishedTrial]:
         """Return the trials without an end, since their process died; they can be reported to from here on."""
@@ -109,7 +109,7 @@ class Sampler:
                 self._running[trial.number] = self._optuna.Trial(self._study, trial._trial_id)
                 if trial.params.keys() != self._distributions.keys():
                     self.end(trial.number, "failed", reason="The process ended while it was drawn.")
-        return [self.trial(number) for number in sorted(self._running)]
+        return [trial for trial in self.trials() if trial.number in self._running]
 
     def report(self, number: int, step: int, score: float) -> None:
         """Record a trial's score at a step, unless it is known."""
@@ -135,10 +135,6 @@ class Sampler:
         self._study.tell(trial, value if state == "complete" else None, state=end)
 
     # ------------------------------------------------------------------------------------------------ all trials
-    def trial(self, number: int) -> FinishedTrial:
-        """Return the trial of a number."""
-        return self._converted(self._study.get_trials(deepcopy=False)[number])
-
     def trials(self) -> list[FinishedTrial]:
         """Return all trials that were started, by number."""
         trials = self._study.get_trials(deepcopy=False)
