@@ -362,7 +362,6 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ("td3", "x-v0", {"environment_options": {1: 2}}, "environment_options is {1: 2}; it must be"),
         ("td3", "Pendulum-v1", {"preset": 5}, "preset is 5; it must be a preset's name"),
         ("td3", "Pendulum-v1", {"track": 5}, "track is 5; it must be a list"),
-        ({False: "td3"}, "Pendulum-v1", {}, "An experiment is called False, which is not text"),
         (["td3", "td3"], "Pendulum-v1", {}, "Two runs would be called td3-Pendulum-v1-s0"),
     ],
 )

@@ -80,13 +80,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def draw(
-    axes: Any,
-    label: str,
-    steps: np.ndarray,
-    values: np.ndarray,
-    style: int,
-    remark: str = "",
-    band: bool = True,
+    axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: int, remark: str = "", band: bool = True
 ) -> None:
     """Draw the `style`-th curve with its seeds, or the band of three or more; `steps` (T,), `values` (seeds, T)."""
     count, color = len(values), f"C{style % 10}"

@@ -62,6 +62,11 @@ class Recorded:
         """The folder's name."""
         return self.folder.name
 
+    @property
+    def experiment(self) -> str:
+        """The folder's name without the seed."""
+        return re.sub(r"-s\d+$", "", self.name)
+
     def __str__(self) -> str:
         return str(self.folder)
 
@@ -120,12 +125,13 @@ class Group:
     notices: tuple[str, ...] = ()
 
 
-def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Group]:
+def groups(runs: Iterable[str | Path], metric: str = "mean_return", by_name: bool = False) -> list[Group]:
     """Group `runs` into curves, in their order.
 
     Args:
         runs: Folders of runs. Each counts once, however it is named.
         metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
+        by_name: Keep runs apart whose folders' names differ in more than the seed.
 
     Raises:
         UsageError: A folder does not exist, or none of them is a run with the metric.
@@ -137,7 +143,7 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Grou
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
     recorded, left_out = _usable(list(named.values()), metric)
-    by_curve = _by_settings(recorded)
+    by_curve = _by_settings(recorded, by_name)
     taken: set[tuple[str, str]] = set()
     grouped: list[Group] = []
     for name, members in zip(_labels(by_curve), by_curve, strict=True):
@@ -235,12 +241,13 @@ def _points(scan: Scan, metric: str, path: Path) -> tuple[np.ndarray, int]:
     return np.array(points).reshape(-1, 2), len(scan.damaged) + scan.half + len(errors)
 
 
-def _by_settings(runs: list[Recorded]) -> list[list[Recorded]]:
+def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:
     """Group runs of the same settings; a seed is in a group only once."""
     groups: list[list[Recorded]] = []
     for run in runs:
         for group in groups:
-            if group[0].settings == run.settings and run.seed not in [other.seed for other in group]:
+            same = group[0].settings == run.settings and not (by_name and group[0].experiment != run.experiment)
+            if same and run.seed not in [other.seed for other in group]:
                 group.append(run)
                 break
         else:

@@ -78,10 +78,7 @@ def listed(chosen: Sequence[Experiment], output: str | Path | None) -> tuple[Pat
 
 
 def conduct(
-    chosen: Sequence[Experiment],
-    output: str | Path | None,
-    jobs: int,
-    display: SweepDisplay | None = None,
+    chosen: Sequence[Experiment], output: str | Path | None, jobs: int, display: SweepDisplay | None = None
 ) -> SweepResult:
     """Train all runs of the experiments, and return the sweep's results."""
     jobs = whole("jobs", jobs)

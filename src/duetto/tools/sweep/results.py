@@ -6,7 +6,6 @@ import csv
 import dataclasses
 import io
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Any
 from duetto.errors import DuettoError, near
 from duetto.storage import atomic_io
 from duetto.tools.plot import figure
-from duetto.tools.plot.curves import Curve, curve
-from duetto.tools.plot.grouping import Group, groups
+from duetto.tools.plot.curves import curve
+from duetto.tools.plot.grouping import groups
 from duetto.tools.sweep.plan import number
 from duetto.tools.sweep.sweep import Sweep
 
@@ -77,7 +76,7 @@ class SweepResult:
             interval = "" if low is None or high is None else f" (95 %: {number(low)} to {number(high)})"
             yield (
                 f"{each.environment}, {each.label}: mean return {number(each.interquartile_mean)}{interval}, "
-                f"{each.seeds} seeds, {each.step:,} steps"
+                f"{each.seeds} seed{'s' * (each.seeds > 1)}, {each.step:,} steps"
             )
         counts = Counter(run.state for run in self.runs)
         yield ", ".join(f"{count} {state}" for state, count in counts.items()) + "."
@@ -94,9 +93,19 @@ def results_of(sweep: Sweep) -> SweepResult:
     picture = None
     if complete and not sweep.stopped:
         try:
-            by_experiment = groups(complete, METRIC)
+            by_experiment = groups(complete, METRIC, by_name=True)
             curves = [curve(group, METRIC) for group in by_experiment]
-            results = [_result(*pair) for pair in zip(by_experiment, curves, strict=True)]
+            results = [
+                ExperimentResult(
+                    group.members[0].experiment,
+                    each.label,
+                    each.environment,
+                    len(each.values),
+                    int(each.steps[-1]),
+                    *each.last(),
+                )
+                for group, each in zip(by_experiment, curves, strict=True)
+            ]
             text = io.StringIO()
             table = csv.writer(text, lineterminator="\n")
             table.writerow([field.name for field in dataclasses.fields(ExperimentResult)])
@@ -117,10 +126,3 @@ def results_of(sweep: Sweep) -> SweepResult:
         for run in sweep.runs
     )
     return SweepResult(sweep.folder, runs, tuple(results), picture, sweep.stopped, tuple(sweep.notices))
-
-
-def _result(group: Group, drawn: Curve) -> ExperimentResult:
-    name = re.sub(r"-s\d+$", "", group.members[0].name)
-    return ExperimentResult(
-        name, drawn.label, drawn.environment, len(drawn.values), int(drawn.steps[-1]), *drawn.last()
-    )
