@@ -436,7 +436,7 @@ def test_settings_that_come_to_the_same_options_keep_their_runs_apart(tmp_path: 
             ("b-Pendulum-v1-s1", 4.0, 1),
         )
     ]
-    complete: Any = {"state": "complete", "step": 0, "mean_return": 1.0, "reason": ""}
+    complete: Any = {"state": "complete", "step": 0, "mean_return": 1.0, "reason": "", "log": None}
     states = [SimpleNamespace(folder=one, **complete) for one in folders]
     sweep: Any = SimpleNamespace(folder=tmp_path, runs=states, stopped=False, notices=[])
     found = results_of(sweep)

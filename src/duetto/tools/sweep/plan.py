@@ -109,7 +109,7 @@ class PlannedRun:
         state: How far it is.
         step: The last step known.
         mean_return: Of the last evaluation.
-        reason: Why it failed.
+        reason, log: Why it failed, and the file with its traceback.
         started: When a process got it.
         first_step: The step at that time.
         retry_at: When to retry a run that another process holds.
@@ -123,6 +123,7 @@ class PlannedRun:
     started: float = 0.0
     first_step: int = 0
     retry_at: float = 0.0
+    log: Path | None = None
 
     @property
     def name(self) -> str:

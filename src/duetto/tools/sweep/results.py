@@ -114,15 +114,5 @@ def results_of(sweep: Sweep) -> SweepResult:
             picture = figure.picture(curves, sweep.folder / "curves.png", METRIC)
         except DuettoError as error:  # the runs are complete: the same command draws them later
             sweep.notices.append(str(error))
-    runs = tuple(
-        RunResult(
-            run.folder,
-            run.state,
-            run.step,
-            run.mean_return,
-            run.reason,
-            sweep.log_of(run.job) if run.state == "failed" else None,
-        )
-        for run in sweep.runs
-    )
+    runs = tuple(RunResult(run.folder, run.state, run.step, run.mean_return, run.reason, run.log) for run in sweep.runs)
     return SweepResult(sweep.folder, runs, tuple(results), picture, sweep.stopped, tuple(sweep.notices))

@@ -141,7 +141,7 @@ class Sweep:
         if state == "complete":
             self.on_event("  ".join(part for part in (run.name, f"{run.step:,} steps", run.score, spent) if part))
         elif state == "failed":
-            log = self.log_of(run.job)
+            run.log = log = self.log_of(run.job)
             with suppress(OSError):  # a full disk ends this run, not the others
                 log.parent.mkdir(parents=True, exist_ok=True)
                 with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
