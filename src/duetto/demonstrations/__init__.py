@@ -9,7 +9,7 @@ Observations, actions and rewards are those of a training run's `VecEnv`.
     episode_player.py     replay a demonstration
 """
 
-from duetto.demonstrations.dataset import Writer, check_free, is_stored, load, save, writer
+from duetto.demonstrations.dataset import Writer, check_free, load, save, writer
 from duetto.demonstrations.episode_player import EpisodePlayer
 from duetto.demonstrations.minari_datasets import export_minari, import_minari
 from duetto.demonstrations.recording import Expert, RecordedGame, RecordingEndedError, record
@@ -29,7 +29,6 @@ __all__ = [
     "check_free",
     "export_minari",
     "import_minari",
-    "is_stored",
     "load",
     "record",
     "save",

@@ -47,7 +47,7 @@ class ActionMap:
             self.continuous, self.row_shape, self.dtype = False, (num_columns(self.space),), np.dtype(np.float32)
             return
         self.continuous = isinstance(self.space, Box)
-        self.row_shape = () if isinstance(self.space, Discrete) else (self._size(),)
+        self.row_shape = () if isinstance(self.space, Discrete) else (num_columns(self.space),)
         self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
         if isinstance(self.space, Box):
             # Center and half-width instead of low and width: [-1, 1] stays exact, also close to zero.
@@ -65,9 +65,6 @@ class ActionMap:
             whole = not part.continuous and bool((own == np.floor(own)).all())
             found.append((part, own.astype(np.int64) if whole else own))
         return found
-
-    def _size(self) -> int:
-        return self.space.size if isinstance(self.space, Box) else len(self.space.nvec)  # type: ignore[union-attr]
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
         """Convert actions (N, ...) to the environment's shape and dtype, in a new array.

@@ -149,8 +149,8 @@ def test_state_that_no_attribute_holds():
 
 RENDER = [
     (questionable.Blind, 'lacks the render mode "rgb_array"'),
-    (questionable.WrongPicture, "render gives float64 of shape (4, 6)"),
-    (questionable.PaleInk, "render gives float64 of shape (4, 6, 3)"),
+    (questionable.WrongPicture, "render gives an array of shape (4, 6) and dtype float64"),
+    (questionable.PaleInk, "render gives an array of shape (4, 6, 3)"),
 ]
 
 

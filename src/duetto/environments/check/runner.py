@@ -13,16 +13,14 @@ import gymnasium
 from gymnasium.vector import VectorEnv
 
 from duetto.environments import atari, env_registry, pickling
-from duetto.environments.check import determinism, rules
-from duetto.environments.check.findings import Finding, Findings
-from duetto.environments.check.rules import record_rollout
+from duetto.environments.check import rules
+from duetto.environments.check.rules import Finding, Findings, record_rollout
 from duetto.environments.errors import summary
 from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import VecEnv
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 
 STEPS, TIMEOUT = 2000, 60.0
-UNCHECKED = "Nothing after this was checked."
 
 
 def check(
@@ -86,12 +84,12 @@ def _check(make: partial[VecEnv], steps: int, resumes: bool, printed: IO[bytes])
             about, findings.doing = "contract", "while random actions were played"
             rules.check_spaces(findings, vec)
             with closing(make()) as other:
-                repeatable = determinism.check_determinism(findings, vec, other)
+                repeatable = rules.check_determinism(findings, vec, other)
             rules.check_rollout(findings, vec, record_rollout(vec, steps))
             rules.check_gymnasium(findings, vec)
             if repeatable and resumes:  # Atari games resume in ale-py's vector environment
                 with closing(make()) as other:
-                    determinism.check_resume(findings, vec, other, steps)
+                    rules.check_resume(findings, vec, other, steps)
             rules.check_render(findings, make, vec.engine.metadata)
         findings.add("processes", fine="It can be pickled: vectorization=subprocess works.")
     except DuettoError as error:
