@@ -179,7 +179,7 @@ BAD = {
     "no end": (lambda e: e._replace(terminated=False), "neither terminated nor truncated"),
     "no steps": (lambda e: e._replace(reward=e.reward[:0]), "no steps"),
     "a reward that is none": (lambda e: e._replace(reward=e.reward * np.float32(np.nan)), "NaN"),
-    "rewards in double precision": (lambda e: e._replace(reward=e.reward.astype(float)), "Give float32"),
+    "rewards in double precision": (lambda e: e._replace(reward=e.reward.astype(float)), "reward is float64"),
 }
 
 

@@ -185,14 +185,6 @@ def _some_steps(stepper: environments.VecEnv) -> None:
         stepper.step(stepper.sample_actions(np.random.default_rng(0)))
 
 
-def test_a_forbidden_action_is_refused() -> None:
-    stepper = make(Turnstile)
-    stepper.reset(0)
-    _, mask = masks.split_mask(stepper.obs)
-    with pytest.raises(UsageError, match=r"the action \d is forbidden by info\['action_mask'\]"):
-        stepper.step(np.array([int(mask[0].argmin())]))
-
-
 def test_agents_want_their_mask(tmp_path: Path) -> None:
     agent = train(tmp_path, small("dqn"), Turnstile, steps=40, evaluate_every=0).agent()
     obs = np.zeros(1, np.float32)

@@ -84,10 +84,7 @@ def check(episode: Demonstration, metadata: Metadata) -> None:
         raise UsageError("It has no steps. Leave empty episodes out.")
     if not (episode.terminated or episode.truncated):
         raise UsageError("It is neither terminated nor truncated. Mark an episode that was cut off as truncated.")
-    if episode.reward.shape != (steps,) or episode.reward.dtype != np.float32:
-        raise UsageError(f"Its rewards are {_shape(episode.reward)}. Give float32 (T,).")
-    if not np.isfinite(episode.reward).all():
-        raise UsageError("Its reward is NaN or infinite. Record it anew.")
+    _check_part("reward", episode.reward, Box((), "float32", (-np.inf,), (np.inf,)), steps)
     space, obs = metadata.observation_space, episode.obs
     expected = dict(space.parts) if isinstance(space, Dict) else {"": space}
     parts = obs if isinstance(obs, dict) else {"": obs}

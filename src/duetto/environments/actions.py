@@ -114,15 +114,6 @@ class ActionMap:
             return random.uniform(-1, 1, (n, *self.row_shape)).astype(self.dtype)
         return random.integers(0, self._count, (n, *self.row_shape))
 
-    def forbidden(self, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return whether `mask` (N, n) forbids the actions (N, ...), as (N,) bool."""
-        if self._parts:
-            chosen = [own.reshape(len(own), -1) for part, own in self._split(action) if not part.continuous]
-            action = np.concatenate(chosen, axis=1)
-        starts = np.array([low for low, _ in split_bounds(masks.choice_sizes(self.space))])
-        chosen = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
-        return np.asarray(~chosen.all(axis=1))
-
     def check(self, action: Any, n: int) -> np.ndarray:
         """Check the actions for n environments, and return them copied to our dtype.
 

@@ -191,15 +191,16 @@ def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
         Actions (T, N) uint8, 0 before an environment's turn; and (T + 1, N) uint8, what to do before each action and
         after the last: leave the environment alone, start a game with the tape's seed, or one without.
     """
-    told = [np.frombuffer(bytes(tape.told), np.uint8) for tape in tapes]
-    steps = [int(np.count_nonzero(one != RESET)) for one in told]
-    length = max(steps)
-    actions = np.zeros((length, len(tapes)), np.uint8)
-    starts = np.full((length + 1, len(tapes)), LEAVE, np.uint8)
-    for env, (one, count) in enumerate(zip(told, steps, strict=True)):
-        first = length - count
-        actions[first:, env] = one[one != RESET]
-        starts[first, env] = SEED
-        resets = np.flatnonzero(one == RESET)
-        starts[first + resets - np.arange(len(resets)), env] = PLAIN  # each is preceded by the earlier ones
-    return actions, starts
+    plans: list[list[tuple[int, int]]] = []  # of each environment: what to do, and the action after it
+    for tape in tapes:
+        what, plan = SEED, []
+        for byte in tape.told:
+            if byte == RESET:
+                what = PLAIN
+            else:
+                plan.append((what, byte))
+                what = LEAVE
+        plans.append([*plan, (what, 0)])
+    length = max(map(len, plans))
+    table = np.array([[(LEAVE, 0)] * (length - len(plan)) + plan for plan in plans], np.uint8)
+    return table[:, :-1, 1].T, table[:, :, 0].T.copy()

@@ -304,11 +304,6 @@ class GymVectorEngine(Engine):
             self.layout.write(next_obs, i, {key: part[i] for key, part in found.items()} if parts else found[i])
 
     @override
-    def render(self) -> np.ndarray | None:
-        frames = None if self.vector.render_mode is None else self.vector.render()
-        return None if frames is None else frames[0]  # type: ignore[return-value]
-
-    @override
     def close(self) -> None:
         self.vector.close()
 

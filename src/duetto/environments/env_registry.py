@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, registry
@@ -172,12 +172,6 @@ def of_entry_point(entry_point: object) -> Family | None:
 
 
 # ------------------------------------------------------------------------------------------- errors
-def check_choice(option: str, value: Any, literal: Any) -> None:
-    """Raise UsageError unless `value` is one of the strings of a Literal."""
-    if value not in (known := get_args(literal)):
-        raise UsageError(f"{option} is {value!r}.{did_you_mean(value, known, 'It must be one of')}")
-
-
 def check_known(environment: str) -> None:
     """Raise UsageError unless Gymnasium has this id; for "module:Id-v0" Gymnasium imports the module later."""
     if ":" not in environment:

@@ -8,13 +8,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from weakref import WeakValueDictionary
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.environments import (
     atari,
     copying,
@@ -119,7 +120,8 @@ class _How(NamedTuple):
 def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
     if how.num_envs < 1:
         raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
-    env_registry.check_choice("vectorization", how.vectorization, Vectorization)
+    if how.vectorization not in (known := get_args(Vectorization)):
+        raise UsageError(f"vectorization is {how.vectorization!r}.{did_you_mean(how.vectorization, known)}")
     if env_registry.is_device(environment):
         label = environment if isinstance(environment, str) else getattr(environment, "__name__", "The environment")
         _check_no_processes(label, how)

@@ -139,7 +139,6 @@ class VecEnv:
         if not self.started:
             raise UsageError(f"{self.name}: step before the first reset. Call reset(seed) once.")
         action = self._actions.check(action, self.num_envs)
-        self._check_allowed(action)
         self.steps += 1
         self._check("action", action, self._rows)
         try:
@@ -364,18 +363,6 @@ class VecEnv:
             episodes = [one if math.isnan(done) else one._replace(success=done) for one, done in said]
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes
-
-    def _check_allowed(self, action: np.ndarray) -> None:
-        mask = masks.mask_of(self._obs)
-        if mask is None:
-            return
-        forbidden = np.flatnonzero(self._actions.forbidden(action, mask))
-        if forbidden.size:
-            env = int(forbidden[0])
-            raise UsageError(
-                f"{self.name}, environment {env + self.first}: the action {action[env].tolist()} is forbidden by "
-                "info['action_mask']. Choose one of the allowed actions."
-            )
 
     def _check_obs(self, obs: Tree, rows: np.ndarray) -> None:
         for name, part in obs_tree.parts(obs):
