@@ -1,7 +1,7 @@
 """Import and export Minari datasets. The import runs Minari's reader in a child process with a memory limit.
 
 parent: duetto demos import --trust -- job (JSON) --> child: checks the file, reads it with Minari, writes segments
-        verifies them, gives the folder its name  <-- exit status and a message (JSON)
+        verifies them, gives the folder its name  <-- exit status and a message
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def import_minari(
         command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
         done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise UsageError(f"{folder} cannot be imported ({_message(done)}).")
+            memory = f"the reader ended with status {done.returncode}; it may use {MEMORY // 2**30} GiB of memory"
+            said = done.stderr.strip().splitlines()[-1:] if done.returncode == 1 else []
+            raise UsageError(f"{folder} cannot be imported ({(said or [memory])[0].rstrip('.')}).")
         load(hidden)
         if overwrite:
             check_free(path, overwrite)
@@ -94,13 +96,6 @@ def _find(source: str) -> Path:
     if not (folder / METADATA).is_file():
         raise UsageError(f"{source} is no Minari dataset. Give its folder, or its id in Minari's local folder.")
     return folder
-
-
-def _message(done: subprocess.CompletedProcess[str]) -> str:
-    for text in reversed(done.stdout.splitlines()):
-        with suppress(ValueError):
-            return str(json.loads(text)).rstrip(".")
-    return f"the reader ended with status {done.returncode}; it may use {MEMORY // 2**30} GiB of memory"
 
 
 # ---------------------------------------------------------------------------------------------------- child
@@ -174,7 +169,7 @@ def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap)
 
 
 def main() -> None:
-    """Do the job on standard input. The last line of the output says in JSON why it failed."""
+    """Do the job on standard input. The last line of the errors says why it failed."""
     job = json.load(sys.stdin)
     try:
         with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit
@@ -182,8 +177,7 @@ def main() -> None:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         convert(Path(job["source"]), Path(job["output"]), decode_metadata(job["metadata"]))
     except Exception as error:
-        print(json.dumps(str(error) or type(error).__name__))
-        sys.exit(1)
+        sys.exit(" ".join(str(error).split()) or type(error).__name__)
 
 
 # ---------------------------------------------------------------------------------------------------- export

@@ -12,6 +12,7 @@ import numpy as np
 from duetto.environments import Tree, complete_options
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
+from duetto.storage.dict_diff import dict_diff
 
 
 class Demonstration(NamedTuple):
@@ -151,9 +152,8 @@ def check_fits(
     theirs = _description(about.environment, about.options, about.observation_space, about.action_space)
     ours = _description(environment, options or {}, observation_space, action_space)
     differences = [
-        f"  {name}: {theirs[name]} in the demonstrations, {ours[name]} in training\n"
-        for name in ours
-        if ours[name] != theirs[name]
+        f"  {name}: {recorded} in the demonstrations, {needed} in training\n"
+        for name, (recorded, needed) in dict_diff(theirs, ours).items()
     ]
     if differences:
         raise UsageError(
