@@ -183,7 +183,7 @@ def _resolved(
     try:
         _check_spaces(algorithm, probe, label)
         _check_masks(algorithm, probe, label, options.seed)
-        if wrapper := environments.running_statistics(environment, probe):
+        if wrapper := environments.running_statistics(next(iter(probe.environments), environment)):
             raise _own_statistics(label, wrapper, algorithm)
         wanted = (options.backend, options.device, options.threads)
         compiled = wanted[0] == "auto" and environments.is_device(environment)
