@@ -150,7 +150,7 @@ def test_with_its_memory_a_run_goes_on_exactly(server: Server, run: Run, trained
     assert pulled.notices == []
     said: list[str] = []
     for each in (own, pulled):
-        each.resume(steps=80, on_start=lambda trainer: said.extend(trainer.notices))
+        each.resume(steps=80, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
     assert said == []
     one, two = (each.agent().parameters() for each in (own, pulled))
     for network, arrays in one.items():

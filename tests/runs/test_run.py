@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fake_disk import CountingOS
 from line_environment import Choosing, Components, Line, Looking, Unbounded
-from small_runs import OPTIONS, StopAt, assert_same, checkpoints, small, train
+from small_runs import AtStart, OPTIONS, StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
@@ -218,7 +218,7 @@ def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
     identifier = run.config.environment
     check_refused_unharmed(edit(run, {"environment.id": "Nowhere-v0"}), UsageError, "no environment Nowhere-v0")
     said: list[str] = []
-    again = edit(run, {"environment.id": identifier}).resume(on_start=lambda trainer: said.extend(trainer.notices))
+    again = edit(run, {"environment.id": identifier}).resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
     assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
     assert "has no checkpoint: the run starts at step 0 again" in said[0]
     assert [row["step"] for row in again.evaluations()] == [0, 60, 100]

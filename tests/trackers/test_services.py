@@ -182,7 +182,7 @@ def test_trackio_that_ended_before_its_first_point(storage: Any, tmp_path: Path,
     monkeypatch.undo()
     record = tmp_path / "run" / "tracking" / "trackio.json"
     ended, heard = json.loads(record.read_text())["id"], []
-    run = Run(tmp_path / "run").resume(track=["trackio"], on_start=lambda trainer: heard.append(trainer.notices))
+    run = Run(tmp_path / "run").resume(track=["trackio"], callbacks=[AtStart(lambda trainer: heard.append(trainer.notices))])
     assert f"The tracker trackio: tracked run {ended} no longer exists; starting a new one." in " ".join(heard[0])
     name = json.loads(record.read_text())["id"]
     assert name != ended

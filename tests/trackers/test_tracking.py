@@ -74,7 +74,7 @@ class Numbered(Fake):
 
 def said(run: Run, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(on_start=lambda trainer: notices.append(trainer.notices), **options)
+    run.resume(callbacks=[AtStart(lambda trainer: notices.append(trainer.notices))], **options)
     return notices[0]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import UsageError
@@ -71,7 +71,7 @@ class Patient(duetto.Callback):
 def notices(run: Run, callbacks: Any = (), **options: Any) -> list[str]:
     """What is said while a run continues to its end."""
     said: list[list[str]] = []
-    run.resume(callbacks=callbacks, on_start=lambda trainer: said.append(trainer.notices), **options)
+    run.resume(callbacks=[AtStart(lambda trainer: said.append(trainer.notices)), *callbacks], **options)
     return said[0]
 
 

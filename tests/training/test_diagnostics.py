@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import pytest
 from line_environment import Line
-from small_runs import small, train
+from small_runs import AtStart, small, train
 
 from duetto.algorithms import PPO
 from duetto.networks.spaces import Box, Dict, Discrete
@@ -33,7 +33,7 @@ def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] 
 
     chosen = small(algorithm, **hyperparameters or {})
     options = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0} | options
-    start(RunSpec(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder), on_start=look)
+    start(RunSpec(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder), [AtStart(look)])
     return said, trainers[0].learner.updates
 
 

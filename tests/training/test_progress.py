@@ -28,7 +28,7 @@ def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str
     console = Console(record=True, force_terminal=terminal, width=140, file=io.StringIO())
     with ProgressDisplay(console) as display:
         spec = RunSpec(small(), Line, RunOptions(**OPTIONS | options), runs_dir=tmp_path, name=name)
-        start(spec, [display], display.announce)
+        start(spec, [display])
     return console.export_text()
 
 
@@ -89,7 +89,7 @@ def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path
     (run.path / "checkpoints" / "step-000000000130" / "state.json").unlink()
     console = Console(record=True, force_terminal=False, width=60, file=io.StringIO())
     with ProgressDisplay(console) as display:
-        run.resume(callbacks=[display], on_start=display.announce)
+        run.resume(callbacks=[display])
     text = console.export_text()
     assert "\nResuming at step 120.\n" in text
     damage = f"{run.path}/checkpoints/step-000000000130/state.json is missing."
@@ -148,7 +148,7 @@ def test_a_collapsed_policy_is_warned_of_again_at_the_end(tmp_path: Path, monkey
     monkeypatch.setattr(TD3, "symptom", lambda *_: "The policy has collapsed.")
     console = Console(record=True, width=140, file=io.StringIO())
     with ProgressDisplay(console) as display:
-        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display])
         display.finish(run.path)
     warned = [line for line in console.export_text().splitlines() if line.startswith("Step ")]
     assert warned == ["Step 25: The policy has collapsed."] * 2
@@ -176,7 +176,7 @@ def test_a_terminal_sees_something_at_once_and_nothing_of_it_stays(tmp_path: Pat
         while "making environments" not in written.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert "td3 on Line: making environments and networks (0 s)" in written.getvalue()
-        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display])
         display.finish(run.path)
     assert "evaluating: 0 of 1 episodes" not in written.getvalue().splitlines()[-1]
     assert re.search(r"60 steps and 30 updates in 0:00:\d\d\.\n", written.getvalue())
@@ -186,7 +186,7 @@ def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
     console = Console(record=True, force_terminal=True, width=60, file=io.StringIO())
     with ProgressDisplay(console, quiet=True) as display:
         options = RunOptions(**OPTIONS | {"steps": 20})
-        start(RunSpec(small(), Line, options, runs_dir=tmp_path), on_start=display.announce)
+        start(RunSpec(small(), Line, options, runs_dir=tmp_path), [display])
         display.finish(tmp_path)
     [line] = console.export_text().splitlines()
     assert line.startswith("20 steps are too few")

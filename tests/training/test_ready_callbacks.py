@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, train
 
 import duetto
 from duetto.callbacks import RecordVideo, StopAtReturn, StopWithoutImprovement, TimeLimit
@@ -42,7 +42,7 @@ OFTEN: dict[str, Any] = {"steps": 100, "evaluate_every": 20}
 
 def said(run: Run, *callbacks: Any, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(callbacks=callbacks, on_start=lambda trainer: notices.append(trainer.notices), **options)
+    run.resume(callbacks=[AtStart(lambda trainer: notices.append(trainer.notices)), *callbacks], **options)
     return notices[0]
 
 

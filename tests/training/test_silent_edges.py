@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from line_environment import Line
-from small_runs import StopAt, small, train
+from small_runs import AtStart, StopAt, small, train
 from test_run import edit
 
 import duetto
@@ -79,7 +79,7 @@ def test_a_fixed_temperature_is_that_of_the_config(tmp_path: Path, backend: str)
     run = train(tmp_path, fixed, Line, steps=60, callbacks=[StopAt(30)], backend=backend)
     run = Run(edit(run, {"algorithm.temperature": 0.25}).path, environment=Line)
     seen: list[float] = []
-    run.resume(accept_changes=True, on_start=lambda trainer: seen.append(temperature(trainer)))
+    run.resume(accept_changes=True, callbacks=[AtStart(lambda trainer: seen.append(temperature(trainer)))])
     again = SAC(learn_temperature=False, **FIXED | {"temperature": 0.125})
     train(tmp_path, again, Line, steps=10, from_run=run, callbacks=[lambda s: seen.append(temperature(s))], name="next")
     assert seen[:2] == pytest.approx([0.25, 0.125])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line, Opaque
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
 from duetto.callbacks import StopWithoutImprovement, TimeLimit
@@ -37,7 +37,7 @@ def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path
     assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
     said: list[str] = []
-    finished = run.resume(on_start=lambda trainer: said.extend(trainer.notices))
+    finished = run.resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
     assert [row["step"] for row in finished.evaluations()] == [0, 46]
     assert said == []
     assert [row["step"] for row in run.resume(steps=60).evaluations()] == [0, 46, 60]
@@ -162,7 +162,7 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
     def remember(trainer: Trainer) -> None:
         segments.append(trainer.memory.segment(np.array([74])))
 
-    run.resume(callbacks=[remember], on_start=look)
+    run.resume(callbacks=[remember, AtStart(look)])
     assert notices == [
         "The state of Opaque could not be restored (its metadata says resets_only): the run continues with "
         "new episodes, "

@@ -79,9 +79,9 @@ def train(command: LearningCommand, given: dict[str, Any]) -> None:
                 return [display, *shared.callbacks(given)]
 
             if seeds is not None:
-                runs = start_many(spec, seeds, callbacks, display.announce_all)
+                runs = start_many(spec, seeds, callbacks, display.announce)
             else:
-                runs = [start(spec, callbacks(), display.announce)]
+                runs = [start(spec, callbacks())]
         paths = [run.path for run in runs]
         display.finish(*paths)
     if as_json:
