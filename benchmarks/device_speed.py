@@ -127,9 +127,9 @@ def main(library: str, task: str) -> None:
     untimed = 1 + (task != "ppo-cartpole")
     first = 0.0
     for number, (steps, act) in enumerate(parts):
-        began, spent = time.perf_counter(), time.process_time()
+        started, spent = time.perf_counter(), time.process_time()
         act()
-        seconds, cpu = time.perf_counter() - began, time.process_time() - spent
+        seconds, cpu = time.perf_counter() - started, time.process_time() - spent
         first = first or cpu
         if number >= untimed:
             row = (library, task, number - untimed, round(steps / seconds), round(steps / cpu), round(first, 1))

@@ -16,7 +16,7 @@ from duetto.trackers import Point, Tracker
 class Silent(Tracker):
     name = "silent"
 
-    def begin(self, run: str, known: str | None, config: Any, folder: Any) -> tuple[str, str]:
+    def start(self, run: str, known: str | None, config: Any, folder: Any) -> tuple[str, str]:
         return known or "1", ""
 
     def send(self, point: Point) -> None: ...
@@ -27,7 +27,7 @@ class Silent(Tracker):
 
 
 class Forgetful(Silent):
-    def begin(self, run: str, known: str | None, config: Any, folder: Any) -> tuple[str, str]:
+    def start(self, run: str, known: str | None, config: Any, folder: Any) -> tuple[str, str]:
         return f"{known}1", ""
 
 

@@ -12,13 +12,13 @@ _FINDS = "import json, sys; told = json.loads(sys.argv[1]); sys.path[:], sys.arg
 Stream = int | IO[bytes] | None
 
 
-def begin(
+def start(
     program: str, stdin: Stream, stdout: Stream, stderr: Stream = None, environ: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start a Python process that runs `program`, its source text, with this process's `sys.path` and `sys.argv`.
 
     So it imports the same modules, and `config.yaml` has the command that was typed here. Ctrl-C on the terminal
-    reaches the parent alone, which has to end the process: it has a process group of its own. A session of its own
+    reaches the parent alone, which has to end the process: it has its own process group. A new session
     would cost half of an environment's steps: Linux schedules sessions against each other (autogroup).
 
     Raises:

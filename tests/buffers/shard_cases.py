@@ -24,7 +24,7 @@ class Near:
         self.messages: list[tuple[int, list[str]]] = []
         self._replies: dict[int, Any] = {}
 
-    def begin(self, factory: ReplayFactory) -> list[ShardStatus]:
+    def start(self, factory: ReplayFactory) -> list[ShardStatus]:
         self.shards = [Shard(factory, share) for share in self.shares]
         return [shard.status() for shard in self.shards]
 

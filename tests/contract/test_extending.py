@@ -153,7 +153,7 @@ def test_callbacks_and_trackers(tmp_path: Path):
     class Mine(duetto.trackers.Tracker):
         name = "mine"
 
-        def begin(self, run: str, known: str | None, config: Any, folder: Path) -> tuple[str, str]:
+        def start(self, run: str, known: str | None, config: Any, folder: Path) -> tuple[str, str]:
             return known or "1", ""
 
         def send(self, point: Any) -> None:

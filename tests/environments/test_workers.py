@@ -168,7 +168,7 @@ def test_one_that_cannot_be_made_there(how: str, said: str) -> None:
 
 @pytest.mark.parametrize("lock", [multiprocessing.Lock, threading.Lock])
 def test_one_that_cannot_be_sent_there(lock: Any) -> None:
-    with pytest.raises(UsageError, match=r'Faulty cannot be sent to a process of its own .* vectorization="sync"'):
+    with pytest.raises(UsageError, match=r'Faulty cannot be sent to a separate process .* vectorization="sync"'):
         make(Faulty, vectorization="subprocess", kwargs={"fault": lock()})
 
 

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from gymnasium.envs.classic_control import PendulumEnv
 from hub_server import TOKEN, Server
+from small_runs import AtStart
 
 import duetto
 from duetto.errors import DuettoError, UsageError

@@ -147,7 +147,7 @@ MISTAKES = [
     (Number, r"The loss of 'actor' must return a scalar array.*; it returned a float\."),
     (Misspelt, r"without an optimizer, 'critc'; there are actor, critic\. Did you mean 'critic'\?"),
     (Whole, r"The loss of 'actor' must return a scalar array, such as batch\.mean.* an array of shape \(8,\)"),
-    (Silent, r"must return a scalar array, such as batch.mean\(...\), and a dict of what it reports"),
+    (Silent, r"must return a scalar array, such as batch.mean\(...\), and a dict of metrics"),
 ]
 
 

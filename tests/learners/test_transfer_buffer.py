@@ -35,7 +35,7 @@ def test_what_goes_in_comes_out():
     memory = np.zeros(packing.size, np.uint8)
     packing.write(tree(1), memory)  # of the same kind
     packing.write(one, memory)
-    found = packing.read(lambda place: memory[place.begin : place.end].view(place.dtype).reshape(place.shape))
+    found = packing.read(lambda place: memory[place.start : place.end].view(place.dtype).reshape(place.shape))
     assert signature(found) == signature(one)
     for ours, theirs in zip(tree_leaves(found), tree_leaves(one), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -43,7 +43,7 @@ def test_what_goes_in_comes_out():
 
 
 def test_every_array_begins_where_any_kernel_may_read():
-    assert all(place.begin % ALIGNMENT == 0 for place in tree_leaves(BufferLayout(tree())._places))
+    assert all(place.start % ALIGNMENT == 0 for place in tree_leaves(BufferLayout(tree())._places))
 
 
 def test_kinds():

@@ -224,7 +224,7 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
             "Demonstrations: demos/a; give them with --demonstrations.",
         ),
         (
-            {"beside": [2, 1]},
+            {"other_seeds": [2, 1]},
             "duetto train td3 --config config.yaml --seed 0",
             "Seeds: 0,1,2 were trained in one program. --seeds 0,1,2 repeats its numbers exactly, --seed up to "
             "rounding.",

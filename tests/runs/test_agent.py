@@ -346,12 +346,6 @@ def test_what_is_no_number_is_said(made: Run, wrong: float):
         agent.act(np.array([1e39, 0.0]))
 
 
-def test_predict_is_act_here(made: Run):
-    with pytest.raises(AttributeError, match=r"no attribute 'predict'\. Call act\(observation\), which returns"):
-        made.agent().predict(np.zeros(2))  # as in Stable-Baselines3
-    assert not hasattr(made.agent(), "prediction")
-
-
 def test_sampled_its_noise_begins_anew_with_each_episode(tmp_path: Path):
     """Ornstein-Uhlenbeck noise that nothing draws back to 0 is a random walk."""
     options = {"exploration": "ou", "exploration_noise": 0.01, "ou_theta": 0.0, "random_steps": 40}

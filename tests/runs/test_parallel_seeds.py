@@ -116,7 +116,7 @@ def test_every_seed_has_a_folder_like_any_other_and_is_resumed_from_it_alone(tmp
     runs = few(tmp_path, seeds=np.array(SEEDS))  # and config.yaml holds NumPy's numbers as any others
     assert [run.path.name for run in runs] == ["td3-Ending-s0", "td3-Ending-s3", "td3-Ending-s1"]
     assert [run.config.run.seed for run in runs] == list(SEEDS)
-    assert [run.config.beside for run in runs] == [(3, 1), (0, 1), (0, 3)]
+    assert [run.config.other_seeds for run in runs] == [(3, 1), (0, 1), (0, 3)]
     alone = few(tmp_path / "not", steps=100)[1]
     state, found = checkpoints(runs[1]).load_latest().state, []
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fake_disk import CountingOS
 from line_environment import Choosing, Components, Line, Looking, Unbounded
-from small_runs import AtStart, OPTIONS, StopAt, assert_same, checkpoints, small, train
+from small_runs import OPTIONS, AtStart, StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
@@ -218,7 +218,9 @@ def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
     identifier = run.config.environment
     check_refused_unharmed(edit(run, {"environment.id": "Nowhere-v0"}), UsageError, "no environment Nowhere-v0")
     said: list[str] = []
-    again = edit(run, {"environment.id": identifier}).resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
+    again = edit(run, {"environment.id": identifier}).resume(
+        callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))]
+    )
     assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
     assert "has no checkpoint: the run starts at step 0 again" in said[0]
     assert [row["step"] for row in again.evaluations()] == [0, 60, 100]
@@ -273,7 +275,7 @@ def test_resume_with_other_spaces(tmp_path: Path):
         ),
         ({"run.num_envs": 2}, r"replay memory has other sizes \(environments 1, here 2; rows 120, here 60\)"),
         ({"algorithm.prioritized": True}, r"has no priorities\. Leave prioritized at false, or put it back"),
-        ({"algorithm.normalize_observations": "sampled"}, r"Put normalize_observations back to what it was"),
+        ({"algorithm.normalize_observations": "sampled"}, r"Set normalize_observations as it was"),
     ],
 )
 def test_resume_with_other_sizes(made: Run, changes: dict[str, Any], sentence: str):

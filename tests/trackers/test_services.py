@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_runs import AtStart
 from tracked_runs import CrashAt, CrashError, evaluations_of, lines_of, train
 
 from duetto.callbacks import RecordVideo
@@ -121,7 +122,7 @@ def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str):
 BEGINS = """
 import sys, pathlib
 from duetto.trackers.mlflow import MLflow
-MLflow().begin(sys.argv[1], None, {"a": 1}, pathlib.Path("run"))
+MLflow().start(sys.argv[1], None, {"a": 1}, pathlib.Path("run"))
 """
 
 
@@ -182,7 +183,9 @@ def test_trackio_that_ended_before_its_first_point(storage: Any, tmp_path: Path,
     monkeypatch.undo()
     record = tmp_path / "run" / "tracking" / "trackio.json"
     ended, heard = json.loads(record.read_text())["id"], []
-    run = Run(tmp_path / "run").resume(track=["trackio"], callbacks=[AtStart(lambda trainer: heard.append(trainer.notices))])
+    run = Run(tmp_path / "run").resume(
+        track=["trackio"], callbacks=[AtStart(lambda trainer: heard.append(trainer.notices))]
+    )
     assert f"The tracker trackio: tracked run {ended} no longer exists; starting a new one." in " ".join(heard[0])
     name = json.loads(record.read_text())["id"]
     assert name != ended

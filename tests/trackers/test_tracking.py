@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from small_runs import AtStart
 from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, train
 
 import duetto
@@ -41,7 +42,7 @@ class Fake(Tracker):
     def __init__(self, service: Service) -> None:
         self.service = service
 
-    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         self.service.calls.append(f"start {run} {known}")
         self.service.config = config
         return known or "run-1", "in memory"
@@ -68,7 +69,7 @@ class Nameless(Fake):
 
 
 class Numbered(Fake):
-    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> Any:
+    def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> Any:
         return 7, ""
 
 
@@ -161,8 +162,8 @@ def test_what_a_callback_logs_at_the_end_is_sent_too(tmp_path: Path, first: bool
 
 def test_a_service_that_has_the_run_no_more_gets_all_in_another_one(tmp_path: Path):
     class Anew(Fake):
-        def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
-            return ("run-2" if known == "run-1" else super().begin(run, known, config, folder)[0]), ""
+        def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+            return ("run-2" if known == "run-1" else super().start(run, known, config, folder)[0]), ""
 
     run = train(tmp_path, track=[Fake(Service())], callbacks=[StopAt(110)])
     service = Service()
@@ -248,7 +249,7 @@ def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, name: str, mo
 
 def test_one_that_cannot_begin_ends_the_run_before_its_first_step(tmp_path: Path):
     class Closed(Fake):
-        def begin(self, *_: Any) -> tuple[str, str]:
+        def start(self, *_: Any) -> tuple[str, str]:
             raise PermissionError("no key")
 
     with pytest.raises(UsageError, match="The tracker fake cannot start: PermissionError: no key"):

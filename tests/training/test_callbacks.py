@@ -130,7 +130,7 @@ def test_two_of_a_class_have_a_state_each(tmp_path: Path):
 def test_without_its_callback_a_run_says_so_once_and_keeps_the_state(tmp_path: Path):
     run = train(tmp_path, callbacks=[Patient(500), StopAt(60)])
     [said] = notices(run, [StopAt(100)])
-    assert "has a state of Patient, which this run continues without: hand them over again" in said
+    assert "has a state of Patient, which this run continues without. Hand them over again" in said
     assert len(notices(run, [Diary(), StopAt(150)])) == 1
     later = Patient(500)
     assert "state of Diary" in notices(run, [later])[0]
@@ -183,7 +183,7 @@ class Called(duetto.Callback):
         ([Misspelt()], "Misspelt has on_evaluated, which is no hook. Hooks are on_start"),
         ([Elsewhere()], "Elsewhere has _on_rollout_end, which is no hook. Hooks are on_start"),
         ([Unheard()], "Unheard has on_success, which is no hook. Hooks are on_start, on_step, "),
-        ([Called()], "Called is a Callback, so it is called by its hooks, not by __call__"),
+        ([Called()], "Called has __call__, which is no hook"),
     ],
 )
 def test_what_is_no_callback_is_refused_before_anything_is_made(tmp_path: Path, callbacks: Any, message: str):
@@ -274,8 +274,6 @@ def once(hook: str, act: Any) -> Any:
 @pytest.mark.parametrize(
     ("hook", "act", "sentence"),
     [
-        ("on_checkpoint", lambda trainer: trainer.checkpoint(), "needs a complete step: call it in on_step"),
-        ("on_start", lambda trainer: trainer.checkpoint(), "needs a complete step: call it in on_step"),
         ("on_start", lambda trainer: trainer.stepper.obs, "no observation before its first reset.* first on_step on"),
     ],
 )
@@ -290,15 +288,17 @@ def test_an_evaluation_at_the_start_is_that_of_step_0(tmp_path: Path):
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "td3"])
-def test_a_checkpoint_in_the_middle_of_learning_is_refused(tmp_path: Path, algorithm: str):
+def test_a_checkpoint_asked_for_in_the_middle_of_learning_is_of_the_whole_step(tmp_path: Path, algorithm: str):
     """Of PPO's rollout it had a part that no run could continue from."""
-
-    class Eager(Callback):
-        def on_update(self, trainer: Trainer) -> None:
-            trainer.checkpoint()
-
-    with pytest.raises(UsageError, match="needs a complete step: call it in on_step"):
-        train(tmp_path, small(algorithm), steps=60, evaluate_every=0, callbacks=[Eager()])
+    how: dict[str, Any] = {"steps": 60, "evaluate_every": 0, "checkpoint_every": 0}
+    whole = train(tmp_path, small(algorithm), name="whole", **how)
+    asking = once("on_update", Trainer.checkpoint)
+    with pytest.raises(CrashError):
+        train(tmp_path, small(algorithm), name="killed", callbacks=[asking, CrashAt(50)], **how)
+    killed = Run(tmp_path / "killed")
+    assert checkpoints(killed).steps()
+    killed.resume()
+    assert_same(whole, killed)
 
 
 class Last(duetto.Callback):

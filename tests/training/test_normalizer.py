@@ -191,8 +191,8 @@ def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_pat
     run = train(tmp_path, small("ppo", normalize_observations=True, epochs=3), Wander, callbacks=[look], **options)
     assert [counts[step] for step in (2, 30, 32, 62, 64, 80)] == [1, 1, 33, 33, 65, 65]
     agent = run.agent()
-    assert same(agent._normalizer.state_dict(), checkpoints(run).load_latest().state["normalizer"])
-    assert moments(agent._normalizer)[2] == 65
+    assert same(agent.normalizer.state_dict(), checkpoints(run).load_latest().state["normalizer"])
+    assert moments(agent.normalizer)[2] == 65
 
 
 # ---------------------------------------------------------------------------------------------------- steps

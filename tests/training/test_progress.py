@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from line_environment import Line
 from rich.console import Console
-from small_runs import OPTIONS, StopAt, small, train
+from small_runs import OPTIONS, AtStart, StopAt, small, train
 
-from duetto import TD3
 from duetto.runs.run import Run, start
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
@@ -77,9 +76,9 @@ def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkey
     def tick(trainer: Trainer) -> None:
         now[0] += 20.0 if trainer.last_evaluation is not evaluations[0] else 0.5
         evaluations[0] = trainer.last_evaluation
-        display(trainer)
+        display.on_step(trainer)
 
-    train(tmp_path, steps=100, callbacks=[tick])
+    train(tmp_path, steps=100, callbacks=[AtStart(display.on_start), tick])
     rates = set(re.findall(r"  ([\d,]+) steps/s", console.export_text()))
     assert rates == {"2"}
 
@@ -142,16 +141,6 @@ def test_the_cursor_comes_back_after_an_error(error: type[BaseException]):
     with pytest.raises(error), Long(80, written):
         raise error
     assert written.getvalue().rindex("\x1b[?25h") > written.getvalue().rindex("\x1b[?25l")
-
-
-def test_a_collapsed_policy_is_warned_of_again_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(TD3, "symptom", lambda *_: "The policy has collapsed.")
-    console = Console(record=True, width=140, file=io.StringIO())
-    with ProgressDisplay(console) as display:
-        run = train(tmp_path, environment=Line, steps=60, callbacks=[display])
-        display.finish(run.path)
-    warned = [line for line in console.export_text().splitlines() if line.startswith("Step ")]
-    assert warned == ["Step 25: The policy has collapsed."] * 2
 
 
 def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pytest.MonkeyPatch):

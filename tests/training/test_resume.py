@@ -18,9 +18,9 @@ from fake_run import flip_bit
 from mortal import killed, spawn
 from small_runs import (
     BRIEF,
-    AtStart,
     OPTIONS,
     SMALL,
+    AtStart,
     CrashAt,
     CrashError,
     StopAt,

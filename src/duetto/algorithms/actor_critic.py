@@ -39,7 +39,7 @@ from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Box, Space, without_part
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
 
-PRIVILEGED = "privileged_state"  # what simulators tell in addition to what a robot senses (MuJoCo Playground's name)
+PRIVILEGED = "privileged_state"  # a simulator's state that a robot cannot sense (MuJoCo Playground's name)
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class ActionNoise(Exploration):
 
     kind: Literal["gaussian", "ou", "none"]
     std: float  # in units of the action range [-1, 1]
-    max_std: float = 0.0  # above 0: each episode has a std of its own, uniform between `std` and this
+    max_std: float = 0.0  # above 0: each episode draws its std, uniform between `std` and this
     final_scale: float = 1.0  # the factor at the end of the run, from 1
     theta: float = 0.15  # of an Ornstein-Uhlenbeck process: how fast it returns to 0
     reset: bool = True  # restart it from 0 in each episode

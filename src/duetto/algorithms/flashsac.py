@@ -1,7 +1,7 @@
 """FlashSAC: soft actor-critic with categorical critics, normalized layers, weights of unit norm and scaled rewards.
 
     act              a ~ π(s), tanh of a Gaussian, whose noise stays for k steps, P(k) ∝ 1/k², k ≤ 16
-    each d-th update (the first one, too)
+    each d-th update, including the first
         actor:       π of [s; s'] as one batch to the norms, the half of s in the loss
                      one step down   mean (α log π(ã|s) - min_i E Z_i(s, ã)),   ã ~ π(s) through the noise
         temperature: one step down   α · (H - H̄),   H = -mean log π(ã|s),   H̄ = entropy of N(0, 0.15²) per number of a

@@ -1,6 +1,6 @@
 """The options of algorithms: their checks, their groups in `--help`, and how `duetto tune` searches them.
 
-Each class that declares options says so once, beside its fields, in its class variable `option_table`:
+Each class that declares options describes them once, next to its fields, in its class variable `option_table`:
 
     option_table: ClassVar[OptionTable] = {
         "members": Option(search={"low": 2, "high": 10}),

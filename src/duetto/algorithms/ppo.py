@@ -7,7 +7,7 @@
                  with ρ = π(a|s) / π_old(a|s), A normalized over the minibatch, the gradient's norm clipped
                  (these two, and first weights at right angles, are of Huang et al., 2022, "The 37 details")
 
-The facts that make it PPO: what a rollout was collected with (log-probabilities, values, advantages) stays fixed while
+The facts that make it PPO: the rollout's log-probabilities, values and advantages stay fixed while
 it is learned from; a truncated episode counts on the value of its final observation, a terminated one on nothing; every
 step is seen once in each epoch; policy and value are updated together, by one optimizer. Where an environment forbids
 actions, π is over the others, when collecting and when learning; of several actions at once, π is the parts' product.

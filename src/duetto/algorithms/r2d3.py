@@ -1,6 +1,6 @@
 """Recurrent Replay Distributed DQN from Demonstrations: R2D2 on batches that are in part an expert's sequences.
 
-    each update  a batch of B sequences, of which K of Binomial(B, ρ) are demonstrations and the others the agent's own
+    each update  a batch of B sequences: K ~ Binomial(B, ρ) demonstrations, and B − K of the agent
                  R2D2's n-step loss                      all there is in the paper (preset `paper`)
                  + the one-step and the margin loss      DQfD's, on R2D2's value scale h (preset `di-engine`, default)
     priority     R2D2's, η max_t e_t + (1 - η) mean_t e_t, kept for demonstrations and own sequences separately;

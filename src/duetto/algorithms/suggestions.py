@@ -73,7 +73,7 @@ _UNITS = {
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that `name` may stand for, the likeliest first; often none."""
+    """Return the known names that `name` may mean, the likeliest first; often none."""
     name, known = str(name), list(known)  # YAML may have a number in place of a name
     if name.lower() in FOREIGN_NAMES:
         return [option for option in FOREIGN_NAMES[name.lower()] if option in known]

@@ -3,7 +3,7 @@
 Items, draws and n-step windows follow the rules of `storage` and `replay`; a test compares both. All environments
 step together, so one number counts the steps of each:
 
-    arrays   (rows, N, ...); the step `number` of environment e lies at [number % rows, e]
+    arrays   (rows, N, ...); the step `number` of environment e is at [number % rows, e]
     item     its index is e * rows + number % rows, as on the host
 
 Each step stores its observation and its next one: a vector takes twice the memory of the host's buffer.

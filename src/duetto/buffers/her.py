@@ -69,9 +69,9 @@ class EpisodeSpans:
 
     def _close(self, env: int, number: int) -> None:
         """End an environment's episode with this number."""
-        rows, begins = self._storage.rows, int(self._begins[env])
-        index = env * rows + np.arange(max(begins, number - rows + 1), number + 1) % rows
-        self._first[index], self._last[index] = begins, number
+        rows, first = self._storage.rows, int(self._begins[env])
+        index = env * rows + np.arange(max(first, number - rows + 1), number + 1) % rows
+        self._first[index], self._last[index] = first, number
         self._begins[env] = number + 1
 
     def _make_anew(self) -> None:

@@ -1,7 +1,7 @@
 """A replay buffer mixed with a buffer of demonstrations, which are never overwritten.
 
     batch of 6, share 1/3      agent's  a a a a | demonstrations  d d     K = 2 of Binomial(6, 1/3)
-                               agent's  a a a a a a |                     K = 0 is as likely as it is
+                               agent's  a a a a a a |                     K = 0 is possible
     weights                    normalized among the agent's, and among the demonstrations
     priorities                 written back to the buffer of the item
 
@@ -43,7 +43,7 @@ class MixedReplay(Memory):
         fingerprint: str,
         random: np.random.Generator,
     ) -> None:
-        """Use `buffers.build`. `experts` holds the demonstrations; nothing else may draw from `random`."""
+        """Call `buffers.build` instead. `experts` holds the demonstrations; nothing else may draw from `random`."""
         self._spec, self._batch_size = spec, batch_size
         self._agent, self._experts = agent, experts
         self._fingerprint, self._random = fingerprint, random
@@ -104,7 +104,7 @@ class MixedReplay(Memory):
         return experts / (agent + experts)
 
     def _sample(self, experts: int) -> Sample:
-        """Sample a batch of which `experts` items are demonstrations."""
+        """Sample a batch with `experts` items from the demonstrations."""
         parts = []
         exponent = self._agent.sampler.exponent
         for kind, size in ((self._agent, self._batch_size - experts), (self._experts, experts)):

@@ -69,8 +69,8 @@ class ReplayMemory(Memory):
     def due(self) -> Iterator[Sample]:
         """Yield the batches to learn from now; they wait for the first item.
 
-        Each is drawn when it is asked for, so it sees the priorities fed back for the one before. What is not asked for
-        stays due.
+        Each is drawn when it is asked for, so it sees the priorities fed back for the one before. An item that is not
+        asked for stays due.
         """
         while self.schedule.due and len(self) and self.schedule.take():
             yield self.sample()

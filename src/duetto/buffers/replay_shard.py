@@ -55,7 +55,7 @@ class Shards(Protocol):
 
     shares: Sequence[range]
 
-    def begin(self, factory: ReplayFactory) -> list[ShardStatus]:
+    def start(self, factory: ReplayFactory) -> list[ShardStatus]:
         """Start new, empty shards and return their counts."""
         ...
 

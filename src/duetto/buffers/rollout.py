@@ -22,7 +22,7 @@ from duetto.functional.advantages import explained_variance, generalized_advanta
 from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf, ListOf
 
-End = tuple[int, int, Tree]  # time, environment, and all that the value of what this step led to depends on
+End = tuple[int, int, Tree]  # time, environment, and the input of the value of the next observation
 
 
 class Rollout(Memory):
@@ -163,7 +163,7 @@ class Rollout(Memory):
         self._ends = [(int(end["time"]), int(end["env"]), unnamed("obs", end["obs"])) for end in ends]
 
     def _check_state(self, state: dict[str, Any]) -> None:
-        """Raise CheckpointError unless `state` holds the first `filled` steps, and whole rows of what they led to."""
+        """Raise CheckpointError unless `state` holds the first `filled` steps and their next observations."""
         (steps, num_envs), filled = self._real.shape, state["filled"]
         whole = DictOf(ArrayOf(num_envs, None))
         form: dict[str, Any] = {"real": ArrayOf.like(self._real, filled), "next_obs": whole}

@@ -74,8 +74,8 @@ class SequenceReplay(Replay):
         self._steps[turn.env] += 1
         self._drop(turn.env)
         if self._spec.stored_carry:
-            begins = (self._steps[turn.env] - 1) % (self._length - self._spec.overlap) == 0
-            self._carries.keep(index[begins], {name: array[begins] for name, array in turn.extras.items()})
+            starts = (self._steps[turn.env] - 1) % (self._length - self._spec.overlap) == 0
+            self._carries.keep(index[starts], {name: array[starts] for name, array in turn.extras.items()})
         self._cut(turn.env, turn.terminated | turn.truncated)
 
     def _interrupted(self, env: np.ndarray) -> None:
@@ -241,7 +241,7 @@ def returns(storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans, n
     index = storage.index(env, number).reshape(-1, n)
     reward, terminated = (storage.columns[name].take(index) for name in ("reward", "terminated"))
     left = spans.length[:, None] - step
-    # Only a span's last step can be one where the episode is cut: `available` says so already.
+    # Only a span's last step can be one where the episode is cut: `available` has checked it.
     truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)
     summed, discount, _ = n_step_return(reward, terminated, truncated, available, spec.discount)
     reward, discount = (np.where(left > 0, x.reshape(left.shape), 0).astype(np.float32) for x in (summed, discount))

@@ -69,7 +69,7 @@ def take_segment(segment: Segment, share: range) -> Segment:
 
 
 def _rows(counts: np.ndarray, share: range) -> slice:
-    """Return the rows of `share`, of which each has `counts` rows."""
+    """Return the rows of `share`; each environment has `counts` rows."""
     return slice(int(counts[: share.start].sum()), int(counts[: share.stop].sum()))
 
 

@@ -42,7 +42,7 @@ class ShardedReplay(ReplayMemory):
         self._firsts = np.array([share.start for share in self._shares])
         self._waiting: dict[int, list[ShardRequest]] = {}  # requests not sent yet
         self._asked: set[int] = set()  # shards that have not answered yet
-        self._status = self._shards.begin(factory)
+        self._status = self._shards.start(factory)
 
     @property
     def written(self) -> np.ndarray:
@@ -130,7 +130,7 @@ class ShardedReplay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ shards
     def _of_each(self, env: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """Return the shards of these environments (K,), each with the positions of its own."""
+        """Return the shards of these environments (K,), each with its positions."""
         shard = self._firsts.searchsorted(env, side="right") - 1
         return [(index, np.flatnonzero(shard == index)) for index in np.unique(shard).tolist()]
 

@@ -9,7 +9,7 @@ step knows the number of the newest frame of its observation; the frame after it
     next              b     c     d        y
     frame             0     1     2        4             frames  a b c d x y
 
-    stacks of three   ~~a   ~ab   abc      ~~x           ~: a frame from before the episode, whatever it shows
+    stacks of three   ~~a   ~ab   abc      ~~x           ~: a frame from before the episode
     frame             2     3     4        8             frames  ~ ~ a b c d ~ ~ x y
 
 A step that continues its episode adds one frame; another step adds all frames of its observation first. The ring of
@@ -100,11 +100,11 @@ class EpisodeStorage:
         if any((frame + 1 >= self._limit[env]).tolist()):
             self._make_room(env, number, frame)
         if not all(continues.tolist()):
-            begins = np.flatnonzero(~continues)
+            starts = np.flatnonzero(~continues)
             for back in range(self.stacked):
-                places = self._place(env[begins], frame[begins] - back)
+                places = self._place(env[starts], frame[starts] - back)
                 for name, part in self._stacks.frame(obs, back).items():
-                    self._pool[name][places] = part[begins]
+                    self._pool[name][places] = part[starts]
         places = self._place(env, frame + 1)
         for name, part in next_newest.items():
             self._pool[name][places] = part

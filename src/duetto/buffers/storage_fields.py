@@ -15,7 +15,7 @@ from duetto.functional.pytree import tree_map
 from duetto.functional.state_schema import ArrayOf
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns
 
-STEP = ("action", "reward", "terminated", "truncated")  # the fields of a step but for its observations
+STEP = ("action", "reward", "terminated", "truncated")  # the fields of a step without its observations
 Values = dict[str, np.ndarray]  # parts of observations (N, ...), named as in `transition_fields`
 
 

@@ -36,7 +36,7 @@ class Tree:
         return float(self._combine.reduce(self._levels[-1][0]))
 
     def set(self, index: np.ndarray, value: np.ndarray | float) -> None:
-        """Set leaves: index (B,) int, value (B,) or one for all. Where an index comes twice, its last value stays."""
+        """Set leaves: index (B,) int, value (B,) or one for all. The last value of a repeated index wins."""
         self._levels[0].reshape(-1)[index] = value
         for children, parents in pairwise(self._levels):
             index = index // BRANCHING
@@ -78,7 +78,7 @@ class SumTree(Tree):
 
 
 class MinTree(Tree):
-    """A tree of the least leaf."""
+    """A tree of the minimum of all leaves."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size, np.minimum, np.inf)

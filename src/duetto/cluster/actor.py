@@ -142,7 +142,7 @@ class BlockActor:
 
     def state(self) -> dict[str, Any]:
         """Return all that the next blocks depend on except the weights; {} before the first reset."""
-        if not self._stepper.begun:
+        if not self._stepper.started:
             return {}
         stepper, collector = self._stepper.state_dict(), self._collector.state_dict()
         rows = {name: stepper[name] for name in STEPPER_ROWS}

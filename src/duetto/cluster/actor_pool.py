@@ -45,7 +45,7 @@ class Actor:
     new: bool = True  # its process has not answered a message
     searching: float | None = None  # since when it has found no place
     state: dict[str, Any] = field(default_factory=dict)  # after its last answer
-    begun: bool = False  # it has answered a message, in whichever process
+    started: bool = False  # it has answered a message, in whichever process
     number: int = 0  # of its newest message
     requests: list[Request] = field(default_factory=list)  # of that
     values: tuple[Any, ...] = ()
@@ -168,7 +168,7 @@ class ActorPool:
 
     # ------------------------------------------------------------------------------------------- one process
     def _start(self, actor: Actor) -> None:
-        """Start the actor's process, and greet it.
+        """Start the actor's process and send its first message.
 
         A cluster may not know yet that a machine is gone, and start processes there that never run. Such a failure
         is not the actor's, and does not count.
@@ -224,7 +224,7 @@ class ActorPool:
             self._report(actor, reply.lost)
         if reply.error is None:
             actor.state = continued(reply.state, actor.state)
-        actor.begun, actor.new, actor.restarted = True, False, False
+        actor.started, actor.new, actor.restarted = True, False, False
         actor.call, actor.failures = None, []
         return reply
 
@@ -233,7 +233,7 @@ class ActorPool:
         if not answer.gone and len(actor.failures) == 1:  # only the answer is lost, it seems
             self._send(actor)
             return
-        if actor.begun and not self._server.restorable:
+        if actor.started and not self._server.restorable:
             actor.call = None
             raise PartLostError(f"{_capitalized(actor.name)} {answer.failure}.")
         if len(actor.failures) == ATTEMPTS:

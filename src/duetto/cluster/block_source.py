@@ -128,9 +128,9 @@ class BlockSource(Source, ABC):
 
     def _receive(self, enough: int, patience: float = INFINITY) -> None:
         """Wait for blocks of at least `enough` actors, or for `patience` seconds, and hold those that came."""
-        began = time.perf_counter()
+        started = time.perf_counter()
         replies = self._pool.wait(list(self._asked), enough, patience)
-        self._engine.waited += time.perf_counter() - began
+        self._engine.waited += time.perf_counter() - started
         for index, reply in replies.items():
             self._accept(index, reply)
 
@@ -173,7 +173,7 @@ class BlockSource(Source, ABC):
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return what a cut has besides the environments."""
+        """Return the checkpoint state, without the environments."""
         while any(self._held):
             self._open()
         states = [actor.state for actor in self._pool.actors]

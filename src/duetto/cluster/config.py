@@ -37,7 +37,7 @@ class Cluster:
     """"sync": actors wait for the learner and for each other, and the run is repeatable; "async": they do not. None is
     "sync"."""
     block: CountOrZero = 0
-    """Vector steps that an actor makes by itself; 0 is a rollout, or 16."""
+    """Vector steps that an actor makes per request; 0 is a rollout, or 16."""
     replay_shards: CountOrZero = 0
     """Processes that the replay memory is spread over, by environments; 0: it is in the run's own. It decides no number
     beyond rounding."""

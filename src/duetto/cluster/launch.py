@@ -57,11 +57,9 @@ class ClusterExecution(Execution):
             )
         num_envs, wanted = options.pop("num_envs"), cluster.actors or 2
         actors, shards = min(wanted, num_envs), min(cluster.replay_shards, num_envs)
-        if (actors, shards) != (wanted, cluster.replay_shards):
-            notices.append(
-                f"{num_envs} environment{'s' * (num_envs > 1)} are on {actors} of the {wanted} actors and {shards} of "
-                f"the {cluster.replay_shards} shards: the others would have none. Give more --num-envs."
-            )
+        ends = (("actors", actors, wanted), ("shards", shards, cluster.replay_shards))
+        if fewer := [f"{used} of the {of} {what}" for what, used, of in ends if used < of]:
+            notices.append(f"num_envs is {num_envs}, so the run uses {' and '.join(fewer)}. Give more --num-envs.")
         recipe = _packed(environment, options)
         role = cloudpickle.dumps(ActorRole(recipe, config.algorithm, run.backend, run.precision, run.threads, num_envs))
         transport = cluster.connect(actors + shards)
@@ -83,7 +81,7 @@ class ClusterExecution(Execution):
         if spec.on_policy and (shards or self._mode == "async"):
             raise UsageError(
                 f"{algorithm.name()} learns from rollouts, of which each needs the same number of steps of every "
-                "environment: use the mode sync, without replay_shards (--replay-shards)."
+                "environment. Use the mode sync, without replay_shards (--replay-shards)."
             )
         if shards and getattr(spec, "hindsight", None) is not None:
             raise UsageError(
@@ -132,7 +130,7 @@ def _block_length(wanted: int, config: Config, stepper: VecEnv, learner: Policy,
 def _packed(environment: Any, options: dict[str, Any]) -> bytes:
     try:
         return pickling.pack(environment, options)
-    except Exception as error:  # whatever a user's objects raise
+    except Exception as error:  # a user's objects may raise anything
         raise UsageError(
             f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
             "makes what it needs when it is called."

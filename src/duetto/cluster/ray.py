@@ -35,7 +35,7 @@ class RayTransport(Transport):
     """Calls through Ray. A cluster that is started here has no dashboard, and ends with `close`."""
 
     def __init__(self, address: str | None, actors: int) -> None:
-        """Connect. `address` None: the cluster that this process is connected to, or else a new one of its own."""
+        """Connect. `address` None: the cluster that this process is connected to, or a new one."""
         self._folder: str | None = None
         self._ours = not ray.is_initialized()
         if address is not None and not self._ours:
@@ -45,7 +45,7 @@ class RayTransport(Transport):
         try:
             if self._ours:
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # to count its users is their own choice
-                # Else it prints a page to stdout when a process dies, whatever it was told; we say a sentence.
+                # Otherwise Ray prints a page to stdout when a process dies; Duetto prints a sentence.
                 vars(ray._private.worker)["_worker_logs_enabled"] = False  # type: ignore[attr-defined]
                 with _own_signals():
                     self._connect(address, actors)

@@ -35,14 +35,14 @@ class RemoteShards(Shards):
     """Shards that each have their own process."""
 
     def __init__(self, actors: ActorPool, shares: Sequence[range]) -> None:
-        """`actors` are the run's; the shards' processes start with `begin`."""
+        """`actors` are the run's; the shards' processes start with `start`."""
         self.shares: Sequence[range] = shares
         self._actors = actors
         self._pool: ActorPool | None = None
         self._posted: list[int] = []
 
     @override
-    def begin(self, factory: buffers.ReplayFactory) -> list[Any]:
+    def start(self, factory: buffers.ReplayFactory) -> list[Any]:
         """UsageError if the cluster has no place for a shard, or it cannot be made."""
         self.close()
         role = cloudpickle.dumps(partial(buffers.Shard, factory))  # here: Ray does not know of the user's own file

@@ -1,8 +1,8 @@
 """What Duetto needs of a cluster: five calls.
 
     start   a new process somewhere, with an object in it          put    a value that later processes are started with
-    call    ask the object something; nobody waits                 kill   end a process, whatever it is doing
-    wait    for what was asked
+    call    ask the object something; nobody waits                 kill   end a process at once
+    wait    for the answers
 
 A call is made at most once by Ray, but may have been *made* although its answer was lost; and a transport may as well
 make it twice, or hand out an answer again. So the caller numbers its messages (`actor_pool`), and a repeated number
@@ -23,8 +23,8 @@ class Answer(NamedTuple):
 
     value: Any = None
     failure: str = ""  # the rest of a sentence that starts with the process: "died."
-    details: str = ""  # whatever else is known of it, in several lines
-    gone: bool = False  # the process is no more; otherwise it may be asked again
+    details: str = ""  # further information, in several lines
+    gone: bool = False  # the process has ended; otherwise it may be called again
 
 
 class Transport(Protocol):

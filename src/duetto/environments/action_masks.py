@@ -34,7 +34,7 @@ class ActionMasks:
         self.given: bool | None = None
         self.ignored: bool = False
 
-    def beside(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
+    def attach(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
         """Add the masks `found` in N infos (None: missing) to observations (N, ...).
 
         If `over` (N,) is true, no action follows: the mask may be missing or forbid everything.
@@ -56,7 +56,7 @@ class ActionMasks:
             assert isinstance(tree, dict)
             tree[masks.MASK][env] = self._row(found, env, over=False)
         else:
-            self.beside(tree, [None] * env + [found])
+            self.attach(tree, [None] * env + [found])
 
     def _row(self, found: Any, env: int, over: bool) -> np.ndarray:
         size = sum(self._choices)

@@ -24,7 +24,7 @@ from duetto.environments.obs_tree import Tree
 from duetto.environments.replay import ELSEWHERE
 
 LONGEST = 20_000  # told, before the next game starts with a new seed: 27 s to play again 8 environments on two cores
-RESET = 255  # what is told where a game starts without a new seed
+RESET = 255  # on the tape: a game starts without a new seed
 SEEDS = 2**31
 LEAVE, SEED, PLAIN = 0, 1, 2  # what to do with an environment before a step of a timetable
 UNLIMITED = 2**30  # frames; games are truncated here, after a whole step: ale-py would leave out its last frames
@@ -106,13 +106,13 @@ class NativeAtari(Engine):
         """The observations may differ with another ale-py, for example."""
         self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
         self._steps[:] = [tape.steps for tape in self._tapes]
-        actions, begin = timetable(self._tapes)
+        actions, starts = timetable(self._tapes)
         self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])  # the first one must be of all
-        begin[0, begin[0] == SEED] = LEAVE
-        for now, action in zip(begin, actions.astype(np.int64), strict=False):
+        starts[0, starts[0] == SEED] = LEAVE
+        for now, action in zip(starts, actions.astype(np.int64), strict=False):
             self._begin_again(now)
             self._vector.step(action)
-        self._begin_again(begin[-1])
+        self._begin_again(starts[-1])
         found = self._seen()
         assert isinstance(obs, np.ndarray)
         why = ["" if np.array_equal(one, other) else ELSEWHERE for one, other in zip(found, obs, strict=True)]
@@ -202,11 +202,11 @@ def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
     steps = [int(np.count_nonzero(one != RESET)) for one in told]
     length = max(steps)
     actions = np.zeros((length, len(tapes)), np.uint8)
-    begin = np.full((length + 1, len(tapes)), LEAVE, np.uint8)
+    starts = np.full((length + 1, len(tapes)), LEAVE, np.uint8)
     for env, (one, count) in enumerate(zip(told, steps, strict=True)):
         first = length - count
         actions[first:, env] = one[one != RESET]
-        begin[first, env] = SEED
+        starts[first, env] = SEED
         resets = np.flatnonzero(one == RESET)
-        begin[first + resets - np.arange(len(resets)), env] = PLAIN  # each is preceded by the earlier ones
-    return actions, begin
+        starts[first + resets - np.arange(len(resets)), env] = PLAIN  # each is preceded by the earlier ones
+    return actions, starts

@@ -49,7 +49,7 @@ def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium
             made = pickle.loads(buffer.getvalue())
             if render_mode not in (None, made.render_mode):
                 made.unwrapped.render_mode = render_mode
-        except Exception as error:  # whatever a user's objects raise
+        except Exception as error:  # a user's objects may raise anything
             raise UsageError(
                 f"{label} cannot be copied for evaluations and videos ({summary(error)}). Pass an id, or a function "
                 "that makes a new environment at each call."
@@ -67,7 +67,7 @@ def _is_bullet(env: gymnasium.Env) -> bool:
 
 
 class _Copier(cloudpickle.Pickler):
-    """Copies functions with what they refer to, by which they act on the copy and not on the object itself."""
+    """Copies functions with the objects they refer to, so that they act on the copy."""
 
     @override
     def reducer_override(self, obj: Any) -> Any:

@@ -117,12 +117,12 @@ class VectorDeviceEnv:
         done = terminated | truncated
         after = {"key": keys[:, 0]}
         if self.env.costly_reset:
-            (begun, first), after["turn"] = state["next"], (state["turn"] + 1) % self.num_envs
+            (restarted, first), after["turn"] = state["next"], (state["turn"] + 1) % self.num_envs
             renewed = self._begin(keys[state["turn"], 2])
             after["next"] = jax.tree.map(lambda all_, one: all_.at[state["turn"]].set(one), state["next"], renewed)
         else:
-            begun, first = jax.vmap(self._begin)(keys[:, 2])
-        after["env"] = jax.tree.map(partial(_where, done), begun, self._cast(stepped))
+            restarted, first = jax.vmap(self._begin)(keys[:, 2])
+        after["env"] = jax.tree.map(partial(_where, done), restarted, self._cast(stepped))
         return after, VectorStep(_where(done, first, final), final, reward.astype(jnp.float32), terminated, truncated)
 
     def _begin(self, key: Any) -> tuple[State, Any]:

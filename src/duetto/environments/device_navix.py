@@ -43,5 +43,5 @@ class NavixEnv(DeviceEnv):
 
     @override
     def step(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any, Any, Any]:
-        after = self._env._step(state, action)  # `step` would reset by itself
+        after = self._env._step(state, action)  # `step` would reset automatically
         return after, after.observation.ravel(), after.reward, after.is_termination(), after.is_truncation()

@@ -45,7 +45,7 @@ class Engine(ABC):
 
     Attributes:
         metadata: The environment's own.
-        action_masks: The masks beside observations, where the environments give any.
+        action_masks: The masks of the observations, if the environments give any.
         envs: The environments, where they live in this process one by one.
         pending: (N,) bool, True where an episode ended at the last step and the next action is ignored (NEXT_STEP).
         stacked: Frames that an image observation is a stack of, each step's with all but one of the last step's.
@@ -83,7 +83,7 @@ class Engine(ABC):
         """Step every environment, with actions (N, ...) of the environment's own kind."""
 
     def reset_env(self, env: int, seed: int) -> Tree:
-        """Start a new episode in one environment; return observations of which only row `env` counts.
+        """Start a new episode in one environment; return observations; only row `env` is valid.
 
         Evaluations and recordings do so, in environments that Duetto made.
         """
@@ -119,7 +119,7 @@ class Engine(ABC):
                 self.layout.write(found, i, first)
             reasons.append(why)
             masks.append(info.get(KEY))
-        found = self.action_masks.beside(found, masks, np.ones(self.num_envs, bool))
+        found = self.action_masks.attach(found, masks, np.ones(self.num_envs, bool))
         if [name for name, _ in obs_tree.parts(found)] == [name for name, _ in obs_tree.parts(obs)]:
             obs_tree.assign(found, obs, np.array([not why for why in reasons]))
         return found, reasons
@@ -182,13 +182,13 @@ class SyncEngine(Engine):
         return self._reset({env: seed})
 
     def _reset(self, seeds: Mapping[int, int | None]) -> Tree:
-        """Reset some environments; return observations of which only their rows count."""
+        """Reset some environments; return observations; only their rows are valid."""
         obs, masks = self.layout.empty(self.num_envs), [None] * self.num_envs
         for i, seed in seeds.items():
             first, info = validation.reset(self.envs[i], i, seed=seed)
             self.layout.write(obs, i, first)
             masks[i] = info.get(KEY)
-        return self.action_masks.beside(obs, masks, np.array([i not in seeds for i in range(self.num_envs)]))
+        return self.action_masks.attach(obs, masks, np.array([i not in seeds for i in range(self.num_envs)]))
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -202,7 +202,7 @@ class SyncEngine(Engine):
             write(next_obs, i, one_obs)
             infos.append(info)
         done = terminated | truncated
-        next_obs = self.action_masks.beside(next_obs, [info.get(KEY) for info in infos], terminated)
+        next_obs = self.action_masks.attach(next_obs, [info.get(KEY) for info in infos], terminated)
         obs, success = obs_tree.copy(next_obs), None
         if np.count_nonzero(done):
             success = _successes(infos, done)
@@ -259,17 +259,17 @@ class GymVectorEngine(Engine):
             return getattr(self.vector, method)(*arguments, **named)
         except (DuettoError, EnvironmentFault):
             raise
-        except (Exception, SystemExit) as error:  # of which environment, nobody knows
+        except (Exception, SystemExit) as error:  # the environment is unknown
             raise raised(method, error, None) from error
 
-    def _first(self, begun: np.ndarray | None = None, **arguments: Any) -> Tree:
-        """Reset, and return the observations; with `begun` (N,) bool only those, and the other rows are as before."""
+    def _first(self, rows: np.ndarray | None = None, **arguments: Any) -> Tree:
+        """Reset, and return the observations; with `rows` (N,) bool only those, and the other rows are as before."""
         others = None
-        if begun is not None:
-            others, arguments = ~begun, arguments | {"options": {"reset_mask": begun.copy()}}
+        if rows is not None:
+            others, arguments = ~rows, arguments | {"options": {"reset_mask": rows.copy()}}
         obs, infos = validation.reset_vector(self._call("reset", **arguments))
         masks = [info.get(KEY) for info in _infos(infos, self.num_envs)]
-        return self.action_masks.beside(self._batch(obs), masks, others)
+        return self.action_masks.attach(self._batch(obs), masks, others)
 
     def _batch(self, obs: Any) -> Tree:
         self.layout.check(obs, (self.num_envs,))
@@ -292,13 +292,13 @@ class GymVectorEngine(Engine):
         masks, starts, reset_only = [info.get(KEY) for info in each], done, None
         success = _successes(last, done) if done.any() else None
         if self.mode is AutoresetMode.SAME_STEP and done.any():
-            obs = self.action_masks.beside(obs_tree.copy(next_obs), masks)
+            obs = self.action_masks.attach(obs_tree.copy(next_obs), masks)
             self._write_final(next_obs, infos, done)
             final = last if "final_info" in infos else [{}] * self.num_envs
             masks = [one.get(KEY) if ended else now for one, now, ended in zip(final, masks, done, strict=True)]
-            next_obs = self.action_masks.beside(next_obs, masks, terminated)
+            next_obs = self.action_masks.attach(next_obs, masks, terminated)
         else:
-            next_obs = self.action_masks.beside(next_obs, masks, terminated)
+            next_obs = self.action_masks.attach(next_obs, masks, terminated)
             obs = obs_tree.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
             starts, self.pending = self.pending, done
@@ -353,7 +353,7 @@ DECLARE = (
 
 def _final(infos: dict[str, Any], done: np.ndarray) -> tuple[Any, np.ndarray]:
     """Return the final observations, and (N,) bool which rows are given: without a mask, those that are `done`."""
-    given = "final_obs" in infos  # an entry counts only where its mask says so (C2)
+    given = "final_obs" in infos  # an entry is valid only where its mask is True (C2)
     return infos.get("final_obs"), np.asarray(infos.get("_final_obs", done), bool) & given
 
 

@@ -184,7 +184,7 @@ def check_known(environment: str) -> None:
         except gymnasium.error.Error as error:
             raise UsageError(
                 f"There is no environment {environment} ({str(error).rstrip('.')}). "
-                f'If a package of yours registers it, write "package:{environment}".'
+                f'If your package registers it, write "package:{environment}".'
             ) from error
 
 
@@ -201,7 +201,7 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
 
 
 def not_shown(environment: str, error: BaseException) -> UsageError:
-    """Return the UsageError for an environment that fails to render: what to install, or what to set."""
+    """Return the UsageError for an environment that fails to render, with the missing package or variable."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
         return UsageError(f"{environment} cannot be shown ({said(error)}). Install: {family.install}")

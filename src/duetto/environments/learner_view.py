@@ -105,8 +105,8 @@ class LearnerView(Engine):
             raise UsageError(f"{self.label} reports no lives. Leave episodic_life off.")
         # Some games continue for a few frames without a life before they end: that is one end, not two.
         lost = (outcome.lives > 0) & (outcome.lives < self._lives)
-        begins = ended | outcome.starts | (firing & (self._lives == 0))
-        self._lives = np.where(begins, 0, outcome.lives)
+        starts = ended | outcome.starts | (firing & (self._lives == 0))
+        self._lives = np.where(starts, 0, outcome.lives)
         return lost
 
     def reset_env(self, env: int, seed: int) -> Tree:

@@ -21,7 +21,7 @@ Place = tuple[str, dict[str, Any], str]  # a path, and the attributes and the na
 
 
 def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
-    """Return an environment and what it holds as its `env`, wrappers or not, from the outermost one on."""
+    """Return the environment's layers, outermost first, by following `env`."""
     found = [env]
     while isinstance(inside := getattr(found[-1], "env", None), gymnasium.Env):
         found.append(inside)
@@ -131,7 +131,7 @@ def preserve() -> Iterator[None]:
 
 # ------------------------------------------------------------------------------------------- spaces
 def seed(env: gymnasium.Env, number: int) -> None:
-    """Seed every space of an environment and its wrappers, each with numbers of its own.
+    """Seed every space of an environment and its wrappers, each with different numbers.
 
     A space that is an attribute of the class becomes the environment's own copy: else all of them would share it.
     """

@@ -44,16 +44,16 @@ def _count(saved: dict[str, Any]) -> int:
 
 
 class Tail(NamedTuple):
-    """The end of a byte array, after so many bytes that are known."""
+    """The new bytes of an array, after `after` known bytes."""
 
     after: int
     end: np.ndarray
 
 
 def tails(state: Any, known: Any) -> Any:
-    """Return a state whose byte arrays, if they continue those of the `known` one, are only what was added.
+    """Return the state with only the new bytes of arrays that extend those of `known`.
 
-    So what an actor sends after each block does not grow with its episodes.
+    This keeps an actor's messages small as its episodes grow.
     """
     if isinstance(state, dict):
         before = known if isinstance(known, dict) else {}

@@ -50,4 +50,4 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     with contextlib.suppress(TypeError, OSError):  # Windows has no handle for "this program"
-        ctypes.CDLL(None).fflush(None)  # C keeps a buffer of its own
+        ctypes.CDLL(None).fflush(None)  # C has a separate buffer

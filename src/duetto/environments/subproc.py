@@ -1,4 +1,4 @@
-"""Environments that each run in a process of their own: watched, and none left behind.
+"""Environments that each run in a separate process; none is left behind.
 
     trainer    reset, step, set_attr, save, load ...  ->  worker: a `SyncEngine` of one environment
                rows of all workers, side by side      <-          its result, or its error
@@ -113,7 +113,7 @@ class SubprocEngine(Engine):
             return [cloudpickle.dumps(single) for single in singles]
         except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
             raise UsageError(
-                f'{self.label} cannot be sent to a process of its own ({summary(error)}). Use vectorization="sync", or '
+                f'{self.label} cannot be sent to a separate process ({summary(error)}). Use vectorization="sync", or '
                 "a factory that makes what it needs when it is called."
             ) from error
 
@@ -121,7 +121,7 @@ class SubprocEngine(Engine):
         for env in range(self.num_envs):
             ours, theirs = Pipe()
             with theirs:
-                process = subprocess_python.begin(_PROGRAM, theirs.fileno(), output, output)
+                process = subprocess_python.start(_PROGRAM, theirs.fileno(), output, output)
             self.processes.append(process)
             self._lines.append(_Line(ours, process, env))
 
@@ -148,13 +148,13 @@ class SubprocEngine(Engine):
     def reset(self, seed: int | None) -> Tree:
         return self._first(self._ask("reset", [None if seed is None else seed + i for i in range(self.num_envs)]))
 
-    def _first(self, begun: list[tuple[Tree, ActionMasks]]) -> Tree:
+    def _first(self, rows: list[tuple[Tree, ActionMasks]]) -> Tree:
         """Return the workers' first observations, and take over what their infos told of masks."""
-        self.action_masks = begun[0][1]
-        for env, (_, masks) in enumerate(begun):
+        self.action_masks = rows[0][1]
+        for env, (_, masks) in enumerate(rows):
             if masks.given != self.action_masks.given:
                 raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", env)
-        return tree_map_many(np.concatenate, [obs for obs, _ in begun])
+        return tree_map_many(np.concatenate, [obs for obs, _ in rows])
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -167,9 +167,9 @@ class SubprocEngine(Engine):
             np.array(truncated),
             tree_map_many(
                 np.concatenate,
-                [final if begun is None else begun for final, begun in zip(next_obs, first, strict=True)],
+                [final if new is None else new for final, new in zip(next_obs, first, strict=True)],
             ),
-            np.array([begun is not None for begun in first]),
+            np.array([new is not None for new in first]),
             lives=None if None in lives else np.array(lives),
             success=None if all(one is None for one in success) else np.array(success, np.float64),  # None: NaN
         )
@@ -251,7 +251,7 @@ class _Line:
         while not self._answered(look):
             waited += look
             ended = self._process.poll() is not None
-            if ended and not self._pipe.poll():  # a process of its own holds the pipe open
+            if ended and not self._pipe.poll():  # a child of the environment's process holds the pipe open
                 raise self._dead()
             if timeout and waited >= timeout:
                 raise EnvironmentFault(
@@ -335,7 +335,7 @@ class _Worker:
 
     def make(self, packed: bytes) -> tuple[gymnasium.Space, gymnasium.Space, dict[str, Any]]:
         """Make the environment; return its spaces and metadata."""
-        with warnings.catch_warnings():  # the trainer showed them: a run first makes an environment of its own
+        with warnings.catch_warnings():  # the trainer showed them: a run makes one environment first
             warnings.simplefilter("ignore")
             self._engine = SyncEngine([cloudpickle.loads(packed)()])
         [env] = self._engine.envs

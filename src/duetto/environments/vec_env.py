@@ -1,4 +1,4 @@
-"""A batch of environments with one behaviour, whatever made them: real transitions only, and nothing else.
+"""A batch of environments with one behavior: real transitions only.
 
 Gymnasium's three autoreset modes differ in what they return where an episode ends. Here a transition's `next_obs` is
 always what the action really produced, reset rows do not exist, and no array is shared with an environment.
@@ -46,7 +46,7 @@ class Transition(NamedTuple):
 class Episode(NamedTuple):
     """A finished episode: the undiscounted sum of the environment's own rewards, and the number of steps.
 
-    In games these are of the whole game, and its real score, whatever is learned from.
+    In games these are of the whole game, and its real score.
     """
 
     env: int
@@ -60,8 +60,8 @@ class VecEnv:
 
     Attributes:
         observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
-        obs: What to act on next, (N, ...); where the environments say which actions are allowed, with a mask beside it
-            (`networks.masks`), of which the observation space says nothing. In a vector environment with autoreset mode
+        obs: What to act on next, (N, ...); where the environments say which actions are allowed, with a mask
+            (`networks.masks`), which is not part of the observation space. In a vector environment with autoreset mode
             NEXT_STEP, a row whose episode has ended is still its final observation; the action for it is ignored and
             gives no transition.
         first: The number that messages give to the first environment, where it is not a run's first.
@@ -72,7 +72,7 @@ class VecEnv:
         restored: (N,) bool, False where `load_state_dict` had to start a new episode.
         not_restored: Why environments started new episodes then, each reason once.
         aborted: (N,) bool, True where an episode broke off with its actor before the last step; None: nowhere.
-        engine: What steps the environments.
+        engine: Steps the environments.
         older: Whether who acts in them has older parameters than the learner.
     """
 
@@ -97,14 +97,14 @@ class VecEnv:
         self.aborted: np.ndarray | None = None
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
-        self.begun: bool = False
+        self.started: bool = False
         self.attributes: dict[str, Any] = {}  # that were set from outside
         self._rendered = False
 
     @property
     def obs(self) -> Tree:
         """The observations to act on next, (N, ...). UsageError before the first reset."""
-        if not self.begun:
+        if not self.started:
             raise UsageError(
                 f"{self.name} has no observation before its first reset. In a new run's callbacks there is one from "
                 "the first on_step on, not in on_start."
@@ -138,7 +138,7 @@ class VecEnv:
             EnvironmentFailedError: The environment raises, or its process dies or hangs.
             NonFiniteError: An action, observation or reward is NaN or infinite.
         """
-        if not self.begun:
+        if not self.started:
             raise UsageError(f"{self.name}: step before the first reset. Call reset(seed) once.")
         action = self._actions.check(action, self.num_envs)
         self._check_allowed(action)
@@ -172,7 +172,7 @@ class VecEnv:
     @property
     def masked(self) -> bool:
         """Whether the environments say which actions are allowed; known from the first reset on."""
-        return self.begun and masks.mask_of(self._obs) is not None
+        return self.started and masks.mask_of(self._obs) is not None
 
     @property
     def waiting(self) -> np.ndarray:
@@ -201,7 +201,7 @@ class VecEnv:
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Draw uniform random actions for every environment, as `step` takes them."""
-        return self._actions.sample(random, self.num_envs, masks.mask_of(self._obs) if self.begun else None)
+        return self._actions.sample(random, self.num_envs, masks.mask_of(self._obs) if self.started else None)
 
     @property
     def render_fps(self) -> float:
@@ -268,7 +268,7 @@ class VecEnv:
 
         Where the environments cannot be saved, "environments" is None.
         """
-        if not self.begun:
+        if not self.started:
             raise UsageError(f"{self.name}: nothing to save before the first reset.")
         with self._telling():
             saved = self.engine.save()
@@ -352,7 +352,7 @@ class VecEnv:
         self.starts = np.ones(self.num_envs, bool)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
-        self.begun = True
+        self.started = True
         self._check_obs(obs, self._rows)
 
     def _single(self, reward: np.ndarray) -> np.ndarray:
@@ -376,7 +376,7 @@ class VecEnv:
         if result.reset_only is None:
             self._returns += score
             self._lengths += 1
-        else:  # a score is the game's: what it gives in a step that nobody learns from counts too
+        else:  # a score is the game's: reset-only steps count too
             scored = rows if result.score is None else self._rows
             self._returns[scored] += score[scored]
             self._lengths[rows] += 1
@@ -400,7 +400,7 @@ class VecEnv:
             env = int(forbidden[0])
             raise UsageError(
                 f"{self.name}, environment {env + self.first}: the action {action[env].tolist()} is forbidden by "
-                "info['action_mask']. Whoever acts here must choose among the allowed ones."
+                "info['action_mask']. Choose one of the allowed actions."
             )
 
     def _check_obs(self, obs: Tree, rows: np.ndarray) -> None:

@@ -37,16 +37,16 @@ class Categorical(NamedTuple):
 
     @property
     def max_entropy(self) -> Array:
-        """Logarithm of the number of allowed choices, (...): the entropy of the uniform distribution."""
+        """Return the logarithm of the number of allowed choices, (...): the entropy of the uniform distribution."""
         xp = array_namespace(self.logits)
         return xp.log(xp.sum(xp.astype(self.logits > 0.5 * FORBIDDEN, self.logits.dtype), axis=-1))
 
     def mode(self) -> Array:
-        """The most probable choice, (...)."""
+        """Return the most probable choice, (...)."""
         return array_namespace(self.logits).argmax(self.logits, axis=-1)
 
     def sample(self, noise: Array) -> Array:
-        """A choice (...), from standard Gumbel noise (..., n): argmax(logits + noise) (Gumbel, 1954)."""
+        """Return a choice (...), from standard Gumbel noise (..., n): argmax(logits + noise) (Gumbel, 1954)."""
         check_same_shape(logits=self.logits, noise=noise)
         return array_namespace(self.logits).argmax(self.logits + noise, axis=-1)
 

@@ -108,7 +108,7 @@ class Learner(Policy):
         for name, spec in self.specs.items():
             if spec.custom is not None and spec.recurrent:
                 raise UsageError(
-                    f"{algorithm.name()}'s {name} is a network of your own, which sees one step at a time, and its "
+                    f"{algorithm.name()}'s {name} is a custom network, which sees one step at a time, and its "
                     "recurrent layers learn from sequences. Leave the network out, or set recurrent to none."
                 )
         self.targets: dict[str, str] = algorithm.targets()
@@ -270,7 +270,7 @@ def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
     if not isinstance(report, dict) or tuple(getattr(loss, "shape", (0,))):
         returned = f"a {type(found).__name__}" if not isinstance(report, dict) else _kind(loss)
         raise UsageError(
-            f"The loss of {name!r} must return a scalar array, such as batch.mean(...), and a dict of what it reports, "
+            f"The loss of {name!r} must return a scalar array, such as batch.mean(...), and a dict of metrics, "
             f"maybe {{}}; it returned {returned}."
         )
     xp = array_namespace(loss)

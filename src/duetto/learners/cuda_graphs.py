@@ -34,7 +34,7 @@ class CudaTape:
 
     @contextlib.contextmanager
     def warm_up(self) -> Iterator[None]:
-        """Return a context for calls before the recording: on a stream of its own, as CUDA requires."""
+        """Return a context for calls before the recording: on a separate stream, as CUDA requires."""
         current, own = torch.cuda.current_stream(), torch.cuda.Stream()
         own.wait_stream(current)
         with torch.cuda.stream(own):
@@ -145,4 +145,4 @@ class PinnedBuffer:
 
 def _view(memory: Tensor, slot: BufferSlot) -> Tensor:
     dtype = torch.from_numpy(np.empty(0, slot.dtype)).dtype
-    return memory[slot.begin : slot.end].view(dtype).view(slot.shape)
+    return memory[slot.start : slot.end].view(dtype).view(slot.shape)

@@ -43,7 +43,7 @@ class PackedInputs:
         return self.packing.read(self._array)
 
     def _array(self, place: BufferSlot) -> Array:
-        data = self.buffer[place.begin : place.end]
+        data = self.buffer[place.start : place.end]
         if place.dtype == np.bool_:
             return jnp.reshape(data, place.shape) != 0
         if place.dtype.itemsize > 1:

@@ -322,7 +322,7 @@ def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
     """Raise UsageError for networks that cannot be computed side by side, or gain nothing by it."""
     nets = [spec for spec in algorithm.networks(observation, action).values() if isinstance(spec, NetworkSpec)]
     found = {
-        "networks of your own": any(net.custom is not None for net in nets),
+        "custom networks": any(net.custom is not None for net in nets),
         "recurrent networks": any(net.custom is None and net.recurrent for net in nets),
         "images": any(is_image(net.observation) for net in nets),
     }

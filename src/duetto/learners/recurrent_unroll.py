@@ -54,7 +54,7 @@ class RecurrentUnroll:
         return self._network.q1_head(_at(self._run(window).features, window.query_steps), *inputs)
 
     def _run(self, window: SequenceInput) -> _Run:
-        """Return the pass over a window; windows of the same steps with other positions share their arrays, and it."""
+        """Return the pass over a window, shared by windows of the same steps with other positions."""
         run = next((run for run in self._seen if run.of.previous_reward is window.previous_reward), None)
         if run is None:
             run = _Run(window, *self._network.trunk(window.within(self._prefix)))

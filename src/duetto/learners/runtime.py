@@ -42,7 +42,7 @@ def torch_threads(observation: Space) -> int:
 
 
 def available_threads() -> int:
-    """Return one thread a core, at most `MAX_TORCH_THREADS`, or fewer if `OMP_NUM_THREADS` says so."""
+    """Return one thread a core, at most `MAX_TORCH_THREADS`, or `OMP_NUM_THREADS` if that is fewer."""
     said = os.environ.get(OMP_THREADS, "").partition(",")[0]
     return min(MAX_TORCH_THREADS, cores(), int(said) if said.isdecimal() and int(said) else MAX_TORCH_THREADS)
 

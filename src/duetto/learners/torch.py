@@ -229,7 +229,7 @@ class TorchLearner(Learner, Updater):
 
     @torch.no_grad()
     def _project(self, name: str) -> None:
-        """Project the network's weights onto unit norm, if its spec says so."""
+        """Project the network's weights onto unit norm, if its spec asks for it."""
         spec = self.specs[name]
         if spec.projected:
             assert isinstance(spec, NetworkSpec)

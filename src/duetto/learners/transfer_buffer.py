@@ -19,16 +19,16 @@ ALIGNMENT = 64  # bytes, enough for both frameworks' kernels
 
 @dataclass(frozen=True)
 class BufferSlot:
-    """The place of an array in the buffer."""
+    """Offset, shape and dtype of an array in the buffer."""
 
-    begin: int
+    start: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     @property
     def end(self) -> int:
         """Offset of the first byte after the array."""
-        return self.begin + math.prod(self.shape) * self.dtype.itemsize
+        return self.start + math.prod(self.shape) * self.dtype.itemsize
 
 
 class BufferLayout:
@@ -53,7 +53,7 @@ class BufferLayout:
     def write(self, tree: Any, memory: np.ndarray) -> None:
         """Write a tree's arrays to the buffer, (size,) uint8."""
         for leaf, place in zip(tree_leaves(tree), tree_leaves(self._places), strict=True):
-            memory[place.begin : place.end].view(place.dtype).reshape(place.shape)[...] = leaf
+            memory[place.start : place.end].view(place.dtype).reshape(place.shape)[...] = leaf
 
     def read(self, part: Callable[[BufferSlot], Any]) -> Any:
         """Return the tree with `part(slot)` for each array."""

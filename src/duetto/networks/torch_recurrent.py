@@ -31,9 +31,9 @@ def recurrent(
     x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
     arrays, state, outputs = [weights[name] for name in spec.shapes(0)], _initial(spec, x, window), []
     starts = window.starts.any(0).nonzero()[:, 0].tolist() if x.shape[1] > 1 else []
-    for begin, end in pairwise(sorted({0, min(spec.burn_in, x.shape[1]), x.shape[1], *starts})):
-        state = [_state_before(spec, part, window, begin) for part in state]
-        output, state = _unroll(spec, arrays, x[:, begin:end], state)
+    for start, end in pairwise(sorted({0, min(spec.burn_in, x.shape[1]), x.shape[1], *starts})):
+        state = [_state_before(spec, part, window, start) for part in state]
+        output, state = _unroll(spec, arrays, x[:, start:end], state)
         outputs.append(output)
     carry = dict(zip(spec.state(), (part.transpose(0, 1).float() for part in state), strict=True))
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), carry

@@ -188,8 +188,8 @@ class Agent:
             (allowed[:, low:high] == 1).any(axis=1).all() for low, high in split_bounds(sizes)
         ):
             raise UsageError(
-                f"The action_mask is {mask!r:.80}; it must be the environment's info['action_mask'], {sum(sizes)} truth "
-                "values for each observation, with an allowed action in each."
+                f"The action_mask is {mask!r:.80}; it must be the environment's info['action_mask'], {sum(sizes)} "
+                "truth values for each observation, with an allowed action in each."
             )
         return masks.with_mask(obs, allowed.astype(bool))
 
@@ -201,13 +201,14 @@ class Agent:
                 "reset() where others start."
             )
         rewards = np.zeros(len(part), np.float32) if rewards is None else np.asarray(rewards, np.float32)
-        begins = None if starts is None else np.asarray(starts, bool)
-        if rewards.shape != (len(part),) or not np.isfinite(rewards).all() or np.shape(starts) not in ((), (len(part),)):
+        is_first = None if starts is None else np.asarray(starts, bool)
+        shapes = {rewards.shape, rewards.shape if is_first is None else is_first.shape}
+        if shapes != {(len(part),)} or not np.isfinite(rewards).all():
             raise UsageError(f"Give one finite reward, and one start, for each of the {len(part)} observations.")
         self._together = len(part)
         self._acting.rewarded(rewards, np.arange(len(part)))
         self._acting.explores, self._acting.greedy = deterministic is False, deterministic is True
-        return self._actions.to_environment(self._acting(obs, begins))
+        return self._actions.to_environment(self._acting(obs, is_first))
 
     def parameters(self) -> Parameters:
         """Return copies of all parameters as NumPy arrays, by network and name.
@@ -234,7 +235,7 @@ class Agent:
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:
-    """The backend: the one asked for; else the run's own; else the one that is installed, as parameters fit both."""
+    """Return the requested, recorded or installed backend, in this order: parameters fit both."""
     if wanted not in (None, "torch", "jax"):
         raise UsageError(f"backend is {wanted!r}; it must be torch or jax.")
     recorded: Any = wanted or config.run.backend
@@ -243,7 +244,7 @@ def _backend(config: Config, wanted: str | None) -> Backend:
 
 
 def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structure, Any]:
-    """The structure of actions of several spaces, and the environment's action space. CheckpointError for nonsense."""
+    """The structure of actions of several spaces, and the environment's action space. Raises CheckpointError."""
     try:
         structure = environments.Structure(saved["action_structure"] if isinstance(action, spaces.Dict) else [])
         if isinstance(action, spaces.Dict):
@@ -253,7 +254,7 @@ def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structu
         if saved["action_dtype"] not in spaces.DTYPES:
             raise ValueError("their type is none")
         return structure, environments.to_gymnasium(action, np.dtype(saved["action_dtype"]), structure.dtypes)
-    except Exception as error:  # whatever a stranger has written
+    except Exception as error:  # the file may be a stranger's
         raise CheckpointError(
             f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."
         ) from error

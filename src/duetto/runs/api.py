@@ -76,7 +76,7 @@ def train(
             an object, `duetto.TD3(policy_delay=2)`, whose fields are the hyper-parameters, taken as it is.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
         seeds: Train with each of these seeds, side by side in this process: 5 is the seeds 0 to 4; `range(10)`, "0-4"
-            and "0,3,7" name them. Every seed has a folder of its own and copies of the callbacks, and gives the same
+            and "0,3,7" name them. Every seed has its folder and copies of the callbacks, and gives the same
             numbers as alone, up to rounding.
         preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
         runs_dir: The parent of the run's folder.
@@ -86,7 +86,7 @@ def train(
         environment_options: Arguments for the environment's own constructor.
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
         progress: Show on a terminal or in a notebook what the command line shows; elsewhere nothing. Notices are
-            logged, too, as warnings of the standard library's logger "duetto".
+            also logged as warnings of the standard library's logger "duetto".
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
         from_run: Another run, of the same spaces, whose networks this one starts with, to fine-tune them.
             Hyper-parameters and framework may be others.
@@ -144,6 +144,6 @@ def load(
         backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
         networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
         algorithm: The class, if it was handed over to `train` and is not Duetto's own.
-        trust: Run the file of an algorithm that the folder names, whoever started the run.
+        trust: Run the file of an algorithm that the folder names, even if another user started the run.
     """
     return Agent.load(Path(path), checkpoint, backend, networks, algorithm, trust)

@@ -25,7 +25,7 @@ class WarmStart:
 
     @classmethod
     def asked_for(cls, run: str | None, checkpoint: str) -> Self | None:
-        """Return it for the arguments of a call; None without `run`. UsageError if only a checkpoint is given."""
+        """Return the warm start for a call's arguments; None without `run`."""
         if run is not None:
             return cls(str(Path(run).absolute()), checkpoint)
         if checkpoint != "last":
@@ -47,7 +47,7 @@ class WarmStart:
         self._loaded()
         return replace(config, began_from=self.to_dict()).signed()
 
-    def begin(self, trainer: Trainer) -> Self:
+    def apply(self, trainer: Trainer) -> Self:
         """Load the other run's networks into the trainer; return a copy with the step, for the config.
 
         Raises:
@@ -71,7 +71,9 @@ class WarmStart:
         """Load the checkpoint; if the step is known, CheckpointError unless it is of that step."""
         if not (Path(self.run) / "checkpoints").is_dir():
             raise UsageError(f"{self.run} is no run to start from: it has no checkpoints.")
-        loaded = chosen(Path(self.run), self.checkpoint if self.step is None or self.checkpoint == "best" else self.step)
+        loaded = chosen(
+            Path(self.run), self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
+        )
         if self.step not in (None, loaded.step):
             raise CheckpointError(
                 f"The run started with step {self.step} of {self.run}, whose {self.checkpoint} checkpoint is of step "

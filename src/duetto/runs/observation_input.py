@@ -62,7 +62,7 @@ def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
 
 
 def _flat(given: Any, leaves: set[str], prefix: str = "") -> dict[str, Any]:
-    """Flatten to joined keys; what is a part of the space is not looked into, be it an array, a list or a tuple."""
+    """Flatten to joined keys; a part of the space is kept whole: an array, a list or a tuple."""
     items = given.items() if isinstance(given, dict) else enumerate(given)
     flat: dict[str, Any] = {}
     for key, part in items:

@@ -31,7 +31,9 @@ def planned_together(spec: RunSpec, seeds: Iterable[int]) -> list[Config]:
     """Return the config of each seed's run; it names the others computed in one program with it."""
     config, numbers = spec.config(), parse_seeds(seeds)
     return [
-        replace(config, run=replace(config.run, seed=seed), beside=tuple(other for other in numbers if other != seed))
+        replace(
+            config, run=replace(config.run, seed=seed), other_seeds=tuple(other for other in numbers if other != seed)
+        )
         for seed in numbers
     ]
 
@@ -62,7 +64,7 @@ def start_many(
             "a new one at each call."
         )
     watching = [callbacks() for _ in configs]  # before anything is written
-    group, paths, began = SeedGroup([config.run.seed for config in configs]), [], False
+    group, paths, started = SeedGroup([config.run.seed for config in configs]), [], False
     try:
         with ExitStack() as opened:
             trainers: list[Trainer] = []
@@ -77,7 +79,7 @@ def start_many(
                 trainers[-1].diagnostics.before_run(trainers[-1].step)
             if on_start is not None:
                 on_start(trainers)
-            began = True
+            started = True
 
             def interrupt() -> None:
                 for trainer in trainers:
@@ -86,7 +88,7 @@ def start_many(
             with interruptible(interrupt, lambda: any(trainer.stopped for trainer in trainers)):
                 raised = group.run([partial(_run, *pair) for pair in zip(trainers, watching, strict=True)])
     finally:
-        if not began:  # a mistake in the call: nothing is left behind
+        if not started:  # a mistake in the call: nothing is left behind
             for path in paths:
                 clear(path)
     _raise({config.run.seed: error for config, error in zip(configs, raised, strict=True) if error}, len(configs))

@@ -94,7 +94,7 @@ class WorkerProcess:
         with theirs, _opened(log) as output:
             program = "from duetto.runs.worker import main; main()"
             environ = SHARED | {OMP_THREADS: str(threads)} | os.environ
-            self._process = subprocess_python.begin(program, theirs.fileno(), output, output, environ)
+            self._process = subprocess_python.start(program, theirs.fileno(), output, output, environ)
         self.runs: int = 0
 
     def train(self, job: Job) -> None:

@@ -114,7 +114,7 @@ class RunSpec:
         return run_name(self.algorithm, self.label, self.options.seed) if self.name is None else self.name
 
     def config(self) -> Config:
-        """Return the run's config, with the options that "auto" stands for. Nothing is written.
+        """Return the run's config, with the values of "auto". Nothing is written.
 
         Raises:
             UsageError: The parts do not fit together.
@@ -184,9 +184,9 @@ def _resolved(
         _check_masks(algorithm, probe, label, options.seed)
         if wrapper := environments.running_statistics(environment, probe):
             raise UsageError(
-                f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and the "
-                "trained agent would have others. Remove it and use the algorithm's normalize_observations or "
-                "normalize_rewards, or put one with fixed statistics (update_running_mean False) around each environment."
+                f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and "
+                "the trained agent would have others. Remove it and use the algorithm's normalize_observations or "
+                "normalize_rewards, or put one with fixed statistics (update_running_mean False) around each."
             )
         wanted = (options.backend, options.device, options.threads)
         compiled = wanted[0] == "auto" and environments.is_device(environment)
@@ -211,7 +211,7 @@ def _possible(algorithm: Algorithm) -> list[learners.Backend]:
     ]
     if not found:
         listed = ", ".join(f"{name} for {'torch' if one.torch else 'jax'}" for name, one in own.items())
-        raise UsageError(f"No framework has all of your own networks: {listed}. Give each a class for the same one.")
+        raise UsageError(f"No framework has all of the custom networks: {listed}. Give each a class for the same one.")
     return found
 
 
@@ -265,7 +265,7 @@ def slug(label: str) -> str:
 
 
 def label_of(environment: Any) -> str:
-    """The name of an environment: its id, with a file's absolute path, or the name of what makes it."""
+    """The name of an environment: its id, with a file's absolute path, or its factory's name."""
     if isinstance(environment, str):
         return user_code.absolute(environment)
     spec = None if isinstance(environment, type) else getattr(environment, "spec", None)

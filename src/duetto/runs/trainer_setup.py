@@ -54,8 +54,8 @@ def new_trainer(
             kind = trainer_type(config, spec.environment)
             with closing(kind(config, path, spec.environment, place, build_learner)) as trainer:
                 if spec.warm_start is not None:
-                    began = spec.warm_start.begin(trainer).to_dict()
-                    trainer.config = replace(trainer.config, began_from=began).signed()
+                    source = spec.warm_start.apply(trainer).to_dict()
+                    trainer.config = replace(trainer.config, began_from=source).signed()
                 if trainer.config != config:
                     trainer.config.save(path / "config.yaml")
                 if trainer.config.lacks_signature:
@@ -95,7 +95,7 @@ def existing_trainer(
         else:
             if began := config.began_from:
                 config.check_trust("from", path, trusted)
-                WarmStart.from_dict(began).begin(trainer)
+                WarmStart.from_dict(began).apply(trainer)
             logs = trainer.checkpoints.logs
             if any(log.scan(log.path).rows for log in logs):
                 aside = free_folder(path, BEFORE)

@@ -183,9 +183,10 @@ class Worker(Newest):
         """Train one job after another."""
         while True:
             self.trainer = None
-            self._job, registration = pickle.loads(self._jobs.get())
+            job, registration = pickle.loads(self._jobs.get())
             environments.register(registration)
-            self._send(*outcome(self._job, self))
+            self._job = job
+            self._send(*outcome(job, self))
 
     def _listen(self) -> None:
         try:

@@ -110,7 +110,7 @@ class Config:
     origin: Origin | None = None  # of a custom algorithm
     cluster: dict[str, Any] = field(default_factory=dict)  # the options that decide the numbers; see `cluster.options`
     began_from: dict[str, Any] | None = None  # the run whose networks it started with; see `runs.beginning`
-    beside: tuple[int, ...] = ()  # the seeds that were trained in one program with it
+    other_seeds: tuple[int, ...] = ()  # the seeds that were trained in one program with it
     history: History = field(default_factory=History)
 
     def save(self, path: Path) -> None:
@@ -147,7 +147,7 @@ class Config:
             }
             | ({"cluster": self.cluster} if self.cluster else {})
             | ({"from": self.began_from} if self.began_from else {})
-            | ({"beside": list(self.beside)} if self.beside else {})
+            | ({"other_seeds": list(self.other_seeds)} if self.other_seeds else {})
             | ({KEY: self.history.to_dict()} if self.history != History() else {})
             | ({"signature": self.signature} if self.signature else {})
             | {
@@ -246,7 +246,7 @@ class Config:
             checksum=user_code.checksum(environment["id"]) if environment["remakeable"] else "",  # as it is now
             cluster=values.get("cluster") or {},
             began_from=start or None,
-            beside=tuple(values.get("beside") or ()),
+            other_seeds=tuple(values.get("other_seeds") or ()),
             history=History.of(values),
             run=run,
             preset=values["preset"],
@@ -272,7 +272,7 @@ def _kind(name: str, origin: Origin | None, custom: type[Algorithm] | None) -> t
 
 
 FORMAT = 1  # of config.yaml
-_KEYS = ("algorithm", "environment", "run", "cluster", "from", "beside", KEY, "signature")
+_KEYS = ("algorithm", "environment", "run", "cluster", "from", "other_seeds", KEY, "signature")
 _KEYS += ("preset", "command", "versions", "format")
 _LONGEST_ERROR = 60  # characters of an error that another library raised
 _FORM: dict[str, Any] = {
@@ -283,7 +283,7 @@ _FORM: dict[str, Any] = {
     "command": str,
     "versions": dict,
 }
-_OPTIONAL: dict[str, Any] = {"cluster": dict, "from": {"run": str}, "beside": ListOf(int)}
+_OPTIONAL: dict[str, Any] = {"cluster": dict, "from": {"run": str}, "other_seeds": ListOf(int)}
 
 
 def check_format(values: dict[str, Any]) -> None:

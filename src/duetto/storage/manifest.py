@@ -3,8 +3,8 @@
     step-000000012000/       state.json, state.safetensors, manifest.json
     memory/                  segment-000000000001.safetensors, ...
 
-`manifest.json` is `{"content": {...}, "sha256": checksum of the content}`, written last. A change of any byte of it, or
-of any file that it lists, is noticed.
+`manifest.json` is `{"content": {...}, "sha256": checksum of the content}`, written last. Checksums detect any changed
+byte in it or in a listed file.
 """
 
 import hashlib

@@ -90,7 +90,7 @@ def _networks(values: Mapping[str, Any]) -> list[str]:
 
 def _seeds(values: Mapping[str, Any]) -> str:
     """Return the seeds that were trained together, as --seeds takes them; "" for a run alone."""
-    others, seed = values.get("beside"), values["run"].get("seed")
+    others, seed = values.get("other_seeds"), values["run"].get("seed")
     numbers = [number for number in others if type(number) is int] if isinstance(others, list) else []
     return ",".join(map(str, sorted({*numbers, seed}))) if numbers and type(seed) is int else ""
 

@@ -66,6 +66,6 @@ def _refuse_link(path: Path) -> None:
         return
     if stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) in _WINDOWS_LINKS:
         raise DuettoError(
-            f"{path} is a link. What is in a run's folder must be there itself, so that nothing outside it is changed: "
+            f"{path} is a link. A run's folder must contain its files, so that nothing outside it is changed: "
             "put what the link leads to in its place, or link the whole folder."
         )

@@ -1,4 +1,4 @@
-"""YAML 1.2 of a run's folder: small, without aliases (a few lines can stand for gigabytes), safe to load."""
+"""YAML 1.2 of a run's folder: small, without aliases (a few lines can expand to gigabytes), safe to load."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_yaml(path: Path) -> Any:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("it has an alias, *name: write out what it stands for")
+            raise yaml.YAMLError("it has an alias, *name: write its value instead")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise ValueError("it is nested too deeply")

@@ -3,7 +3,7 @@
 A *state* is a nested dict with str keys. Its leaves are NumPy arrays or JSON values: None, bool, int, float, str and
 lists of those. A loaded state equals the saved one, bit for bit and type for type.
 
-In the JSON file `{"$array": name}` stands for an array of the safetensors file. Keys of the state that start with "$"
+In the JSON file `{"$array": name}` is an array of the safetensors file. Keys of the state that start with "$"
 get a second one. NaN and infinities are written as Python's json module does: NaN, Infinity, -Infinity.
 """
 
@@ -53,7 +53,7 @@ def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Return the contents of a safetensors file of named arrays. Raises TypeError for arrays that it cannot hold."""
     for name, array in arrays.items():
         _check_array(array, name)
-    # safetensors >= 0.6 reads the memory behind an array, whatever its strides
+    # safetensors >= 0.6 reads the memory behind an array and ignores its strides
     return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 

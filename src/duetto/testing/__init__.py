@@ -1,4 +1,4 @@
-"""Test suites for parts of your own: an algorithm, a tracker, a vector environment.
+"""Test suites for custom parts: an algorithm, a tracker, a vector environment.
 
     from duetto.testing import check_algorithm
     check_algorithm(MyAlgorithm)

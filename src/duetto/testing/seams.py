@@ -1,4 +1,4 @@
-"""Checks of the other parts that you can write: trackers and Gymnasium vector environments."""
+"""Conformance checks for custom trackers and Gymnasium vector environments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_tracker(make: Callable[[], Tracker]) -> None:
             failures = [notice for notice in trainer.notices if f"The tracker {tracker.name} failed" in notice]
             assert not failures, failures[0]
             known.append(tracking.read(folder / tracking.FOLDER / f"{tracker.name}.json"))
-    assert known[0] == known[1], f"begin(known={known[0]!r}) returned {known[1]!r}: the tracked run was not continued"
+    assert known[0] == known[1], f"start(known={known[0]!r}) returned {known[1]!r}: the tracked run was not continued"
 
 
 def check_engine(make: Callable[[], Any]) -> None:

@@ -30,19 +30,19 @@ class Point:
 class Tracker(ABC):
     """A service that shows runs.
 
-    An error of `begin` ends the run, before the first step. Other errors do not: Duetto warns, and sends a point again.
+    An error of `start` ends the run, before the first step. Other errors do not: Duetto warns, and sends a point again.
     """
 
     name: ClassVar[str]
     """The name in `track`, and of the tracker's file in the run's folder."""
 
     @abstractmethod
-    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """Start a tracked run, or continue the one with the id `known`.
 
         Args:
             run: The name of the run.
-            known: The id that an earlier `begin` of this run returned; None for a new run.
+            known: The id that an earlier `start` of this run returned; None for a new run.
             config: The run's configuration, as in `config.yaml`: nested dicts.
             folder: The run's folder.
 

@@ -32,7 +32,7 @@ class MLflow(Tracker):
         self._client: Any = None
         self._id = ""
 
-    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """Start a tracked run, or continue the known one. Raises MLflow's error if it no longer exists."""
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it lists the tables of a new database
         with _lock(folder.parent):

@@ -48,7 +48,7 @@ class Tracking(Callback):
         self._line, self._evaluation = trainer.log.last_line, trainer.last_evaluation
         known = read(path)
         try:
-            identity, where = self.tracker.begin(folder.name, known, trainer.config.to_dict(), folder)
+            identity, where = self.tracker.start(folder.name, known, trainer.config.to_dict(), folder)
         except DuettoError:
             raise
         except Exception as error:

@@ -27,7 +27,7 @@ class Trackio(Tracker):
         self._project, self._options = project or os.environ.get("TRACKIO_PROJECT") or "duetto", options
         self._run: Any = None
 
-    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """Start a tracked run, or continue the known one. Trackio resumes by name: with a random end, it is the id.
 
         Trackio knows a run half a second after its first point. If a run ended before that, a new one starts, unless

@@ -24,7 +24,7 @@ class Wandb(Tracker):
         self._project, self._options = project or os.environ.get("WANDB_PROJECT") or "duetto", options
         self._run: Any = None
 
-    def begin(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
+    def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """Start a tracked run, or continue the known one. W&B's steps are the run's."""
         wandb = imported("wandb")
         defaults: dict[str, Any] = {

@@ -29,7 +29,7 @@ FUNCTIONS = "__call__"  # what plain functions are called by
 class Callback:
     """An object whose hooks are called during a run. Override those you need: each gets the `Trainer`.
 
-    Its attributes are what it is made with; what it has learned from the run belongs in `state_dict`.
+    Its attributes are its settings; its state belongs in `state_dict`.
     """
 
     def on_start(self, trainer: Trainer) -> None:
@@ -81,7 +81,9 @@ def check(callbacks: Sequence[AnyCallback]) -> None:
             raise UsageError(f"{callback!r} is no callback: give a duetto.Callback, or a function of the trainer.")
         wrong = [name for name in dir(callback) if name.lstrip("_").startswith("on_") and name not in HOOKS]
         if isinstance(callback, Callback) and (wrong or callable(callback)):
-            raise UsageError(f"{_name(callback)} has {(*wrong, FUNCTIONS)[0]}, which is no hook. Hooks are {', '.join(HOOKS)}.")
+            raise UsageError(
+                f"{_name(callback)} has {(*wrong, FUNCTIONS)[0]}, which is no hook. Hooks are {', '.join(HOOKS)}."
+            )
 
 
 class CallbackList:
@@ -124,8 +126,8 @@ class CallbackList:
         self.state_dict()  # what cannot be saved shows now, not at the first checkpoint
         if self._kept:
             self._notices.append(
-                f"The checkpoint has a state of {', '.join(self._kept)}, which this run continues without. Hand them over "
-                "again as callbacks to continue from their states, which are kept."
+                f"The checkpoint has a state of {', '.join(self._kept)}, which this run continues without. Hand them "
+                "over again as callbacks to continue from their states, which are kept."
             )
 
     def call(self, hook: str, trainer: Trainer) -> None:

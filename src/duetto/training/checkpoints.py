@@ -144,5 +144,5 @@ class Checkpoints:
 
 
 def crossed(before: int, now: int, every: int) -> bool:
-    """Whether a multiple of `every` lies between two steps; never if it is 0."""
+    """Whether a multiple of `every` is between two steps; never if it is 0."""
     return every > 0 and before // every < now // every

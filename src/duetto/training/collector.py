@@ -1,4 +1,4 @@
-"""The way from the environments to the memory: choose actions, step, hand over the real transitions."""
+"""Collect experience: choose actions, step the environments, return real transitions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Collector(Source):
         seed: int,
         of: int | None = None,
     ) -> None:
-        """`of`: the number of the run's environments, of which the stepper has some, from its `first` on; None: all."""
+        """`of`: the number of the run's environments, if the stepper has only some, starting at `first`; None: all."""
         self._algorithm, self._explorer = algorithm, algorithm.explorer()
         if of is not None:
             self._explorer = self._explorer.for_envs(stepper.first, of)
@@ -102,13 +102,13 @@ class Collector(Source):
         return Experience(*transition, extras), episodes
 
     def _act(self, obs: Tree, step: int, total_steps: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Choose actions for all environments; the actions (N, ...), and arrays that the memory keeps with them."""
+        """Return actions for all environments (N, ...), and the arrays to store with them."""
         at_random = step < self._algorithm.first_random_steps()
         if at_random and self._recurrence is None:
             return self._stepper.sample_actions(self._random), {}
         space = self._stepper.action_space
         mask = masks.mask_of(obs)
-        # Not where one ends: a vector environment that resets in a step of its own draws for an action between.
+        # Not where one ends: a vector environment that resets in a separate step draws for an action between.
         if np.count_nonzero(self._stepper.starts):
             self._noise = self._explorer.after_episode(self._noise, self._stepper.starts)
         noise, self._noise = self._explorer.draw(self._random, self._noise, step, total_steps, space, mask)

@@ -156,7 +156,7 @@ class Components:
         """Make room for masks of allowed actions, once the environments have started, if they give any."""
         if self.stepper.engine.action_masks.ignored:
             self._notices.append(
-                f"{self.stepper.name} gives an info['action_mask']; its actions are numbers, of which a mask says "
+                f"{self.stepper.name} gives an info['action_mask']; its actions are continuous, and a mask says "
                 "nothing: it is ignored."
             )
         if self.stepper.masked and not self._masked:

@@ -111,7 +111,7 @@ class DeviceLoop:
         self._run: Any = None
 
     # ------------------------------------------------------------------------------------------------ on the host
-    def begin(self, state: Any, obs: Any) -> Carry:
+    def first_carry(self, state: Any, obs: Any) -> Carry:
         """Return the carry, without the learner's part, of environments that start."""
         n = self.vector.num_envs
         carry: Carry = {

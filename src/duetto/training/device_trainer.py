@@ -132,7 +132,7 @@ class DeviceSource(Source):
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the carry but for the environments' states."""
+        """Return the carry without the environments' states."""
         return arrays_of_carry(self.carry)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ class DeviceComponents(Components):
     def _take_environments(self) -> None:
         engine = self.stepper.engine
         assert isinstance(engine, DeviceEngine)
-        self.collector.carry = self.collector.loop.begin(engine.state, self.stepper.obs)
+        self.collector.carry = self.collector.loop.first_carry(engine.state, self.stepper.obs)
         engine.state = None  # the program's to change from here on
 
     def advance(self, turns: int, step: int, horizon: int) -> Advance:

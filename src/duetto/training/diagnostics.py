@@ -37,7 +37,9 @@ class Diagnostics:
         num_envs, spec, reasons = parts.stepper.num_envs, algorithm.memory(), list[str]()
         first, because = spec.first_update(num_envs)
         left = math.ceil((steps - step) / num_envs) * num_envs  # the last vector step may go beyond
-        if self._stored() + left < first and not (parts.learner.updates and spec.on_policy):  # a rollout's rest is normal
+        if self._stored() + left < first and not (
+            parts.learner.updates and spec.on_policy
+        ):  # a rollout's rest is normal
             after = " after pre-training" if parts.memory.pretraining_left else ""
             reasons.append(f"there will be no update{after}, because {because}")
         if steps <= (random := algorithm.first_random_steps()):
@@ -64,9 +66,9 @@ class Diagnostics:
         if not (self._components.learner.updates or predicted):
             ended = "" if episodes else " No episode ended: give the environment a time limit (max_episode_steps)."
             self._notices.append(
-                f"The run made no update in {step:,} steps.{ended} Updates wait for learning_starts and train_every; with "
-                "train_at_episode_end and hindsight for the end of an episode; and sequences, unless learn_from_start is "
-                "true, for an episode of burn_in and unroll steps."
+                f"The run made no update in {step:,} steps.{ended} Updates wait for learning_starts and train_every; "
+                "with train_at_episode_end and hindsight for the end of an episode; and sequences, unless "
+                "learn_from_start is true, for an episode of burn_in and unroll steps."
             )
 
     def _stored(self) -> int:

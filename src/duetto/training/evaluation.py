@@ -20,11 +20,11 @@ from duetto.training.policy import EvaluationPolicy
 
 PARALLEL = 10  # environments at most; more would not be faster
 SEED_OFFSET = 100
-# Vector steps without the end of an episode that are said: the longest usual episodes, of Atari's games, have 27,000.
+# Vector steps without the end of an episode before a warning: the longest usual episodes, Atari's, have 27,000.
 PATIENCE = 100_000
 ENDLESS = (
-    f"no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. If they never do, give "
-    "the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train without evaluations "
+    f"no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. If they never do, "
+    "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train without evaluations "
     "(--evaluate-every 0, evaluate_every=0)."
 )
 
@@ -42,7 +42,7 @@ class Evaluation(NamedTuple):
 
     returns: np.ndarray  # (episodes,) float64
     lengths: np.ndarray  # (episodes,) int64
-    successes: np.ndarray | None = None  # (episodes,) float64, 1 where the task was done, NaN where nothing says so
+    successes: np.ndarray | None = None  # (episodes,) float64, 1 where the task was done, NaN if unknown
 
     @property
     def success_rate(self) -> float | None:
@@ -88,14 +88,14 @@ def evaluate(
 
     `tell` gets a few words on the progress before each vector step. If no episode ends for very long, the logger warns.
     """
-    began = since = stepper.steps
+    started = since = stepper.steps
     returns, lengths, successes = np.zeros(episodes), np.zeros(episodes, np.int64), np.full(episodes, np.nan)
     stepper.reset(seed + SEED_OFFSET)
     running = {env: env for env in range(min(stepper.num_envs, episodes))}  # environment to the episode it runs
     upcoming = len(running)
     while running:
         done = min(upcoming, episodes) - len(running)
-        tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - began:,} of those that run")
+        tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - started:,} of those that run")
         ended = _step(act, stepper)
         if stepper.steps - since == PATIENCE:
             LOGGER.warning("%s: %s", escaped(stepper.name), ENDLESS)

@@ -1,4 +1,4 @@
-"""Where a run's environments step, and what acts in them."""
+"""Where environments step and replay shards are: in this process, or on a cluster."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Normalizer:
         return self.mode == "steps"
 
     def kept(self, space: Space) -> Space:
-        """The space of what the memory stores of observations of `space`: scaled parts become float32, bytes too."""
+        """The space of stored observations: scaled parts become float32, bytes too."""
         if not self.stored:
             return space
         kept = {name: replace(self._boxes[name], dtype="float32") for name in self.moments}
@@ -119,7 +119,7 @@ class Normalizer:
     def _observe_learned(self, batch: SequenceBatch, ahead: int) -> None:
         """Take the observations of the steps learned from into the statistics; with `ahead` 1 the next ones."""
         length = batch.mask.shape[1]
-        learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: what the last step led to
+        learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: the last step's next observation
         learned[:, ahead : length + ahead] = batch.mask > 0
         self.observe(obs_tree.take(batch.obs.obs, learned))
 
@@ -184,7 +184,7 @@ class RewardScaler:
         self.sampled, self.largest = sampled, 0.0
         self._sums = np.zeros(num_envs)  # Σ γ^k r of the running episodes
         self.moments: Moments = initial_moments((), prior)
-        self.news: Moments | None = None  # of what was rewarded since `follow`
+        self.news: Moments | None = None  # of the rewards since `follow`
 
     def follow(self, moments: Moments) -> None:
         """Replace the statistics, and also collect later rewards in `news`."""

@@ -1,4 +1,4 @@
-"""Sentences for the user, kept in order, and logged for whoever uses Duetto from Python."""
+"""Sentences for the user, kept in order, and logged for users of the Python interface."""
 
 from __future__ import annotations
 

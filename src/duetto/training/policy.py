@@ -39,11 +39,11 @@ class EvaluationPolicy:
         noise = self._explored(len(part), mask, starts) if self.explores else self._evaluated(len(part), mask)
         if not self._learner.recurrent:
             return self._learner.act(self._normalizer(obs), noise)
-        begins = self._recurrence is None
+        is_first = self._recurrence is None
         if self._recurrence is None:
             self._recurrence = Recurrence(self._learner, self._action, len(part))
         window = self._recurrence.window(
-            self._normalizer(obs), np.full(len(part), begins) if starts is None else starts
+            self._normalizer(obs), np.full(len(part), is_first) if starts is None else starts
         )
         action, carry = self._learner.remember("act", window, noise)
         self._recurrence.step(carry, action)

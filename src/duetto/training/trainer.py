@@ -54,10 +54,10 @@ class Trainer:
         memory: The memory that is learned from. `len(memory)` counts what it holds: steps, or sequences.
         stepper: The environments that are learned from: `num_envs`, `observation_space`, `action_space`, and `obs`
             (N, ...), which is acted on next.
-        log: The log of metrics. `log.scalar(name, value)` gives the next line a number of your own;
+        log: The log of metrics. `log.scalar(name, value)` gives the next line a custom number;
             `log.recent_return` is the mean return of the last 100 training episodes, None before the first.
         checkpoints: The checkpoints, and how the run continues from one.
-        notices: Sentences for the user, in order; whoever shows the run shows them.
+        notices: Sentences for the user, in order; the display shows them.
     """
 
     components_type: type[Components] = Components
@@ -227,7 +227,7 @@ class Trainer:
         self._skips_last_evaluation |= not evaluates
 
     def when_closed(self, act: Callable[[], None]) -> None:
-        """Have `act` called when the trainer is closed, whatever ended it."""
+        """Have `act` called when the trainer is closed."""
         self._opened.callback(act)
 
     def close(self) -> None:
@@ -364,7 +364,7 @@ class Learning:
     """Makes a run's updates."""
 
     def __init__(self, config: Config, components: Components, log: MetricLog, tell: Callable[[str], None]) -> None:
-        """`tell` is told of the first update, which may take long."""
+        """`tell` gets a message about the first update, which may take long."""
         self._algorithm, self._horizon = config.algorithm, config.run.horizon
         self._components, self._log, self._tell = components, log, tell
 

@@ -1,6 +1,6 @@
 """Environment checker: `duetto check` and `duetto.check`.
 
-runner       makes the environment in processes of its own, so that a crash or a hang becomes a finding
+runner       makes the environment in separate processes, so that a crash or a hang becomes a finding
 findings     a finding
 rules        plays random actions, judges what they lead to, runs Gymnasium's checker
 determinism  compares steps of one seed, and steps after a resume

@@ -41,16 +41,16 @@ class RolloutRecord:
 
 def play(vec: VecEnv, seed: int, steps: int) -> Iterator[tuple[Transition, list[Episode]]]:
     """Yield at most `steps` steps with random, allowed actions. Raises what a run would raise."""
-    random, began = np.random.default_rng(seed), time.perf_counter()
+    random, started = np.random.default_rng(seed), time.perf_counter()
     for _ in range(steps):
-        if time.perf_counter() - began > MAX_SECONDS:
+        if time.perf_counter() - started > MAX_SECONDS:
             return
         yield vec.step(vec.sample_actions(random))
 
 
 def record_rollout(vec: VecEnv, steps: int) -> RolloutRecord:
     """Play random actions, and record what they lead to."""
-    record, began = RolloutRecord(), time.perf_counter()
+    record, started = RolloutRecord(), time.perf_counter()
     vec.reset(5)
     for transition, episodes in play(vec, 5, steps):
         flags = bool(transition.terminated[0]), bool(transition.truncated[0])
@@ -59,7 +59,7 @@ def record_rollout(vec: VecEnv, steps: int) -> RolloutRecord:
         for name, value in [*obs_tree.parts(transition.next_obs), *obs_tree.parts(vec.obs)]:
             record.low[name] = np.minimum(record.low.get(name, value), value)
             record.high[name] = np.maximum(record.high.get(name, value), value)
-    record.seconds = time.perf_counter() - began
+    record.seconds = time.perf_counter() - started
     return record
 
 
@@ -102,7 +102,7 @@ def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> Non
     rate = steps / record.seconds
     hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
     slow = f"{hours}(--num-envs 8 --vectorization subprocess)." if rate < SLOW else ""
-    fine = f"{rate:,.0f} steps per second in a process of its own, resets included."
+    fine = f"{rate:,.0f} steps per second in a separate process, resets included."
     findings.add("speed", costs=slow, fine=fine)
 
 
@@ -204,7 +204,7 @@ def check_gymnasium(findings: Findings, vec: VecEnv) -> None:
 def _objection(env: gymnasium.Env) -> str:
     try:
         env_checker.check_env(_BoolFlags(env), skip_render_check=True, skip_close_check=True)
-    except Exception as error:  # assertions, and whatever the environment raises
+    except Exception as error:  # assertions, and errors of the environment
         return f"Gymnasium's checker objects: {' '.join(str(error).split()) or type(error).__name__}"
     return ""
 

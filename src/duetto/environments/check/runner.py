@@ -1,4 +1,4 @@
-"""Check an environment in processes of its own, where a crash or a hang becomes a finding."""
+"""Check an environment in separate processes, where a crash or a hang becomes a finding."""
 
 from __future__ import annotations
 

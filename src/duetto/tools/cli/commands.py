@@ -368,7 +368,7 @@ def _everything() -> dict[str, Any]:
 
     there = {family.extra: all(map(find_spec, family.packages)) for family in FAMILIES}
     backends = {name: installed(name) for name in EXTRA}  # type: ignore[arg-type]
-    others = {*EXTRA, *there, "all", "dev", "docs"}  # listed by themselves, or bundles
+    others = {*EXTRA, *there, "all", "dev", "docs"}  # listed separately, or bundles
     extras = {name: is_installed(name) for name in names() if name not in others}
     return {
         "algorithms": {

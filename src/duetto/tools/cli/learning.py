@@ -50,7 +50,7 @@ class LearningCommand:
             word: The algorithm as it is on the command line: a name, or FILE.py:CLASS.
             own: The command's own options, by the title of their group; "" for positional ones.
             without: Options of a run that the command lacks.
-            defaults: Default values of its own options, for the help.
+            defaults: Default values of the algorithm's options, for the help.
 
         Raises:
             UsageError: There is no such algorithm.

@@ -55,7 +55,7 @@ def expendable() -> Iterator[None]:
 
 
 class Output:
-    """A text stream that drops everything once it cannot be written to; unless it is `expendable`, that is an error."""
+    """A text stream. After a write error it drops output if it is `expendable`, and raises otherwise."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -55,7 +55,7 @@ class OptionGroup:
     """Options under one title of the help.
 
     Attributes:
-        title: The title; "" for the options that stand next to --help.
+        title: The title; "" for the options next to --help.
         options: The annotation of each option, by name; `Arg` in it has its help and its metavar.
         defaults: Default values, for the help. An option without one is required.
         rare: The options that only --help-all shows.
@@ -74,7 +74,7 @@ class Parser:
     Attributes:
         prog: The command, such as "duetto train td3".
         groups: Its options.
-        hint: What to do instead of an option that the command lacks.
+        hint: Advice for an option that the command lacks.
     """
 
     prog: str

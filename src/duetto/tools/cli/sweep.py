@@ -106,9 +106,9 @@ def _list(experiments: list[Experiment], given: dict[str, Any]) -> None:
         print_json({"folder": str(folder), "runs": runs})
         return
     for run in planned:
-        made = f", {run.checkpoint_step():,} of {run.config.run.steps:,} steps" if _state(run) == "begun" else ""
+        made = f", {run.checkpoint_step():,} of {run.config.run.steps:,} steps" if _state(run) == "started" else ""
         print(f"{near(run.folder)}  {_state(run)}{made}")
 
 
 def _state(run: PlannedRun) -> str:
-    return "complete" if run.complete else "begun" if run.begun else "new"
+    return "complete" if run.complete else "started" if run.has_config else "new"

@@ -42,7 +42,7 @@ class PlannedRun:
         reason: Why it failed.
         started: When a process got it.
         first_step: The step at that time.
-        retry_at: When it is tried again, which another process works on.
+        retry_at: When to retry a run that another process holds.
     """
 
     job: Job
@@ -79,7 +79,7 @@ class PlannedRun:
         return self.config.run.steps
 
     @property
-    def begun(self) -> bool:
+    def has_config(self) -> bool:
         """Whether the run's config exists."""
         return (self.folder / "config.yaml").is_file()
 
@@ -95,7 +95,7 @@ class PlannedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether all steps and the evaluation after them are there, and the config is this run's.
+        """Whether all steps and the final evaluation are done with this run's config.
 
         A signal may end a run between its last step and its last evaluation.
         """
@@ -155,7 +155,7 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"Two runs would be called {twice}. Give the experiments names, as keys of a mapping.")
     for run in ordered:
-        if run.begun:
+        if run.has_config:
             check_same_run(run.folder, run.config)
         elif foreign(run.folder):
             raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")

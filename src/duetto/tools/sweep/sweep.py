@@ -160,9 +160,9 @@ class Sweep:
         count, plural = len(self.runs), "s" * (experiments > 1)
         lines = [f"{count} run{'s' * (count > 1)} of {experiments} experiment{plural}", f"{near(self.folder)}/"]
         complete = sum(run.state == "complete" for run in self.runs)
-        begun = sum(run.begun for run in self.runs) - complete
-        if complete or begun:
-            lines.append(f"Continuing: {complete} complete, {begun} started.")
+        started = sum(run.has_config for run in self.runs) - complete
+        if complete or started:
+            lines.append(f"Continuing: {complete} complete, {started} started.")
         return "\n".join(lines)
 
     def status(self) -> list[str]:

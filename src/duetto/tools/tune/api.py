@@ -53,7 +53,7 @@ def tune(
         seeds: Seeds of each trial's runs, as in `duetto.train`; its score is the interquartile mean over them of the
             last evaluations' mean returns.
         search: By option, or a YAML file of that: `{"tau": {"low": 1e-3, "high": 0.05, "log": True}}`, "step",
-            `{"factor": 4}`, `{"choices": [...]}`, "auto" for what the option's type says, None to leave it unchanged.
+            `{"factor": 4}`, `{"choices": [...]}`, "auto" for the range of its type, None to leave it unchanged.
         search_only: Search the options of `search` alone.
         jobs: Processes that train at a time. With 1, the same call gives the same trials.
         prune: End a trial early if its score is below the median of the complete trials at the same step.

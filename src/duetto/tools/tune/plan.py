@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def prune_from(self) -> int | None:
-        """The first step at which a trial may be pruned: a fifth of all, or where learning starts; None: never."""
+        """The first step at which a trial may be pruned: a fifth of all, or the first update's; None: never."""
         steps, algorithm = self.config.run.steps, self.center
         first, _ = algorithm.memory().first_update(self.config.run.num_envs)
         return max(steps // 5, first, algorithm.first_random_steps()) if self.prune else None

@@ -177,7 +177,7 @@ def imported_optuna() -> Any:
 
 
 def distributions(space: Space) -> dict[str, Any]:
-    """Return Optuna's distribution of each parameter. UsageError if a range is none that can be drawn from."""
+    """Return Optuna's distribution of each parameter. Raises UsageError for an invalid range."""
     kinds = imported_optuna().distributions
     found: dict[str, Any] = {}
     for name, dimension in space.items():
@@ -203,7 +203,7 @@ def _distribution(kinds: Any, dimension: Dimension) -> Any:
 
 
 class _NoLock:
-    """A stand-in for the journal's lock: the process that works on a study holds its folder's lock."""
+    """A replacement of the journal's lock: the process that works on a study holds its folder's lock."""
 
     def acquire(self) -> bool:
         return True
