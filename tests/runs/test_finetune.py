@@ -73,10 +73,10 @@ def test_killed_before_its_first_checkpoint_it_begins_there_again(made: Run, tmp
 @pytest.mark.parametrize(
     ("algorithm", "options", "sentence"),
     [
-        ({}, {"environment": Line}, "The run was made with the observation space"),
+        ({}, {"environment": Line}, "Line has the observation space"),
         ({"hidden": (16,)}, {}, "do not fit this network: missing [], unknown"),
         ({"hidden": (16, 16)}, {"from_checkpoint": "best"}, "This run cannot start from"),
-        ({"normalize_observations": "off"}, {}, "has statistics of all observations"),
+        ({"normalize_observations": "off"}, {}, "has statistics of the observations"),
         ({}, {"from_checkpoint": "7"}, "has no checkpoint at step 7"),
     ],
 )

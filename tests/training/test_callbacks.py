@@ -13,7 +13,7 @@ from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkp
 import duetto
 from duetto.errors import UsageError
 from duetto.runs.run import Run
-from duetto.training.callbacks import HOOKS, Callback
+from duetto.training.callbacks import HOOKS
 from duetto.training.trainer import Trainer
 
 FEW: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "checkpoint_every": 2, "log_every": 2}
@@ -193,17 +193,6 @@ def test_what_is_no_callback_is_refused_before_anything_is_made(tmp_path: Path, 
     run = train(tmp_path, steps=40)
     with pytest.raises(UsageError, match=message):
         run.resume(steps=50, callbacks=callbacks)
-
-
-def test_an_evaluation_in_on_evaluation_is_refused(tmp_path: Path):
-    """It called itself until Python's stack ended."""
-
-    class Again(Callback):
-        def on_evaluation(self, trainer: Trainer) -> None:
-            trainer.evaluate()
-
-    with pytest.raises(UsageError, match=r"would lead to on_evaluation again: trainer.last_evaluation has the result"):
-        train(tmp_path, steps=60, evaluate_every=30, callbacks=[Again()])
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -124,7 +124,7 @@ def test_it_is_at_fixed_steps_and_step_0_is_one(tmp_path: Path):
 def test_watching_shows_every_step_once():
     frames: list[np.ndarray] = []
     stepper = environments.make(Line, render_mode="rgb_array")
-    episode = watch(still, stepper, 0, lambda frame, _: frames.append(frame))
+    episode = watch(still, stepper, 0, lambda frame: frames.append(frame))
     assert (episode.length, [int(frame[0, 0, 0]) for frame in frames]) == (10, list(range(10)))
 
 

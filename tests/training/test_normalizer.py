@@ -407,28 +407,20 @@ def vectors() -> gymnasium.vector.VectorEnv:
 
 
 @pytest.mark.parametrize(
-    ("environment", "algorithm", "named", "instead"),
+    ("environment", "named"),
     [
-        (wrapped, "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
-        (wrapped, "ppo", "NormalizeObservation", "give ppo normalize_observations=True"),
-        (wrapped(), "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
-        (vectors(), "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
-        (gymnasium.vector.SyncVectorEnv([wrapped] * 2), "td3", "NormalizeObservation", "normalize_observations="),
-        (lambda: NormalizeReward(Line()), "ppo", "NormalizeReward", "give ppo normalize_rewards=True"),
-        (
-            lambda: NormalizeReward(Line()),
-            "td3",
-            "NormalizeReward",
-            "give td3 normalize_rewards=True",
-        ),
-        (lambda: Own(Line()), "td3", "Own", "give td3 normalize_observations='collected'"),
+        (wrapped, "NormalizeObservation"),
+        (wrapped(), "NormalizeObservation"),
+        (vectors(), "NormalizeObservation"),
+        (gymnasium.vector.SyncVectorEnv([wrapped] * 2), "NormalizeObservation"),
+        (lambda: NormalizeReward(Line()), "NormalizeReward"),
+        (lambda: Own(Line()), "Own"),
     ],
 )
-def test_it_is_refused(tmp_path: Path, environment: Any, algorithm: str, named: str, instead: str):
+def test_it_is_refused(tmp_path: Path, environment: Any, named: str):
     with pytest.raises(UsageError) as refusal:
-        train(tmp_path, small(algorithm), environment)
+        train(tmp_path, environment=environment)
     assert f" has a {named}: its running statistics are those of one environment" in str(refusal.value)
-    assert instead in str(refusal.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.functional import state_schema
 from duetto.runs.checkpoints import chosen
 from duetto.storage.checkpoint import Best, Loaded
@@ -69,14 +69,17 @@ class WarmStart:
 
     def _loaded(self) -> Loaded | Best:
         """Load the checkpoint; if the step is known, CheckpointError unless it is of that step."""
-        if not (Path(self.run) / "checkpoints").is_dir():
-            raise UsageError(f"{self.run} is no run to start from: it has no checkpoints.")
-        loaded = chosen(
-            Path(self.run), self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
-        )
-        if self.step not in (None, loaded.step):
+        which = self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
+        try:
+            if not (Path(self.run) / "checkpoints").is_dir():
+                raise UsageError(f"{self.run} is no run to start from: it has no checkpoints.")
+            loaded = chosen(Path(self.run), which)
+            if self.step not in (None, loaded.step):
+                raise CheckpointError(f"Its {self.checkpoint} checkpoint is of step {loaded.step} now.")
+        except DuettoError as error:
+            if self.step is None:
+                raise
             raise CheckpointError(
-                f"The run started with step {self.step} of {self.run}, whose {self.checkpoint} checkpoint is of step "
-                f"{loaded.step} now."
-            )
+                f"The run started with step {self.step} of {self.run}: {error} Put it back."
+            ) from error
         return loaded

@@ -61,7 +61,7 @@ def new_trainer(
                 if trainer.config.lacks_signature:
                     trainer.notices.append(
                         f"No key can be made or read in {signing.key_path()}, so this run is not signed: resume, "
-                        f"evaluate and video will need --trust. Put that right, or set {signing.KEY_FILE}."
+                        f"evaluate and video will need --trust. Correct this, or set {signing.KEY_FILE}."
                     )
                 made = True
                 yield trainer
@@ -103,7 +103,7 @@ def existing_trainer(
                     shutil.copy(log.path, aside)
                     log.clear()
                 trainer.notices.append(
-                    f"{path} has no checkpoint: the run starts at step 0 again. What it had logged is in {aside}."
+                    f"{path} has no checkpoint: the run starts at step 0 again. Its earlier logs are in {aside}."
                 )
         opened.pop_all()
     return trainer

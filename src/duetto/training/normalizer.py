@@ -137,7 +137,7 @@ class Normalizer:
         if state.keys() != wanted.keys():
             raise CheckpointError(
                 f"The checkpoint has statistics of the observations {sorted(state)}, this run wants them of "
-                f"{sorted(wanted)}. Put normalize_observations back to what it was there."
+                f"{sorted(wanted)}. Set normalize_observations as it was."
             )
         own = {name: dict.fromkeys(("mean", "variance"), np.zeros(shape)) for name, shape in wanted.items()}
         state_schema.check(state, own, "normalizer")

@@ -35,6 +35,7 @@ class ProgressDisplay(LiveDisplay, Callback):
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
         self._next = self._next_line = 0.0
+        self._speed: float | None = None  # steps per second
         self._counting = False  # whether the row's samples started after the last evaluation
         self.trainers: list[Trainer] = []
         self._evaluated = -1  # the step of the last evaluations shown
@@ -109,7 +110,7 @@ class ProgressDisplay(LiveDisplay, Callback):
             self._progress.reset(row, completed=step)
             self._progress.advance(row, 0)  # the first sample, from which the rate is measured
             self._counting = True
-        speed = self._progress.tasks[0].speed
+        self._speed = speed = self._progress.tasks[0].speed or self._speed
         left = 0.0 if step >= steps else max(0, steps - step) / speed if speed else None
         rate = f"{speed:,.0f} steps/s" if speed else ""
         self._row(name, step, steps, note=rate or "- steps/s", left=clock(left))
