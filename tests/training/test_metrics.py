@@ -115,7 +115,7 @@ def test_a_full_disk_ends_tensorboard_and_not_the_run(
 
     assert log._board is not None
     with Path("/dev/full").open("wb") as full:
-        monkeypatch.setattr(log._board._writer._py_recordio_writer, "_writer", full)
+        monkeypatch.setattr(log._board, "_file", full)
         for step in (2, 3):
             log.write(step, {f"x{i}": i for i in range(20)})
         log.close()

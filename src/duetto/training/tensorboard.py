@@ -1,17 +1,19 @@
 """Numbers for TensorBoard.
 
-They are written at once, with tensorboardX's `EventsWriter`. Its `SummaryWriter` has a thread, which ends silently when
-the disk is full, and then every write waits for ever.
+They go to a file of TFRecords, each an event of tensorboardX's, written at once. Its own writer is not used: that has a
+thread, which ends silently when the disk is full, and then every write waits for ever.
 """
 
 from __future__ import annotations
 
+import socket
+import struct
 import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from duetto.training.notices import LOGGER
 
@@ -22,40 +24,45 @@ class Board:
     def __init__(self, folder: Path, step: int, purge: int) -> None:
         """Start a file whose first numbers are of `step`. From step `purge` on, what other files have is not shown."""
         self._folder = folder
-        tensorboard = _imported()
-        self._event, self._summary = tensorboard.proto.event_pb2.Event, tensorboard.proto.summary_pb2.Summary
-        log = tensorboard.proto.event_pb2.SessionLog
-        self._writer: Any = None
+        self._tensorboard = _imported()
+        self._file: IO[bytes] | None = None
+        # The step: a run that is resumed within the second would otherwise write over its own events.
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{step:012}"
+        log = self._tensorboard.proto.event_pb2.SessionLog
         try:
             folder.mkdir(exist_ok=True)  # not the folders above it
-            # The step: a run that is resumed within the second would otherwise write over its own events.
-            self._writer = tensorboard.event_file_writer.EventsWriter(str(folder / "events"), f".{step:012}")
+            self._file = (folder / name).open("wb")
+            self._write(0, file_version="brain.Event:2")
             self._write(purge, session_log=log(status=log.START))
-        except FileNotFoundError:  # the run's folder is gone
+        except FileNotFoundError:  # the run's folder is gone: see `Trainer.in_its_folder`
             raise
         except OSError as error:
             self._end(error)
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Write numbers, by name, as scalars of this step."""
-        if self._writer is None:
+        if self._file is None:
             return
-        rows = [self._summary.Value(tag=name, simple_value=float(value)) for name, value in values.items()]
+        summary = self._tensorboard.proto.summary_pb2.Summary
+        rows = [summary.Value(tag=name, simple_value=float(value)) for name, value in values.items()]
         try:
-            self._write(step, summary=self._summary(value=rows))
+            self._write(step, summary=summary(value=rows))
         except OSError as error:
             self._end(error)
 
     def close(self) -> None:
         """Close the file."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with suppress(OSError):  # where it refuses, that was said, or all is written
-                writer.close()
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # an earlier error was reported
+                file.close()
 
     def _write(self, step: int, **what: Any) -> None:
-        self._writer.write_event(self._event(step=step, wall_time=time.time(), **what))
-        self._writer.flush()
+        assert self._file is not None
+        event = self._tensorboard.proto.event_pb2.Event(step=step, wall_time=time.time(), **what).SerializeToString()
+        length, checksum = struct.pack("<Q", len(event)), self._tensorboard.record_writer.masked_crc32c
+        self._file.write(length + struct.pack("<I", checksum(length)) + event + struct.pack("<I", checksum(event)))
+        self._file.flush()
 
     def _end(self, error: OSError) -> None:
         self.close()
@@ -76,7 +83,10 @@ def _imported() -> Any:
     if hidden:
         sys.modules["torch"] = None  # type: ignore[assignment]
     try:
-        import tensorboardX.event_file_writer
+        import tensorboardX
+        import tensorboardX.proto.event_pb2
+        import tensorboardX.proto.summary_pb2
+        import tensorboardX.record_writer
     finally:
         if hidden:
             del sys.modules["torch"]
