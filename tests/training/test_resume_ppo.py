@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gymnasium.vector import AutoresetMode
 from policy_environments import Cell, Pieces, Seen, Shifted, Wander
-from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import AtStart, StopAt, assert_same, checkpoints, outcome, small, train
 from test_resume import check_killed_anywhere
 from vector_envs import Whole
 
@@ -102,7 +102,7 @@ def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path,
     stopped = train(tmp_path, algorithm, vector(), name="stopped", callbacks=[StopAt(50)], **options)
     before = checkpoints(stopped).load_latest().state["memory"]
     run, seen = Run(stopped.path, vector()), []
-    run.resume(on_start=lambda trainer: seen.append((trainer.notices, trainer.memory.state_dict())))
+    run.resume(callbacks=[AtStart(lambda trainer: seen.append((trainer.notices, trainer.memory.state_dict())))])
     [(notices, memory)] = seen
     restored, _ = notices
     assert "could not be restored" in restored
