@@ -251,7 +251,7 @@ class GymVectorEngine(Engine):
         others = None
         if rows is not None:
             others, arguments = ~rows, arguments | {"options": {"reset_mask": rows.copy()}}
-        obs, infos = validation.reset_vector(self._call("reset", **arguments))
+        obs, infos = self._call("reset", **arguments)
         masks = [info.get(KEY) for info in _infos(infos, self.num_envs)]
         return self.action_masks.attach(self._batch(obs), masks, others)
 
