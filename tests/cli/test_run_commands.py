@@ -212,7 +212,7 @@ def test_an_environment_that_turns_out_to_be_wrong(train: Command, breaking: str
     code, _, err = train(environment=breaking)
     assert code == 2
     assert "gave an observation of shape (3,), its space says (2,)" in err
-    assert err.endswith("\nThen continue with: duetto resume runs/td3-Breaking-v0-s0\n")
+    assert err.endswith("is kept for evaluate and resume in runs/td3-Breaking-v0-s0.\n")
 
 
 def test_a_loss_that_diverges(train: Command, duetto: Command):

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from gymnasium.envs.classic_control import PendulumEnv
 from hub_server import TOKEN, Server
+from small_runs import AtStart
 
 import duetto
 from duetto.errors import DuettoError, UsageError
@@ -145,7 +146,7 @@ def test_with_its_memory_a_run_goes_on_exactly(server: Server, run: Run, trained
     assert pulled.notices == []
     said: list[str] = []
     for each in (own, pulled):
-        each.resume(steps=80, on_start=lambda trainer: said.extend(trainer.notices))
+        each.resume(steps=80, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
     assert said == []
     one, two = (each.agent().parameters() for each in (own, pulled))
     for network, arrays in one.items():

@@ -261,9 +261,8 @@ def last_checkpoint(folder: Path) -> int:
     return max(int(path.name[5:]) for path in folder.glob("checkpoints/step-*"))
 
 
-def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path):
     """Neither in the moments before its folder has a config, nor after."""
-    monkeypatch.setattr(jobs, "PATIENCE", 0.0)
     (planned,) = runs([Experiment(RunSpec(small(), Short, RunOptions(**RUN), name="small"), (0,))], tmp_path)
     claim = tmp_path / jobs.CLAIMS / "small-s0"
     claim.mkdir(parents=True)
@@ -377,9 +376,9 @@ def test_a_mistake_gets_a_sentence_and_leaves_nothing(
 
 def test_a_run_that_went_back_after_it_lost_a_part_has_ended_as_its_last_session_did():
     class Twice:
-        def work(self, callbacks: Any, on_start: Any) -> None:
-            on_start(SimpleNamespace(stopped=True, notices=["a shard was lost"]))
-            on_start(SimpleNamespace(stopped=False, notices=["it went back"]))
+        def work(self, callbacks: Any) -> None:
+            callbacks[0].on_start(SimpleNamespace(stopped=True, notices=["a shard was lost"]))
+            callbacks[0].on_start(SimpleNamespace(stopped=False, notices=["it went back"]))
 
     lost: Any = Twice()
     assert jobs.outcome(lost) == ("ended", False, ["it went back"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from small_runs import AtStart
 from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, train
 
 import duetto
@@ -74,7 +75,7 @@ class Numbered(Fake):
 
 def said(run: Run, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(on_start=lambda trainer: notices.append(trainer.notices), **options)
+    run.resume(callbacks=[AtStart(lambda trainer: notices.append(trainer.notices))], **options)
     return notices[0]
 
 

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.storage import atomic_io, safe_open
@@ -33,8 +33,6 @@ class Tracking(Callback):
     Attributes:
         tracker: The tracker.
     """
-
-    ends_last: ClassVar[bool] = True
 
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker

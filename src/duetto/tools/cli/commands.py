@@ -57,14 +57,8 @@ def resume(
 
         callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
         resumed = Run(run, trust=trust)
-        going = ResumeOptions(
-            steps,
-            callbacks=[display, *callbacks],
-            on_start=display.announce,
-            accept_changes=accept_changes,
-            cluster=placed,
-        )
-        resumed.resume_with(going)
+        how = ResumeOptions(steps, [display, *callbacks], accept_changes, placed)
+        resumed.resume_with(how)
     display.finish(resumed.path)
     if json:
         print_json(display.summaries([resumed.path])[0])
