@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from duetto.tools.report.report import report as report
     from duetto.tools.sweep.api import sweep as sweep
     from duetto.tools.sweep.results import SweepResult as SweepResult
+    from duetto.tools.tune.api import TuneResult as TuneResult
     from duetto.tools.tune.api import tune as tune
-    from duetto.tools.tune.results import TuneResult as TuneResult
     from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.trainer import Trainer as Trainer
@@ -51,8 +51,7 @@ _NAMES = {
     "tools.report.report": "report",
     "tools.sweep.api": "sweep",
     "tools.sweep.results": "SweepResult",
-    "tools.tune.api": "tune",
-    "tools.tune.results": "TuneResult",
+    "tools.tune.api": "TuneResult tune",
     "training.callbacks": "Callback",
     "training.evaluation": "Evaluation",
     "training.trainer": "Trainer",

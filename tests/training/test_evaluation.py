@@ -10,10 +10,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import vector as around
 from line_environment import Components, Line
 from small_runs import BRIEF, CrashAt, CrashError, differences, outcome, small, train
+from vector_envs import Whole
 
 import duetto
 from duetto import environments
@@ -164,7 +165,7 @@ def never(tmp_path: Path, environment: Any, **options: Any) -> str:
 
 
 def test_vectors_that_no_evaluation_is_like_are_refused(tmp_path: Path):
-    vector = gymnasium.vector.SyncVectorEnv([Line] * 2)
+    vector = Whole([Line] * 2)
     said = never(tmp_path, around.FlattenObservation(vector))
     assert "is a FlattenObservation, of which no single environment" in said
     assert said.endswith("Or train without evaluations: evaluate_every=0.")
@@ -231,7 +232,7 @@ class Task(gymnasium.Env):
 def stepper(mode: Any, key: str) -> VecEnv:
     factories = [partial(Task, key, first=first) for first in range(2)]
     if isinstance(mode, AutoresetMode):
-        return VecEnv(GymVectorEngine(SyncVectorEnv(factories, autoreset_mode=mode), "Task"))
+        return VecEnv(GymVectorEngine(Whole(factories, autoreset_mode=mode), "Task"))
     return make(partial(Task, key), num_envs=2, vectorization=mode)
 
 

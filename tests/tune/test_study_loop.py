@@ -17,9 +17,8 @@ from duetto.runs.worker import HINDERED, IN_USE, Job
 from duetto.storage.config import RunOptions
 from duetto.tools.tune import study
 from duetto.tools.tune.api import planned_study
-from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.sampler import Sampler
-from duetto.tools.tune.study import Study
+from duetto.tools.tune.study import Plan, Study
 
 STEPS, EVERY = 100, 20
 Returns = Callable[[Job, int], float]

@@ -21,7 +21,7 @@ import numpy as np
 from duetto.cluster.actor_server import GREETING, ActorServer, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments.errors import EnvironmentFault
-from duetto.environments.replay import seconds_of
+from duetto.environments.replay import PATIENCE
 from duetto.environments.sharding import continued
 from duetto.errors import PartLostError
 
@@ -201,8 +201,8 @@ class ActorPool:
         state = actor.state if actor.new else {}
         message = (actor.number, actor.requests, state, *actor.values)
         actor.call = self.transport.call(actor.worker, *message)
-        given = [state, *(argument for request in actor.requests for argument in request.arguments)]
-        patience = (self._timeout or INFINITY) + (TO_START if actor.new else 0.0) + sum(map(seconds_of, given))
+        repeats = actor.new or any(request.method == "restore" for request in actor.requests)
+        patience = (self._timeout or INFINITY) + (TO_START if actor.new else 0.0) + (PATIENCE if repeats else 0.0)
         actor.deadline = self.transport.clock() + patience
 
     def _reply(self, actor: Actor, answer: Answer | None) -> Reply | None:

@@ -65,9 +65,6 @@ class RemoteEngine(Engine):
         """Refuse: actors step."""
         raise NotImplementedError
 
-    def render(self) -> None:
-        """Return None: environments that are shown are made in the process that shows them."""
-
     @override
     def save(self) -> dict[str, Any] | None:
         """The states that came with the actors' last answers."""

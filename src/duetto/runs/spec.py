@@ -182,7 +182,7 @@ def _resolved(
     try:
         _check_spaces(algorithm, probe, label)
         _check_masks(algorithm, probe, label, options.seed)
-        if wrapper := environments.running_statistics(environment, probe):
+        if wrapper := environments.running_statistics(next(iter(probe.environments), environment)):
             raise UsageError(
                 f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and "
                 "the trained agent would have others. Remove it and use the algorithm's normalize_observations or "

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from duetto import buffers, demonstrations, environments, learners
-from duetto.environments.spaces import far_from_zero
 from duetto.errors import CheckpointError
 from duetto.functional.rng import generator
 from duetto.learners.parameters import Parameters
@@ -149,16 +148,10 @@ class Components:
     def reset(self) -> None:
         """Start the first episodes."""
         self.stepper.reset(self._config.run.seed)
-        self._notices.extend(far_from_zero(self.stepper.obs))
         self._heed_masks()
 
     def _heed_masks(self) -> None:
         """Make room for masks of allowed actions, once the environments have started, if they give any."""
-        if self.stepper.engine.action_masks.ignored:
-            self._notices.append(
-                f"{self.stepper.name} gives an info['action_mask']; its actions are continuous, and a mask says "
-                "nothing: it is ignored."
-            )
         if self.stepper.masked and not self._masked:
             self._remember_masks()
         elif self._masked and not self.stepper.masked:
@@ -190,11 +183,6 @@ class Components:
             self._notices.append(f"The state of {name} cannot be saved: resuming this run starts new episodes.")
         for why in environments.obstacles(states):
             self._notices.append(f"{name} starts a new episode when this run is resumed: {why}.")
-        if environments.draw_globally(states):
-            self._notices.append(
-                f"{name} draws from Python's or NumPy's global generators, which all seeds in this process share "
-                "and no seed sets: another run of the same seed differs. Draw from self.np_random."
-            )
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def acting_state(self) -> dict[str, Any]:
@@ -205,7 +193,7 @@ class Components:
             "spaces": {
                 "observation": spaces.to_json(self.stepper.observation_space),
                 "action": spaces.to_json(self.stepper.action_space),
-                "action_dtype": self.stepper.action_dtype,
+                "action_dtype": np.dtype(self.stepper.engine.single_action_space.dtype).name,
                 "action_mask": self._masked,
                 "action_structure": environments.structure(self.stepper.engine.single_action_space),
             },

@@ -362,7 +362,8 @@ class DeviceLoop:
             phase: CompiledUpdate(self._learner, carry["learner"], Update(phase, batch, None, noise, rates, scheduled))
             for phase in sorted(self._phases)
         }
-        self._run = jax.jit(self._advance, donate_argnums=0, compiler_options=self._learner.by_rule())
+        options = self._learner.compiler_options(len(jax.tree.leaves(batch)[0]))
+        self._run = jax.jit(self._advance, donate_argnums=0, compiler_options=options)
 
     def _width(self) -> int:
         return max(len(update.names) for update in self._updates.values())
