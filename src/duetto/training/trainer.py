@@ -226,7 +226,7 @@ class Trainer:
         self._stop = True
         self._skips_last_evaluation |= not evaluates
 
-    def when_closed(self, act: Callable[[], None]) -> None:
+    def when_closed(self, act: Callable[[], object]) -> None:
         """Have `act` called when the trainer is closed."""
         self._opened.callback(act)
 

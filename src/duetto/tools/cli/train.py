@@ -84,7 +84,7 @@ def train(command: LearningCommand, given: dict[str, Any]) -> None:
         def callbacks() -> list[Any]:
             return [display, *shared.callbacks(given)]
 
-        runs = start_many(spec, seeds, callbacks, display.announce) if seeds is not None else [start(spec, callbacks())]
+        runs = [start(spec, callbacks())] if seeds is None else start_many(spec, seeds, callbacks, display.announce)
     paths = [run.path for run in runs]
     display.finish(*paths)
     if as_json:
