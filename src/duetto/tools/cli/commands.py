@@ -57,12 +57,8 @@ def resume(
 
         callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
         resumed = Run(run, trust=trust)
-<<<<<<< HEAD
-        resumed.resume_with(ResumeOptions(steps, [display, *callbacks], accept_changes, placed))
-=======
         how = ResumeOptions(steps, [display, *callbacks], accept_changes, placed)
         resumed.resume_with(how)
->>>>>>> main
     display.finish(resumed.path)
     if json:
         print_json(display.summaries([resumed.path])[0])
