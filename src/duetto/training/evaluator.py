@@ -15,7 +15,7 @@ from duetto.functional.state_schema import OptionalOf
 from duetto.networks import spaces
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import RunOptions
-from duetto.storage.logs import MARK, Csv
+from duetto.storage.logs import Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.policy import EvaluationPolicy
 
@@ -36,7 +36,7 @@ class Evaluator:
         due: Whether the evaluation of the current step was broken off.
     """
 
-    STATE: ClassVar[dict[str, Any]] = {"mark": MARK, "best": OptionalOf(float), "best_step": int, "due": bool}
+    STATE: ClassVar[dict[str, Any]] = {"lines": int, "best": OptionalOf(float), "best_step": int, "due": bool}
 
     def __init__(
         self,
@@ -124,16 +124,16 @@ class Evaluator:
             self._vec_env.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """The best return, and whether an evaluation is due; `mark` is where the table ends."""
-        return {"mark": self.table.mark, "best": self._best, "best_step": self._best_step, "due": self.due}
+        """The best return, and whether an evaluation is due; `lines` is the length of the table."""
+        return {"lines": self.table.synced_lines(), "best": self._best, "best_step": self._best_step, "due": self.due}
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
         """Undo `state_dict`, and drop the rows and the best parameters of later evaluations.
 
         Returns sentences on what was damaged.
         """
-        notice = self.table.return_to(state["mark"], step)
-        notices = [notice] if notice else []
+        self.table.cut_back(state["lines"])
+        notices: list[str] = []
         self._best, self._best_step, self.due = state["best"], state["best_step"], state["due"]
         if self._best is None:
             return notices

@@ -15,7 +15,7 @@ from duetto.learners import Learner
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import Diff, sentence
-from duetto.storage.reproducibility import ENVIRONMENT, changes, other_versions, packages, where
+from duetto.storage.reproducibility import ENVIRONMENT, changes, deciding, packages
 from duetto.training.callbacks import CallbackList
 from duetto.training.components import Components, check_spaces
 from duetto.training.evaluator import Evaluator
@@ -25,7 +25,7 @@ from duetto.training.normalizer import Normalizer
 ACTING: dict[str, Any] = {  # what acting needs
     "learner": {"parameters": ANY},
     "normalizer": Normalizer.STATE,
-    "config": ANY,
+    "config": DictOf(str),
     "spaces": {"observation": ANY, "action": ANY, "action_dtype": str, "action_mask": bool, "action_structure": ANY},
 }
 STATE: dict[str, Any] = ACTING | {  # what resuming needs
@@ -92,9 +92,9 @@ def resumption(
     if state["trainer"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")
     _check_same_algorithm_and_environment(state["run"], config, folder)
-    changed = changes(config, state["config"])
+    changed = changes(deciding(config), state["config"])
     if changed and not accept_changes:
-        raise _refusal(loaded, changed, config, folder)
+        raise _refusal(loaded, changed, folder)
     check_spaces(state["spaces"], components.stepper)
     plan = Resumption(state, changed)
     since = f"since the checkpoint at step {loaded.step:,}"
@@ -108,7 +108,7 @@ def resumption(
     if _scheduled(config, components, loaded.step, horizon) != _scheduled(config, components, loaded.step, before):
         plan.schedules = f"schedules end at step {horizon:,}, not at {before:,}"
         plan.notices.append(f"From here, {plan.schedules}. Set schedule_steps to {before} in config.yaml to keep them.")
-    if others := other_versions(state["versions"], run_state(config, components.learner)["versions"]):
+    if others := changes(run_state(config, components.learner)["versions"], state["versions"]):
         plan.inexact.append(
             f"Computed otherwise {since}: {sentence(others)}. From here the numbers may differ from those of a "
             "run that was never interrupted."
@@ -135,11 +135,11 @@ def _check_same_algorithm_and_environment(saved: dict[str, str], config: Config,
             )
 
 
-def _refusal(loaded: Loaded, changed: Diff, config: Config, folder: Path) -> UsageError:
+def _refusal(loaded: Loaded, changed: Diff, folder: Path) -> UsageError:
     """The error for changes that were not accepted."""
-    edited = where(config, folder / "config.yaml", changed)
     return UsageError(
-        f"{edited} has changed since the checkpoint at step {loaded.step:,}, in what decides the numbers: "
+        f"{folder / 'config.yaml'} or a custom file has changed since the checkpoint at step "
+        f"{loaded.step:,}, in what decides the numbers: "
         f"{sentence(changed)}. To continue with what it says now, give --accept-changes (in Python "
         f"accept_changes=True); "
         "else put the old values back."

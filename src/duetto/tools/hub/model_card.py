@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from duetto.errors import escaped
@@ -87,7 +86,7 @@ def results(config: Config, result: CardResult) -> str:
 
 
 def _text(config: Config, repository: str, result: CardResult, without_video: str) -> str:
-    run, evaluation, values = config.run, result.evaluation, config.to_dict()
+    run, evaluation, values = config.run, result.evaluation, without_places(config.to_dict())
     folder = repository.rpartition("/")[2]
     which = "" if result.checkpoint == "last" else f" --checkpoint {result.checkpoint}"
     loaded = "" if result.checkpoint == "last" else f", {_argument(result.checkpoint)}"
@@ -98,7 +97,7 @@ def _text(config: Config, repository: str, result: CardResult, without_video: st
     extras = f"hub,{run.backend}"
     versions = ", ".join(f"{package} {version}" for package, version in _versions(run.backend).items())
     elsewhere = "" if config.remakeable else " --environment ENVIRONMENT"
-    again = [_plain(repeat_command.command(values, f"{folder}/{CONFIG}", names_all=True))]
+    again = [_plain(repeat_command.command(values, f"{folder}/{CONFIG}"))]
     again.append(f"duetto evaluate {folder}{which} --episodes {episodes} --seed {result.seed}{elsewhere}")
     sentences = [
         f"# {_plain(_algorithm(config))} on {_code(_environment(config))}",
@@ -114,7 +113,7 @@ def _text(config: Config, repository: str, result: CardResult, without_video: st
         "## Repeat it",
         "```sh\n" + "\n".join(filter(None, again)) + "\n```",
     ]
-    if lacking := repeat_command.needed(values, lambda path: _code(Path(path).name)):
+    if lacking := repeat_command.needed(values):
         sentences.append(_plain(f"Not sent here: {' '.join(lacking)}"))
     if history := repeat_command.of_its_history(values):
         sentences.append(_plain(" ".join(history)))
