@@ -19,7 +19,7 @@ import yaml
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.option_bounds import Bounds, Count, CountOrZero, NonNegative, check_fields
-from duetto.algorithms.suggestions import nearest, units
+from duetto.algorithms.suggestions import nearest
 from duetto.cpu import processor
 from duetto.errors import CheckpointError, DuettoError, UsageError, near
 from duetto.functional import state_schema
@@ -317,7 +317,7 @@ def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> Non
 def _nearest(name: Any, known: Iterable[str]) -> str:
     known = list(known)
     near = nearest(name, known)
-    return f" (did you mean {near[0]!r}{units(str(name))}?)" if near else f"; there are {', '.join(known)}"
+    return f" (did you mean {near[0]!r}?)" if near else f"; there are {', '.join(known)}"
 
 
 def _shortened(text: str) -> str:
