@@ -90,8 +90,7 @@ def test_its_density_is_the_slope_of_its_distribution_function(array):
     action = np.tanh(np.clip(mean + 0.3 * np.exp(log_std) * NUMBERS, -2, 2))
     each = [density(*map(float, numbers)) for numbers in zip(action.flat, mean.flat, log_std.flat, strict=True)]
     expected = np.log(np.reshape(each, action.shape)).sum(axis=1)
-    noise = (np.arctanh(action) - mean) / np.exp(log_std)
-    close(SquashedGaussian(array(mean), array(log_std)).sample_and_log_prob(array(noise))[1], expected, 2e-4)
+    close(SquashedGaussian(array(mean), array(log_std)).log_prob(array(action)), expected, 2e-4)
 
 
 # In float64: log N(u) - log(1 - tanh² u), where 1 - tanh² u = 4 / (e^u + e^-u)². tanh(±10) is ±1 to float32's last bit,
@@ -116,6 +115,41 @@ def test_log_probabilities_of_samples_come_from_their_noise(array, log_std):
     before = mean + np.exp(log_std) * noise
     squashed = SquashedGaussian(gaussian.mean, gaussian.log_std).sample_and_log_prob(array(noise))[1]
     close(squashed, (each - np.log(4) + 2 * np.logaddexp(before, -before)).sum(axis=1), 1e-5)
+
+
+def test_near_the_ends_of_its_range_log_probabilities_stay_finite(array):
+    policy = SquashedGaussian(array(np.zeros((4, 1))), array(np.zeros((4, 1))))
+    assert np.isfinite(np.asarray(policy.log_prob(array([[1], [-1], [0.9999999], [0]])))).all()
+
+
+# ---------------------------------------------------------------------------------------------------- of all of them
+def policies(array, shift=0.0):
+    """One of every kind with its counterpart in PyTorch, which for several choices is a list of its parts'."""
+    logits, six, mean, log_std = (x.astype(np.float32) for x in (LOGITS + shift * LOGITS**2, SIX, MEAN, LOG_STD))
+    six[:, 0] += shift
+    mean, log_std = mean + shift, log_std - shift
+    normal = theirs.Normal(torch.from_numpy(mean), torch.from_numpy(log_std).exp())
+    squashed = theirs.TransformedDistribution(normal, [theirs.TanhTransform()])
+    return [
+        (Categorical(array(logits)), theirs.Categorical(logits=torch.from_numpy(logits))),
+        (
+            Joint(tuple(Categorical(part) for part in parts(array(six)))),
+            [theirs.Categorical(logits=torch.from_numpy(part)) for part in parts(six)],
+        ),
+        (DiagonalGaussian(array(mean), array(log_std)), theirs.Independent(normal, 1)),
+        (SquashedGaussian(array(mean), array(log_std)), theirs.Independent(squashed, 1)),
+    ]
+
+
+def test_samples_come_with_their_log_probabilities(array):
+    random = np.random.default_rng(2)
+    noise = array(0.3 * random.normal(size=(6, 3)))
+    policy, _ = policies(array)[3]
+    policy = SquashedGaussian(0.2 * policy.mean, policy.log_std - 1.0)  # where atanh is exact enough
+    action, log_prob = policy.sample_and_log_prob(noise)
+    np.testing.assert_array_equal(action, policy.sample(noise))
+    assert log_prob.shape == (6,)
+    close(log_prob, policy.log_prob(action), 1e-3)
 
 
 def like(array, values):
