@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, small, train
 from test_resume import check_killed_anywhere
 
 from duetto.runs.run import Run
@@ -77,7 +77,7 @@ def test_one_whose_state_outlives_an_episode_begins_a_new_one_and_the_history_sa
 
     options: dict[str, Any] = {"num_envs": 2, "steps": 200, "evaluate_every": 0}
     run = train(tmp_path, small(), Remembering, callbacks=[StopAt(120)], **options)  # 10 steps into second episodes
-    Run(run.path, Remembering).resume(on_start=look)
+    Run(run.path, Remembering).resume(callbacks=[AtStart(look)])
     [notice] = heard
     assert notice.startswith("The state of 1 of the 2 environments Remembering could not be restored (its episode")
     assert "the run continues with new episodes, so from here it is not the same" in notice

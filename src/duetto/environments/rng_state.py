@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from inspect import getattr_static
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from duetto.errors import CheckpointError
 
@@ -31,22 +30,34 @@ def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
 def places(env: gymnasium.Env) -> list[Place]:
     """Find the generators among the attributes of each layer, and those that its spaces have already."""
     found: list[Place] = []
+    spaces: dict[int, Place] = {}  # by identity: wrappers have the space of the environment
     for depth, layer in enumerate(layers(env)):
         own = [name for name, value in vars(layer).items() if isinstance(value, Generator)]
         found += [(f"{depth}/{name}", vars(layer), name) for name in own]
-    for path, space in _spaces(layers(env)):
-        if space._np_random is not None:
-            found.append((f"{SPACE}{path}", vars(space), "_np_random"))
-    return found
+        for name, whole in _spaces(layer).items():
+            for path, space in _parts(whole, f"{depth}/{name}"):
+                if space._np_random is not None:
+                    spaces.setdefault(id(space), (path, vars(space), "_np_random"))
+    return found + list(spaces.values())
 
 
-SPACE = "space:"  # starts the path of a space's generator
+def _spaces(layer: gymnasium.Env) -> dict[str, gymnasium.Space]:
+    both = {"action_space": layer.action_space, "observation_space": layer.observation_space}
+    return both | {name: value for name, value in vars(layer).items() if isinstance(value, gymnasium.Space)}
+
+
+def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.Space]]:
+    """Yield a space and the spaces in it, each with a path."""
+    yield path, space
+    inside: Any = getattr(space, "spaces", ())
+    for name, part in inside.items() if isinstance(inside, Mapping) else enumerate(inside):
+        yield from _parts(part, f"{path}/{name}")
 
 
 def save(found: Iterable[Place]) -> dict[str, Any]:
     """Return the states of the generators that are there, as arrays and JSON values."""
     return {
-        path: state_of(generator) for path, owner, name in found if isinstance(generator := owner.get(name), Generator)
+        path: _state_of(generator) for path, owner, name in found if isinstance(generator := owner.get(name), Generator)
     }
 
 
@@ -69,8 +80,7 @@ def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     return True
 
 
-def state_of(generator: Generator) -> dict[str, Any]:
-    """Return a generator's state as arrays and JSON values."""
+def _state_of(generator: Generator) -> dict[str, Any]:
     if isinstance(generator, np.random.Generator):
         return dict(generator.bit_generator.state)
     if isinstance(generator, np.random.RandomState):
@@ -93,23 +103,22 @@ def _set(generator: Generator, state: dict[str, Any]) -> None:
 
 
 # ------------------------------------------------------------------------------------------- the process's own
+_GLOBAL = {"python": random._inst, "numpy": np.random.mtrand._rand}  # type: ignore[attr-defined]
+
+
 def process_state() -> dict[str, Any]:
-    """Return the state of the process's global generators, `random`'s and `np.random`'s."""
-    return {"python": state_of(_PYTHON), "numpy": state_of(_NUMPY)}
+    """Return the states of the process's global generators, `random`'s and `np.random`'s."""
+    return {name: _state_of(generator) for name, generator in _GLOBAL.items()}
 
 
 def set_process_state(state: dict[str, Any]) -> None:
     """Set the process's global generators."""
-    _set(_PYTHON, state["python"])
-    _set(_NUMPY, state["numpy"])
-
-
-_PYTHON: random.Random = random._inst  # type: ignore[attr-defined]
-_NUMPY: np.random.RandomState = np.random.mtrand._rand
+    for name, generator in _GLOBAL.items():
+        _set(generator, state[name])
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal."""
+    """Return whether two states are equal."""
     if isinstance(one, dict):
         return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
@@ -129,43 +138,13 @@ def preserve() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-# ------------------------------------------------------------------------------------------- spaces
 def seed(env: gymnasium.Env, number: int) -> None:
-    """Seed every space of an environment and its wrappers, each with different numbers.
-
-    A space that is an attribute of the class becomes the environment's own copy: else all of them would share it.
-    """
+    """Seed the spaces of an environment and its wrappers. It gets a copy of a space that belongs to its class."""
     for name in ("action_space", "observation_space"):
         if name not in vars(env.unwrapped) and isinstance(
             space := getattr_static(env.unwrapped, name), gymnasium.Space
         ):
             setattr(env.unwrapped, name, copy.deepcopy(space))
-    for i, (_, space) in enumerate(_spaces(layers(env))):
-        space.seed(int(np.random.SeedSequence((number, i)).generate_state(1)[0]))
-
-
-def _spaces(chain: Iterable[gymnasium.Env]) -> Iterator[tuple[str, gymnasium.Space]]:
-    """Yield every space once, with a path to it."""
-    known: set[int] = set()
-    for depth, layer in enumerate(chain):
-        own = {name: value for name, value in vars(layer).items() if isinstance(value, gymnasium.Space)}
-        if not isinstance(layer, gymnasium.Wrapper):  # they may be the class's; a wrapper's are the environment's
-            own |= {"action_space": layer.action_space, "observation_space": layer.observation_space}
-        for name, space in own.items():
-            for path, part in _parts(space, f"{depth}/{name}"):
-                if id(part) not in known:
-                    known.add(id(part))
-                    yield path, part
-
-
-def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.Space]]:
-    yield path, space
-    match space:
-        case spaces.Dict():
-            inside: Any = space.spaces.items()
-        case spaces.Tuple():
-            inside = enumerate(space.spaces)
-        case _:
-            return
-    for name, part in inside:
-        yield from _parts(part, f"{path}/{name}")
+    for layer in layers(env):
+        for space in _spaces(layer).values():
+            space.seed(number)

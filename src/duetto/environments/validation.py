@@ -11,6 +11,8 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers.utils import RunningMeanStd
 
 from duetto.environments import rng_state
 from duetto.environments.errors import FIVE, EnvironmentFault, kind, raised, shown, summary, wrong_number
@@ -33,7 +35,7 @@ def step(env: gymnasium.Env, number: int | None, action: Any) -> tuple[Any, Any,
     try:
         obs, reward, terminated, truncated, info = given
     except (TypeError, ValueError):
-        raise EnvironmentFault(_not_five(given), number) from None
+        raise _not_five(given, number) from None
     if type(reward) not in _NUMBERS:
         if kind(reward) not in "biuf":
             raise EnvironmentFault(f"step gave {shown(reward)} as reward. Return a number.", number)
@@ -81,13 +83,6 @@ def close(env: gymnasium.Env) -> None:
         warnings.warn(f"close of {env.unwrapped} raised {summary(error)}. It may have left things open.", stacklevel=2)
 
 
-def reset_vector(given: Any) -> tuple[Any, dict[str, Any]]:
-    """Check the values of a vector environment's reset; return observations and infos."""
-    if isinstance(given, tuple | list) and len(given) == 2:
-        return given[0], given[1] if isinstance(given[1], dict) else {}
-    raise EnvironmentFault(f"reset gave {shown(given)}. Return observations, infos.")
-
-
 def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """Check the values of a vector environment's step.
 
@@ -96,53 +91,54 @@ def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray,
     """
     try:
         obs, reward, terminated, truncated, infos = given
+        reward, *ends = (array(value) for value in (reward, terminated, truncated))
+        rows = np.array(reward, np.float64), *(np.array(end, bool) for end in ends)
     except (TypeError, ValueError):
-        raise EnvironmentFault(_not_five(given)) from None
-    rewards = _row(reward)
-    if rewards.shape != (num_envs,) or rewards.dtype.kind not in "biuf":
-        raise EnvironmentFault(f"step gave {shown(reward)} as rewards. Return {num_envs} number(s) in an array.")
-    ends = []
-    for name, value in (("terminated", terminated), ("truncated", truncated)):
-        flags = _row(value)
-        if flags.shape != (num_envs,) or not (flags.dtype.kind == "b" or _zeros_and_ones(flags)):
-            raise EnvironmentFault(f"step gave {shown(value)} as {name}. Return {num_envs} truth value(s) in an array.")
-        ends.append(np.array(flags, bool))
-    if not isinstance(infos, dict):
-        raise EnvironmentFault(f"step gave {shown(infos)} as infos. Return a dict; it may be empty.")
-    return obs, np.array(rewards, np.float64), ends[0], ends[1], infos
+        raise _not_five(given) from None
+    if any(row.shape != (num_envs,) for row in rows) or not isinstance(infos, dict):
+        shapes = ", ".join(str(row.shape) for row in rows)
+        raise EnvironmentFault(
+            f"step gave rewards, terminated and truncated of the shapes {shapes} and {shown(infos)} as infos. Return "
+            f"arrays ({num_envs},) and a dict."
+        )
+    return obs, *rows, infos
 
 
 def check_spaces(env: Any, label: str, prefix: str = "") -> None:
     """Raise UsageError unless networks take both spaces of `env`; a vector environment's have the prefix "single_"."""
     for name in (f"{prefix}observation_space", f"{prefix}action_space"):
         space = getattr(env, name, None)
-        if space is None:
-            raise UsageError(f"{label} has no {name}. Set it in the constructor, to one of gymnasium.spaces.")
         if not isinstance(space, gymnasium.Space):
-            found = f"{type(space).__module__}.{type(space).__qualname__}"
-            raise UsageError(f"The {name} of {label} is a {found}. Make it one of gymnasium.spaces.")
+            raise UsageError(
+                f"The {name} of {label} is {shown(space)}. Set it in the constructor, to one of gymnasium.spaces."
+            )
         try:
             from_gymnasium(space)
         except UsageError as error:
             raise UsageError(f"The {name} of {label} cannot be used. {error}") from error
 
 
-def _not_five(given: Any) -> str:
-    return wrong_number(str(len(given))) if isinstance(given, tuple | list) else f"step gave {shown(given)}. {FIVE}."
+def _not_five(given: Any, number: int | None = None) -> EnvironmentFault:
+    several = isinstance(given, tuple | list)
+    return EnvironmentFault(wrong_number(str(len(given))) if several else f"step gave {shown(given)}. {FIVE}.", number)
 
 
 def _flag(name: str, value: Any, number: int | None) -> bool:
-    if kind(value) == "b" or (kind(value) in "iuf" and _zeros_and_ones(array(value))):
+    if kind(value) == "b" or (kind(value) in "iuf" and array(value) in (0, 1)):
         return bool(value)
     raise EnvironmentFault(f"step gave {shown(value)} as {name}. Return True or False.", number)
 
 
-def _row(value: Any) -> np.ndarray:
-    try:
-        return array(value)
-    except (ValueError, RuntimeError):  # ragged
-        return np.empty(0, object)
+def running_statistics(environment: Any) -> str:
+    """Return the class name of the outermost wrapper whose running statistics still change; "" without one.
 
-
-def _zeros_and_ones(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iuf" and bool(((array == 0) | (array == 1)).all())
+    For an environment or a vector environment; anything else has none. Each environment has its own statistics, so
+    evaluations, videos and users of the trained agent would normalize otherwise than training did.
+    """
+    while isinstance(environment, gymnasium.Env | VectorEnv):
+        own = vars(environment)
+        changes = getattr(environment, "update_running_mean", True)
+        if changes and any(isinstance(value, RunningMeanStd) for value in own.values()):
+            return type(environment).__name__
+        environment = own.get("env") or next(iter(own.get("envs", ())), None)  # the first one of a SyncVectorEnv
+    return ""
