@@ -50,8 +50,9 @@ def choose(
     chosen = backend if backend != "auto" else _fastest(observation, wanted, possible)
     if wanted == "cpu" or "auto" not in (backend, device):
         return chosen, wanted
-    others: list[Backend] = [other for other in possible if backend == "auto" and other != chosen]
-    if found := next((one for one in [chosen, *others] if _has_cuda(one, threads)), None):
+    asked: list[Backend] = [chosen]
+    asked += [other for other in possible if backend == "auto" and other != chosen]
+    if found := next((one for one in asked if _has_cuda(one, threads)), None):
         return found, "cuda"
     if device == "cuda":
         return chosen, "cuda"  # which refuses
