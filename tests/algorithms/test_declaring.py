@@ -47,10 +47,10 @@ class Plain(TD3):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (Untyped, r"Untyped sets tau without a type, so it changes no option: write `tau: Fraction = 0\.05`\."),
-        (Undecorated, r"Undecorated has fields \(tau, beta\) but is no dataclass: put @dataclass\(frozen=True\)"),
-        (Below, r"Untyped sets tau without a type"),
-        (FromNothing, r"FromNothing is no dataclass: put @dataclass\(frozen=True\) above it\."),
+        (Untyped, r"Untyped sets tau, which is no option yet: write `name: type = value`"),
+        (Undecorated, r"Undecorated sets tau, beta, which is no option yet: .* @dataclass\(frozen=True\)"),
+        (Below, r"Untyped sets tau, which is no option"),
+        (FromNothing, r"FromNothing sets tau, which is no option yet"),
     ],
 )
 def test_it_is_refused(kind: type[Algorithm], sentence: str):

@@ -60,14 +60,14 @@ def test_o2_rescaled_targets(epsilon, y):
 
 def test_o11_the_ladder():
     np.testing.assert_allclose(
-        R2D2().explorer().epsilons(0, 8),
+        R2D2().explorer().schedule(0, 0, 8),
         [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.004096, 0.0016384, 0.00065536],
         rtol=1e-6,
     )
     np.testing.assert_allclose(
-        R2D2().explorer().epsilons(9, 4), [0.4, 0.0471556032, 0.0055591273, 0.00065536], rtol=1e-6
+        R2D2().explorer().schedule(9, 0, 4), [0.4, 0.0471556032, 0.0055591273, 0.00065536], rtol=1e-6
     )
-    np.testing.assert_allclose(R2D2().explorer().epsilons(0, 1), [0.4])
+    np.testing.assert_allclose(R2D2().explorer().schedule(0, 0, 1), [0.4])
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_o11_the_ladder():
 )
 def test_o11_falling_exponentially(step, epsilon):
     falling = DQN(exploration="exponential", exploration_start=0.95, exploration_end=0.05, exploration_steps=100_000)
-    np.testing.assert_allclose(falling.explorer().epsilons(step, 2), [epsilon] * 2, rtol=1e-8)
+    np.testing.assert_allclose(falling.explorer().schedule(step, 0, 2), [epsilon] * 2, rtol=1e-8)
 
 
 def test_falling_linearly():
     falling = DQN(exploration_start=1.0, exploration_end=0.1, exploration_steps=100)
-    assert [falling.explorer().epsilons(step, 1)[0] for step in (0, 50, 100, 500)] == pytest.approx(
+    assert [falling.explorer().schedule(step, 0, 1)[0] for step in (0, 50, 100, 500)] == pytest.approx(
         [1.0, 0.55, 0.1, 0.1]
     )
 

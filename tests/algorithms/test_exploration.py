@@ -87,6 +87,6 @@ def test_pitfall_21_the_process_starts_again_where_an_episode_is_over():
 
 def test_some_environments_have_their_own_part_of_the_ladder():
     everybody = R2D2().explorer()
-    whole = everybody.epsilons(0, 8)
+    whole = everybody.schedule(0, 0, 8)
     assert len(set(whole)) == 8
-    assert np.array_equal(everybody.for_envs(2, 8).epsilons(0, 3), whole[2:5])
+    assert np.array_equal(everybody.for_envs(2, 8).schedule(0, 0, 3), whole[2:5])

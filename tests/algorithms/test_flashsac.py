@@ -277,7 +277,7 @@ def test_it_reports_the_share_of_targets_outside_of_the_atoms():
     ("options", "sentence"),
     [
         ({"hidden": (8, 16)}, "hidden layers have one size; hidden is"),
-        ({"value_range": (5.0, -5.0)}, "the first number must be less"),
+        ({"value_range": (5.0, -5.0)}, "the first one lower"),
         ({"value_range": (5.0,)}, "it must be two numbers"),
         ({"critic": "scalar"}, "no hyper-parameter 'critic'"),
         ({"critic_action_layer": 1}, "no hyper-parameter 'critic_action_layer'"),

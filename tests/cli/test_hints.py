@@ -12,7 +12,7 @@ from duetto.tools.cli import main
 HINTS = [
     (
         "train ppo CartPole-v1 --batch-size 64",
-        "ppo has no option --batch-size. Did you mean --minibatches (their number, not their size)?",
+        "ppo has no option --batch-size. Did you mean --minibatches?",
     ),
     ("train ppo CartPole-v1 --learning-starts 100", "ppo has no option --learning-starts. It has nothing of the kind."),
     ("train ppo CartPole-v1 --anneal-lr", "ppo has no option --anneal-lr. Did you mean --learning-rate-decay?"),

@@ -178,12 +178,12 @@ def test_another_file_in_its_place_is_not_run(begin: Command, duetto: Command, f
         (
             "class B(Pessimist):\n    b: int = 1",
             "pessimist.py:B",
-            "{}: B has fields (b) but is no dataclass: put @",
+            "{}: B sets b, which is no option yet: write `name: type = value`, and @",
         ),
         (
             "@dataclass(frozen=True)\nclass B(Pessimist):\n    tau = 0.5",
             "pessimist.py:B",
-            "{}: B sets tau without a type, so it changes no option: write `tau: Fraction = 0.5`.",
+            "{}: B sets tau, which is no option yet: write `name: type = value`",
         ),
         ("@dataclass(frozen=True)\nclass B(Pessimist):\n    members: Count = 0", "pessimist.py:B", "members is 0"),
     ],

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from duetto.functional.pytree import tree_leaves, tree_map, tree_map_many
+from duetto.functional.pytree import signature, tree_leaves, tree_map, tree_map_many
 
 
 class Pair(NamedTuple):
@@ -53,3 +53,26 @@ def test_leaves_are_in_order():
     assert tree_leaves({"b": 1, "a": (2, None, Pair({"d": 3, "c": 4}, [5]))}) == [1, 2, 3, 4, [5]]
     assert tree_leaves(7) == [7]
     assert tree_leaves(None) == []
+
+
+def tree(seed: int = 0, rows: int = 5) -> Any:
+    random = np.random.default_rng(seed)
+    numbers = random.normal(size=(rows, 3)).astype(np.float32)
+    return Pair(
+        {"where": numbers, "image": random.integers(256, size=(rows, 2, 2), dtype=np.uint8)},
+        (None, random.random(rows) < 0.5, np.float32(random.normal()), np.zeros((0, 4), np.float32), np.arange(rows)),
+    )
+
+
+def test_kinds():
+    """Another shape, type or name is another kind; other values are not."""
+    one = tree()
+    assert signature(one) == signature(tree(1))
+    others = [
+        tree(rows=6),
+        one._replace(first=one.first | {"where": one.first["where"].astype(np.float64)}),
+        one._replace(first={"there": one.first["where"], "image": one.first["image"]}),
+        one._replace(first=None),
+        tuple(one),
+    ]
+    assert len({signature(one), *map(signature, others)}) == 6

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from duetto.functional.distributions import Categorical, MultiCategorical, SquashedGaussian
+from duetto.functional.distributions import Categorical, Joint, SquashedGaussian
 from duetto.learners.recurrent_unroll import RecurrentUnroll
 from duetto.networks.sequence_input import SequenceInput
 
@@ -16,7 +16,7 @@ HEADS = {
     "values": lambda x: x[..., 0],
     "numbers": lambda x: x,
     "a squashed Gaussian": lambda x: SquashedGaussian(x, -x),
-    "choices": lambda x: MultiCategorical((Categorical(x[..., :1]), Categorical(x[..., 1:]))),
+    "choices": lambda x: Joint((Categorical(x[..., :1]), Categorical(x[..., 1:]))),
     "a choice and a value": lambda x: (Categorical(x), x[..., 1]),
 }
 

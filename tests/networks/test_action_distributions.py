@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from duetto.environments import from_gymnasium
-from duetto.functional.distributions import Categorical, DiagonalGaussian, MultiCategorical
+from duetto.functional.distributions import Categorical, DiagonalGaussian, Joint
 from duetto.networks import action_distributions
 
 MOVE = Tuple((Discrete(3, start=-1), Box(np.array([0, -np.inf]), np.array([4, np.inf]), dtype=np.float64)))
@@ -21,8 +21,8 @@ def test_the_parts_add_up(array: Any) -> None:
     action = np.array([[1, 2, 0, 1, 2, 0.5, -3]] * 4, np.float32)
     whole = action_distributions.distribution(SPACE, array(numbers.tolist()))
     parts = [
-        (MultiCategorical((Categorical(numbers[:, :2]), Categorical(numbers[:, 2:5]))), action[:, :2].astype(int)),
-        (MultiCategorical((Categorical(numbers[:, 5:7]), Categorical(numbers[:, 7:9]))), action[:, 2:4].astype(int)),
+        (Joint((Categorical(numbers[:, :2]), Categorical(numbers[:, 2:5]))), action[:, :2].astype(int)),
+        (Joint((Categorical(numbers[:, 5:7]), Categorical(numbers[:, 7:9]))), action[:, 2:4].astype(int)),
         (Categorical(numbers[:, 9:12]), action[:, 4].astype(int)),
         (DiagonalGaussian(numbers[:, 12:14], numbers[:, 14:]), action[:, 5:]),
     ]

@@ -107,7 +107,7 @@ def test_rows_by_their_own_statistics(backend):
     x, scale, shift = make([[0.0], [4.0]]), make([3.0]), make([1.0])
     mean, variance = batch_norm.moments(x, (0,))
     assert (float(mean[0]), float(variance[0])) == (2.0, 4.0)
-    found = layers.batch_norm(x, scale, shift)
+    found = layers.batch_norm(x, scale, shift, batch_norm.EPSILON)
     np.testing.assert_allclose(np.asarray(found)[:, 0], [-1.999625, 3.999625], rtol=1e-6)
     settled = batch_norm.eval_norm(x, {name: make(value) for name, value in NORM.items()}, "n", scale, shift)
     np.testing.assert_allclose(np.asarray(settled)[:, 0], [-0.5, 5.5], rtol=1e-6)
@@ -207,7 +207,7 @@ def test_pytorchs_own_batch_norm_has_the_gradient_of_the_formula(rows):
         for shape in ((rows, 5), 5, 5, (rows, 5))
     )
     mean, variance = batch_norm.moments(x, (0,))
-    ours = torch_layers.batch_norm(x, scale, shift)
+    ours = torch_layers.batch_norm(x, scale, shift, batch_norm.EPSILON)
     theirs = (x - mean) / (variance + 1e-3).sqrt() * scale + shift
     close(ours.detach(), theirs.detach())
     for one, other in zip(
@@ -287,7 +287,10 @@ def test_in_bfloat16_statistics_are_float32(backend):
 def test_two_heads_do_not_share_a_stacks_name_silently():
     """Neither on one torso nor on one each: the parameters' names are the stacks'."""
     for shared in (True, False):
-        with pytest.raises(ValueError, match=r"^Two stacks of these heads have the name layers, so they would"):
+        with pytest.raises(
+            ValueError,
+            match=r"^Two stacks of these heads share a name: layers, layers",
+        ):
             NetworkSpec(Torso(VECTOR), (DeterministicHead(2, (8,)), SquashedGaussianHead(2, (8,))), shared=shared)
     NetworkSpec(Torso(VECTOR), (DeterministicHead(2, (8,)), PolicyHead(ACTION), StateValueHead()))
 

@@ -13,21 +13,16 @@ from duetto.algorithms.base import (
     PRIORITY,
     Array,
     Batch,
-    Bounds,
-    CountOrZero,
-    Fraction,
     HindsightSpec,
-    NonNegative,
     ObservationScaling,
     OptimizerSpec,
-    Positive,
     ReplaySpec,
     RewardScaling,
     SequenceSpec,
     Updater,
 )
 from duetto.algorithms.off_policy import OffPolicy
-from duetto.algorithms.option_bounds import check_range
+from duetto.algorithms.option_bounds import Bounds, CountOrZero, Fraction, NonNegative, Positive, Sizes
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional import categorical
@@ -76,9 +71,9 @@ class ActorCritic(OffPolicy):
     random_steps: CountOrZero = 10_000
     """Steps of uniformly random actions at the start."""
 
-    hidden: Annotated[tuple[int, ...], Bounds(1)] = (400, 300)
+    hidden: Sizes = (400, 300)
     """Units of the hidden layers of the actor, and of the critic unless `critic_hidden` is given."""
-    critic_hidden: Annotated[tuple[int, ...], Bounds(1)] = ()
+    critic_hidden: Sizes = ()
     """Units of the critic's hidden layers; empty for those of `hidden`."""
     activation: Activation = "relu"
     """Activation of the hidden layers."""
@@ -225,18 +220,6 @@ class ActorCritic(OffPolicy):
 
 
 @dataclass(frozen=True)
-class CategoricalHead(CriticHead):
-    """A critic of the return's distribution: features and actions (B, A) to logits (B, n) of `atoms` fixed returns."""
-
-    atoms: int = 101  # n
-
-    @property
-    @override
-    def shape(self) -> tuple[int, ...]:
-        return (self.atoms,)
-
-
-@dataclass(frozen=True)
 class CategoricalCritics(ActorCritic):
     """Actor-critics whose critics may learn distributions: `distribution_loss` takes the place of `critic_loss`."""
 
@@ -252,21 +235,10 @@ class CategoricalCritics(ActorCritic):
         **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
     }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("value_range", self.value_range)
-
-    def critic_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
-        """Return the loss of critics of values, and metrics."""
-        raise NotImplementedError
-
-    def distribution_loss(self, nets: Any, batch: Any, noise: Any) -> tuple[Array, dict[str, Array]]:
-        """Return the loss of categorical critics, and metrics."""
-        raise NotImplementedError
-
     def loss_of_critics(self) -> Any:
         """Return the method that is the critics' loss."""
-        return self.distribution_loss if self.critic == "categorical" else self.critic_loss
+        own: Any = self  # subclasses have both losses
+        return own.distribution_loss if self.critic == "categorical" else own.critic_loss
 
     def q_values(self, output: Array) -> Array:
         """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
@@ -274,8 +246,7 @@ class CategoricalCritics(ActorCritic):
 
     @override
     def critic_head(self, size: int) -> CriticHead:
-        head = super().critic_head(size)
-        return head if self.critic == "scalar" else CategoricalHead(**vars(head), atoms=self.num_atoms)
+        return replace(super().critic_head(size), outputs=0 if self.critic == "scalar" else self.num_atoms)
 
 
 def categorical_loss(

@@ -401,12 +401,17 @@ class Algorithm(Options):
         return 0
 
     def demonstration_folder(self) -> str:
-        """Return the folder of the algorithm's demonstrations; "" without demonstrations.
+        """Return the folder of the demonstrations, the option `demonstrations`; "" for algorithms without it.
 
         Raises:
             UsageError: The algorithm needs demonstrations and was given none.
         """
-        return ""
+        folder = getattr(self, "demonstrations", None)
+        if folder == "":
+            raise UsageError(
+                f"{self.name()} learns from demonstrations. Give --demonstrations FOLDER (duetto demos record)."
+            )
+        return folder or ""
 
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
         """Return the previous reward (N,) as recurrent networks see it."""

@@ -15,15 +15,13 @@ from duetto.algorithms.base import (
     PRIORITY,
     Array,
     Batch,
-    CountOrZero,
     DemonstrationSpec,
-    Fraction,
     ReplaySpec,
     SequenceBatch,
     SequenceSpec,
     Updater,
 )
-from duetto.algorithms.off_policy import required_folder
+from duetto.algorithms.option_bounds import CountOrZero, Fraction
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.r2d2 import R2D2
 from duetto.functional.imitation import cross_entropy
@@ -79,7 +77,3 @@ class BC(R2D2):
         """Return the spec of the replay buffer with demonstrations."""
         demonstrations = DemonstrationSpec(self.demonstration_share, pretraining=self.pretraining_updates)
         return replace(super().memory(), demonstrations=demonstrations)
-
-    def demonstration_folder(self) -> str:
-        """Return `demonstrations`. Raises UsageError if there are none."""
-        return required_folder(self.name(), self.demonstrations)

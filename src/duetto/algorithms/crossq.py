@@ -24,7 +24,8 @@ from typing import Annotated, Any, ClassVar
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import categorical_loss
-from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, Count, OptimizerSpec, Positive, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, Updater
+from duetto.algorithms.option_bounds import Bounds, Count, Positive
 from duetto.algorithms.options import Option, OptionTable
 from duetto.algorithms.sac import SAC, ActionNoisePair
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
@@ -37,11 +38,8 @@ class CrossQ(SAC):
     """CrossQ (Bhatt et al., 2024, arXiv:1902.05605: no target networks, batch normalization over s and s' together)."""
 
     actor_learning_rate: Positive = 1e-3
-    """Step size of the actor's Adam."""
     critic_learning_rate: Positive = 1e-3
-    """Step size of the critic's Adam."""
     temperature_learning_rate: Positive = 1e-3
-    """Step size of the temperature's Adam."""
     adam_beta1: Annotated[float, Bounds(0.0, 0.999)] = 0.5
     """β1 of all optimizers; the usual value is 0.9."""
     policy_delay: Count = 3

@@ -15,13 +15,14 @@ bootstrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActorCritic
-from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Tree, Updater
-from duetto.algorithms.exploration import ActionNoise
+from duetto.algorithms.base import PRIORITY, Array, Batch, Tree, Updater
+from duetto.algorithms.exploration import ActionNoise, Noise
+from duetto.algorithms.option_bounds import NonNegative
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap
@@ -31,7 +32,7 @@ from duetto.functional.targets import bootstrap
 class DDPG(ActorCritic):
     """Deep Deterministic Policy Gradient (Lillicrap et al., 2016, arXiv:1509.02971)."""
 
-    exploration: Literal["gaussian", "ou", "none"] = "gaussian"
+    exploration: Noise = "gaussian"
     """Noise on the action: independent, Ornstein-Uhlenbeck, or none."""
     exploration_noise: NonNegative = 0.1
     """Std of the noise, in units of the action range [-1, 1]."""

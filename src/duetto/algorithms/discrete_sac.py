@@ -20,7 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, NonNegative, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
+from duetto.algorithms.option_bounds import NonNegative
 from duetto.algorithms.options import Option, OptionTable
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
@@ -29,7 +30,7 @@ from duetto.functional.q_values import value_of_action
 from duetto.functional.targets import bootstrap
 from duetto.networks.heads import ActionValueHead, PolicyHead
 from duetto.networks.spaces import Discrete, Space
-from duetto.networks.specs import AnyNetworkSpec, Torso
+from duetto.networks.specs import AnyNetworkSpec
 
 
 @dataclass(frozen=True)
@@ -106,18 +107,8 @@ class DiscreteSAC(SAC):
 
     def networks(self, observation: Space, action: Space) -> dict[str, AnyNetworkSpec]:
         """Return SAC's networks with a categorical policy and critics of all actions."""
-        torso = Torso(
-            self.network_observation(observation),
-            hidden=self.hidden,
-            activation=self.activation,
-            recurrent=self.recurrence(action),
-            blocks=self.network,
-        )
-        values = ActionValueHead(action.size, self.critic_hidden or self.hidden, self.activation, blocks=self.network)
-        heads: dict[str, dict[str, Any]] = {
-            "actor": {"torso": torso, "head": PolicyHead(action)},
-            "critic": {"head": values},
-        }
-        return {
-            name: replace(spec, **heads.get(name, {})) for name, spec in super().networks(observation, action).items()
-        }
+        specs: dict[str, Any] = super().networks(observation, action)
+        torso = replace(specs["actor"].torso, hidden=self.hidden, activation=self.activation, blocks=self.network)
+        values = ActionValueHead(action.size, self._critic_hidden(), self.activation, self.network)
+        actor = replace(specs["actor"], torso=torso, head=PolicyHead(action))
+        return specs | {"actor": actor, "critic": replace(specs["critic"], head=values)}

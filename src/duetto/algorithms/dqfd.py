@@ -19,21 +19,9 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import (
-    PRIORITY,
-    Array,
-    Batch,
-    Count,
-    CountOrZero,
-    DemonstrationSpec,
-    Fraction,
-    NonNegative,
-    ReplaySpec,
-    SequenceBatch,
-    SequenceSpec,
-)
+from duetto.algorithms.base import PRIORITY, Array, Batch, DemonstrationSpec, ReplaySpec, SequenceBatch, SequenceSpec
 from duetto.algorithms.dqn import DQN
-from duetto.algorithms.off_policy import required_folder
+from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.imitation import large_margin
 from duetto.functional.q_values import huber, value_of_action
@@ -55,7 +43,6 @@ class DQfD(DQN):
     """Updates from demonstrations before the first step."""
 
     n_step: Count = 10
-    """Rewards summed before bootstrapping; shorter where an episode ends."""
     n_step_weight: NonNegative = 1.0
     """λₙ: weight of the n-step loss."""
     one_step_weight: NonNegative = 1.0
@@ -67,11 +54,8 @@ class DQfD(DQN):
     margin_in_priority: bool = False
     """Add the large-margin loss to the priorities."""
     prioritized: bool = True
-    """Sample in proportion to the TD error instead of uniformly."""
     weight_decay: NonNegative = 1e-5
-    """L2 penalty on the parameters."""
     decoupled_weight_decay: bool = True
-    """Decay the weights themselves (AdamW) instead of adding to the gradient."""
 
     alternatives: ClassVar[dict[str, Any]] = {"train_at_episode_end": None}
     option_table: ClassVar[OptionTable] = {
@@ -110,7 +94,3 @@ class DQfD(DQN):
             pretraining=self.pretraining_updates,
         )
         return replace(super().memory(), demonstrations=demonstrations, one_step=self.one_step_weight > 0)
-
-    def demonstration_folder(self) -> str:
-        """Return `demonstrations`. Raises UsageError if there are none."""
-        return required_folder(self.name(), self.demonstrations)

@@ -15,28 +15,15 @@ Where an environment forbids actions, random ones, the argmax and so a* are amon
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 from typing_extensions import override
 
-from duetto.algorithms.base import (
-    PRIORITY,
-    Array,
-    Batch,
-    Bounds,
-    Count,
-    CountOrZero,
-    Fraction,
-    NonNegative,
-    OptimizerSpec,
-    Positive,
-    SequenceBatch,
-    Tree,
-    Updater,
-)
-from duetto.algorithms.exploration import EpsilonGreedy
+from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, SequenceBatch, Tree, Updater
+from duetto.algorithms.exploration import EpsilonGreedy, EpsilonSchedule
 from duetto.algorithms.off_policy import OffPolicy
+from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive, Sizes
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
@@ -71,7 +58,7 @@ class DQN(OffPolicy):
 
     random_steps: CountOrZero = 0
     """Steps of uniformly random actions at the start."""
-    exploration: Literal["linear", "exponential", "ladder"] = "linear"
+    exploration: EpsilonSchedule = "linear"
     """ε falls linearly or exponentially, or each environment has a constant ε (ladder, Ape-X)."""
     exploration_start: Fraction = 1.0
     """Initial ε; of a ladder, the largest one."""
@@ -84,13 +71,13 @@ class DQN(OffPolicy):
     evaluation_epsilon: Fraction = 0.0
     """ε of evaluations."""
 
-    hidden: Annotated[tuple[int, ...], Bounds(1)] = (256, 256)
+    hidden: Sizes = (256, 256)
     """Units of the hidden layers."""
     activation: Activation = "relu"
     """Activation of the hidden layers."""
     image_features: Count = 512
     """Units of the layer after an image's convolutions."""
-    head_hidden: Annotated[tuple[int, ...], Bounds(1)] = ()
+    head_hidden: Sizes = ()
     """Units of further hidden layers, in each stream of a dueling network."""
     dueling: bool = True
     """Compute Q from a state's value and the actions' advantages."""

@@ -19,6 +19,9 @@ from duetto.functional.schedules import epsilon_schedule, exploration_ladder, li
 from duetto.networks import action_distributions, masks
 from duetto.networks.spaces import Space
 
+EpsilonSchedule = Literal["linear", "exponential", "ladder"]
+Noise = Literal["gaussian", "ou", "none"]
+
 
 class Exploration:
     """Base of all explorations: without a state, and with deterministic evaluations."""
@@ -91,22 +94,6 @@ class RepeatedSampling(PolicySampling):
 
     most: int = 16
 
-    def draw(
-        self,
-        random: np.random.Generator,
-        state: np.ndarray,
-        step: int,
-        total_steps: int,
-        action: Space,
-        mask: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the noise (N, A) of the last step, or draw standard normal noise."""
-        if state[0, -1] < 1:
-            return super().draw(random, state, step, total_steps, action, mask)
-        kept = state.copy()
-        kept[:, -1] -= 1
-        return state[:, :-1], kept
-
     def state_size(self, action: Space) -> int:
         """Return a column for each number of an action, and one for the steps that the noise stays yet."""
         return action.size + 1
@@ -114,6 +101,8 @@ class RepeatedSampling(PolicySampling):
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
         """Draw standard normal noise (N, A) and its steps, where none are left; otherwise keep the noise."""
         xp, left = array_namespace(state), state[0, -1]
+        if isinstance(state, np.ndarray) and left >= 1:  # NumPy draws nothing then
+            return state[:, :-1], np.where(np.arange(state.shape[1]) < action.size, state, left - 1)
         chances = 1.0 / np.arange(1, self.most + 1) ** 2
         steps = 1 + (np.cumsum(chances / chances.sum())[:-1] < random.random()).sum()
         drawn, _ = super().noise(random, state, schedule, action, mask)
@@ -126,7 +115,7 @@ class RepeatedSampling(PolicySampling):
 class ActionNoise(Exploration):
     """Noise on a deterministic policy's actions, times a factor that changes linearly."""
 
-    kind: Literal["gaussian", "ou", "none"]
+    kind: Noise
     std: float  # in units of the action range [-1, 1]
     max_std: float = 0.0  # above 0: each episode draws its std, uniform between `std` and this
     final_scale: float = 1.0  # the factor at the end of the run, from 1
@@ -168,7 +157,7 @@ class ActionNoise(Exploration):
 class EpsilonGreedy(Exploration):
     """ε-greedy exploration: noise (N, 1) int64 is a random action with probability ε, else -1 for the greedy one."""
 
-    kind: Literal["linear", "exponential", "ladder"]
+    kind: EpsilonSchedule
     start: float
     end: float
     steps: int  # over which ε falls
@@ -183,18 +172,14 @@ class EpsilonGreedy(Exploration):
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:
         """Return ε of each environment, (N,)."""
-        return self.epsilons(step, num_envs)
-
-    @override
-    def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
-        return _random_actions(random, schedule, action, mask), state
-
-    def epsilons(self, step: int, num_envs: int) -> np.ndarray:
-        """Return ε of each environment, (N,)."""
         if self.kind == "ladder":
             ladder = exploration_ladder(self.of or num_envs, self.start, self.ladder_exponent)
             return ladder[self.first : self.first + num_envs]
         return np.full(num_envs, epsilon_schedule(self.kind, step, self.steps, self.start, self.end))
+
+    @override
+    def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
+        return _random_actions(random, schedule, action, mask), state
 
     @override
     def for_evaluation(

@@ -22,35 +22,23 @@ end in the middle of the schedule; noise is repeated; projected weights have uni
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import CategoricalHead, categorical_loss
-from duetto.algorithms.base import (
-    Array,
-    Batch,
-    Bounds,
-    Count,
-    Fraction,
-    NonNegative,
-    OptimizerSpec,
-    Positive,
-    Updater,
-)
+from duetto.algorithms.actor_critic import categorical_loss
+from duetto.algorithms.base import Array, Batch, OptimizerSpec, Updater
 from duetto.algorithms.exploration import RepeatedSampling
+from duetto.algorithms.option_bounds import Count, Fraction, NonNegative, Positive, Sizes
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.sac import SAC, ActionNoisePair
 from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
 from duetto.functional.distributions import SquashedGaussian
 from duetto.functional.schedules import Decay
 from duetto.networks.heads import SquashedGaussianHead
-from duetto.networks.layers import Stack
-from duetto.networks.normalized_blocks import FlashStack, XqcStack
+from duetto.networks.layers import FlashBlocks
 from duetto.networks.spaces import Space
 from duetto.networks.specs import AnyNetworkSpec, NetworkSpec
-
-STACKS: dict[str, type[Stack]] = {"flash": FlashStack, "xqc": XqcStack}
 
 
 @dataclass(frozen=True)
@@ -58,26 +46,21 @@ class FlashSAC(SAC):
     """FlashSAC (2026, arXiv:2604.04539)."""
 
     batch_size: Count = 512
-    """Transitions per update."""
     learning_rate_decay: Decay = "cosine"
-    """Schedule of all learning rates over the run."""
     learning_rate_final: Fraction = 0.5
     """Factor of the critic's learning rate at the end of the run, unless constant."""
     temperature: Positive = 0.01
-    """Initial α, the weight of entropy relative to reward."""
     target_entropy_scale: NonNegative = 0.4781815
     """The target entropy is minus this times the size of an action; by default that of a Gaussian of std 0.15."""
     tau: Fraction = 0.01
-    """Step size of the target networks towards the online networks; 1 copies."""
     critic_action_layer: ClassVar[int] = 0  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     critic: ClassVar[str] = "categorical"  # pyright: ignore[reportIncompatibleVariableOverride]  # no option
     normalize_rewards: bool = True
-    """Divide the rewards of a batch by the running std of discounted returns."""
-    hidden: Annotated[tuple[int, ...], Bounds(1)] = (128, 128)
+    hidden: Sizes = (128, 128)
     """Width of each hidden block of the actor, and of the critic unless `critic_hidden` is given."""
-    critic_hidden: Annotated[tuple[int, ...], Bounds(1)] = (256, 256)
+    critic_hidden: Sizes = (256, 256)
     """Width of each hidden block of the critic; empty for those of `hidden`."""
-    network: Literal["flash", "xqc"] = "flash"  # pyright: ignore[reportIncompatibleVariableOverride]  # others
+    network: FlashBlocks = "flash"  # pyright: ignore[reportIncompatibleVariableOverride]  # others
     """Hidden blocks: residual ones of equal width, or XQC's plain layers."""
     initializer: Literal["fan_in", "normal", "orthogonal"] = "orthogonal"  # pyright: ignore[reportIncompatibleVariableOverride]
     """Initial weights: U(±gain/√inputs), N(0, gain²), or orthogonal, which are then projected."""
@@ -160,17 +143,8 @@ class FlashSAC(SAC):
 
     def policy(self, size: int) -> SquashedGaussianHead:
         """Return the actor's head, whose log-std is in (-10, 2)."""
-        stack = STACKS[self.network]
-        return SquashedGaussianHead(
-            size, self.hidden, self.activation, stack=stack, log_std=(-10.0, 2.0), squashes=True
-        )
-
-    def critic_head(self, size: int) -> CategoricalHead:
-        """Return the head of each critic."""
-        layers = (self._critic_hidden(), self.activation)
-        return CategoricalHead(
-            size, *layers, stack=STACKS[self.network], joins=self.critic_action_layer, atoms=self.num_atoms
-        )
+        layers = (self.hidden, self.activation, self.network)
+        return SquashedGaussianHead(size, *layers, log_std=(-10.0, 2.0), squashes=True)
 
     def optimizers(self) -> dict[str, OptimizerSpec]:
         """Return Adam for each network; those of the actor's updates decay once in `policy_delay` updates."""

@@ -7,26 +7,17 @@ instead of (B,), and the batch computes the means.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
 
-from duetto.algorithms.base import (
-    Algorithm,
-    Count,
-    CountOrZero,
-    Fraction,
-    NonNegative,
-    Positive,
-    Prioritization,
-    ReplaySpec,
-    SequenceSpec,
-)
+from duetto.algorithms.base import Algorithm, Prioritization, ReplaySpec, SequenceSpec
+from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.errors import UsageError
 from duetto.functional.rescaling import SeenReward, seen_reward
-from duetto.networks.layers import RecurrentSpec
+from duetto.networks.layers import Recurrent, RecurrentSpec
 from duetto.networks.spaces import Space
 
 
@@ -57,7 +48,7 @@ class OffPolicy(Algorithm):
     importance_anneal_samples: CountOrZero = 100_000
     """Sampled batches over which β rises to 1; 0 for a constant β."""
 
-    recurrent: Literal["none", "lstm", "gru"] = "none"
+    recurrent: Recurrent = "none"
     """Recurrent layers, for tasks in which one observation does not show the state."""
     recurrent_size: Count = 128
     """Units of the recurrent layers."""
@@ -113,27 +104,12 @@ class OffPolicy(Algorithm):
         priorities = Prioritization(
             self.priority_exponent, self.importance_exponent, self.importance_anneal_samples, self.priority_epsilon
         )
-        shared: dict[str, Any] = {
-            "capacity": self.replay_capacity,
-            "batch_size": self.batch_size,
-            "learning_starts": self.learning_starts,
-            "train_every": self.train_every,
-            "gradient_steps": self.gradient_steps,
-            "prioritization": priorities if self.prioritized else None,
-            "discount": self.discount,
-            "n_step": self.n_step,
-        }
-        if self.recurrent == "none":
-            return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end)
-        return SequenceSpec(
-            **shared,
-            burn_in=self.burn_in,
-            unroll=self.unroll,
-            overlap=self.overlap,
-            stored_carry=self.stored_carry,
-            learn_from_start=self.learn_from_start,
-            priority_mix=self.priority_mix,
-        )
+        spec: Any = ReplaySpec if self.recurrent == "none" else SequenceSpec
+        names = ["batch_size", "learning_starts", "train_every", "gradient_steps", "discount", "n_step"]
+        sequences = ["burn_in", "unroll", "overlap", "stored_carry", "learn_from_start", "priority_mix"]
+        names += ["train_at_episode_end"] if self.recurrent == "none" else sequences
+        own = {name: getattr(self, name) for name in names}
+        return spec(capacity=self.replay_capacity, prioritization=priorities if self.prioritized else None, **own)
 
     def recurrence(self, action: Space) -> RecurrentSpec | None:
         """Return the recurrent layers of each network; None without."""
@@ -145,10 +121,3 @@ class OffPolicy(Algorithm):
     @override
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
         return seen_reward(self.previous_reward, reward)
-
-
-def required_folder(algorithm: str, demonstrations: str) -> str:
-    """Return the folder of an algorithm's demonstrations. Raises UsageError if there is none."""
-    if not demonstrations:
-        raise UsageError(f"{algorithm} learns from demonstrations. Give --demonstrations FOLDER (duetto demos record).")
-    return demonstrations

@@ -44,6 +44,7 @@ Positive = Annotated[float, Bounds(0.0, above=True)]
 NonNegative = Annotated[float, Bounds(0.0)]
 Count = Annotated[int, Bounds(1)]
 CountOrZero = Annotated[int, Bounds(0)]
+Sizes = Annotated[tuple[int, ...], Bounds(1)]
 
 _REQUIREMENTS = {
     bool: "true or false",
@@ -51,30 +52,25 @@ _REQUIREMENTS = {
     int: "a whole number",
     float: "a number",
     tuple[int, ...]: "a tuple of whole numbers",
+    tuple[float, float]: "two numbers, the first one lower, as (-0.5, 0.5)",
 }
+_hints = cache(get_type_hints)
 
 
 def check_fields(options: Any) -> None:
     """Raise UsageError for the first field with an invalid value.
 
-    NumPy's numbers become Python's, and a whole float such as 1e5 becomes an int if the option is one.
+    NumPy's numbers become Python's, lists tuples, and a whole float such as 1e5 an int if the option is one.
     """
-    hints = _hints(type(options))
+    hints = _hints(type(options), include_extras=True)
     for name in (field.name for field in dataclasses.fields(options)):
-        value = getattr(options, name)
-        plain = _plain(value, hints[name])
+        plain = _plain(getattr(options, name), hints[name])
         check_field(name, plain, hints[name])
-        if plain is not value:
-            object.__setattr__(options, name, plain)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+        object.__setattr__(options, name, plain)
 
 
 def _plain(value: Any, hint: Any) -> Any:
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return tuple(_plain(part, None) for part in value)
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         value = value.item()
@@ -89,19 +85,14 @@ def check_field(name: str, value: Any, hint: Any) -> None:
         raise UsageError(f"{name} is {value!r}; it must be {requirement}.{schedule}")
 
 
-def check_range(name: str, ends: Any) -> None:
-    """Raise UsageError unless the value of an option is two numbers, the first one less than the second."""
-    if not (isinstance(ends, tuple) and len(ends) == 2 and all(type(end) in (int, float) for end in ends)):
-        raise UsageError(f"{name} is {ends!r}; it must be two numbers, as (-0.5, 0.5).")
-    if not ends[0] < ends[1]:
-        raise UsageError(f"{name} is {ends[0]} {ends[1]}; the first number must be less than the second.")
-
-
 def _violated(value: Any, hint: Any) -> str:
     """Return the requirement of the annotation that the value does not meet; else ""."""
     parts = get_args(hint)
     if hint in (bool, str):
         return "" if isinstance(value, hint) else _REQUIREMENTS[hint]
+    if hint == tuple[float, float]:
+        two = isinstance(value, tuple) and [type(end) in (int, float) for end in value] == [True, True]
+        return "" if two and value[0] < value[1] else _REQUIREMENTS[hint]
     if CustomNetwork in parts:
         return "" if isinstance(value, CustomNetwork | None) else "a duetto.CustomNetwork(torch=..., jax=...), or None"
     if parts and all(isinstance(choice, str) for choice in parts):

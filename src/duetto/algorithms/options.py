@@ -30,9 +30,6 @@ Group = Literal["", "exploration", "networks", "optimizer", "replay", "recurrenc
 Search = Mapping[str, Any] | Literal["auto"] | None
 """How `duetto tune` searches an option, as in a search file (`tools.tune.space`); None: only on request."""
 
-_TABLE = "option_table"
-_OFF = (False, "none", "off", "constant", 0)
-
 
 @dataclass(frozen=True)
 class Option:
@@ -46,10 +43,8 @@ class Option:
     def is_enabled(self, kind: type[Options]) -> bool:
         """Return whether the option that it needs is enabled by the defaults of a class."""
         name, _, values = self.needs.partition("=")
-        if not name:
-            return True
-        default = kind.__dataclass_fields__[name].default
-        return default in values.split(",") if values else default not in _OFF
+        default = kind.__dataclass_fields__[name].default if name else True
+        return default in values.split(",") if values else default not in (False, "none", "off", "constant", 0)
 
 
 OptionTable = Mapping[str, Option]
@@ -86,9 +81,6 @@ class Options:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for name in self.options():  # YAML has lists
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
         check_fields(self)
 
     @classmethod
@@ -110,15 +102,16 @@ class Options:
     @classmethod
     def declared_options(cls) -> OptionTable:
         """Return the entry of each option in `option_table`; the class of an option overrides its bases."""
-        table = {name: entry for kind in reversed(cls.__mro__) for name, entry in vars(kind).get(_TABLE, {}).items()}
-        return {name: table.get(name, Option()) for name in cls.options()}
+        tables = [vars(kind).get("option_table", {}) for kind in cls.__mro__]
+        return {name: next((table[name] for table in tables if name in table), Option()) for name in cls.options()}
 
     @classmethod
     def option_groups(cls) -> dict[str, tuple[str, ...]]:
         """Return the names of the options by the title of their group; each option is in one group."""
-        table = cls.declared_options()
-        names = {group: tuple(name for name in table if table[name].group == group) for group in get_args(Group)}
-        return {group or cls.__name__: options for group, options in names.items() if options}
+        groups: dict[str, tuple[str, ...]] = dict.fromkeys(get_args(Group), ())
+        for name, entry in cls.declared_options().items():
+            groups[entry.group] += (name,)
+        return {group or cls.__name__: options for group, options in groups.items() if options}
 
     @classmethod
     def rare_options(cls) -> frozenset[str]:
@@ -140,27 +133,19 @@ class Options:
 
     def custom_networks(self) -> dict[str, CustomNetwork]:
         """Return the custom networks by field name."""
-        fields = {name: getattr(self, name) for name in self.options()}
-        return {name: value for name, value in fields.items() if isinstance(value, CustomNetwork)}
+        return {name: value for name, value in vars(self).items() if isinstance(value, CustomNetwork)}
 
 
 @cache
 def check_declared_options(kind: type[Options]) -> None:
-    """Raise UsageError if a class sets an option without declaring it, or declares one and is not a dataclass."""
-    if not dataclasses.is_dataclass(kind):
-        raise UsageError(f"{kind.__qualname__} is no dataclass: put @dataclass(frozen=True) above it.")
-    types = {field.name: field.type for field in dataclasses.fields(kind)}
-    for base in (base for base in kind.__mro__ if hasattr(base, "__dataclass_fields__")):
+    """Raise UsageError if a class sets an option without a type, or has options and is not a dataclass."""
+    known = getattr(kind, "__dataclass_fields__", {})
+    for base in kind.__mro__:
         annotations = get_annotations(base)
-        options = [name for name, annotation in annotations.items() if "ClassVar" not in str(annotation)]
-        if options and "__dataclass_params__" not in vars(base):
+        own = [name for name, annotation in annotations.items() if "ClassVar" not in str(annotation)]
+        untyped = [name for name in vars(base) if name in known and name not in annotations]
+        if base is not object and (untyped or (own and "__dataclass_params__" not in vars(base)) or not known):
             raise UsageError(
-                f"{base.__qualname__} has fields ({', '.join(options)}) but is no dataclass: put "
-                "@dataclass(frozen=True) above it."
-            )
-        if undeclared := [name for name in vars(base) if name in types and name not in annotations]:
-            name = undeclared[0]
-            raise UsageError(
-                f"{base.__qualname__} sets {name} without a type, so it changes no option: write "
-                f"`{name}: {types[name]} = {vars(base)[name]!r}`."
+                f"{base.__qualname__} sets {', '.join(untyped or own) or 'options'}, which is no option yet: write "
+                "`name: type = value`, and @dataclass(frozen=True) above the class."
             )

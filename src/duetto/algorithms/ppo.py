@@ -28,13 +28,8 @@ from duetto.algorithms.base import (
     DIVERGENCE,
     Algorithm,
     Array,
-    Bounds,
-    Count,
-    Fraction,
-    NonNegative,
     ObservationScaling,
     OptimizerSpec,
-    Positive,
     RewardScaling,
     RolloutBatch,
     RolloutSpec,
@@ -42,13 +37,14 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.exploration import PolicySampling
+from duetto.algorithms.option_bounds import Bounds, Count, Fraction, NonNegative, Positive, Sizes
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
 from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decay_factor
 from duetto.networks.heads import PolicyHead, StateValueHead
-from duetto.networks.layers import Activation, Blocks, RecurrentSpec
+from duetto.networks.layers import Activation, Blocks, Recurrent, RecurrentSpec
 from duetto.networks.masks import choice_sizes
 from duetto.networks.preprocessing import named_parts
 from duetto.networks.spaces import Box, Space
@@ -116,7 +112,7 @@ class PPO(Algorithm):
     stochastic_evaluation: bool = False
     """Sample actions also in evaluations, instead of using the mode."""
 
-    hidden: Annotated[tuple[int, ...], Bounds(1)] = (64, 64)
+    hidden: Sizes = (64, 64)
     """Units of the hidden layers."""
     activation: Activation = "tanh"
     """Activation of the hidden layers; convolutions have ReLU."""
@@ -134,7 +130,7 @@ class PPO(Algorithm):
     """Hidden layers: plain, with layer normalization, or SimBa's residual blocks of equal size."""
     agent_network: CustomNetwork | None = None
     """A custom policy with value function (Python only)."""
-    recurrent: Literal["none", "lstm", "gru"] = "none"
+    recurrent: Recurrent = "none"
     """Recurrent layers, for tasks in which one observation does not show the state; minibatches are environments."""
     recurrent_size: Count = 128
     """Units of the recurrent layers."""

@@ -15,10 +15,11 @@ clipped, values rescaled instead; each environment explores with its own ε; the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
-from duetto.algorithms.base import Bounds, Count, CountOrZero, Fraction, NonNegative, Positive
 from duetto.algorithms.dqn import DQN
+from duetto.algorithms.exploration import EpsilonSchedule
+from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive, Sizes
+from duetto.networks.layers import Recurrent
 
 
 @dataclass(frozen=True)
@@ -33,44 +34,26 @@ class R2D2(DQN):
     train_every: Count = 4
     """Steps between updates."""
     learning_starts: CountOrZero = 5_000
-    """Steps before the first update."""
     adam_epsilon: Positive = 1e-3
-    """Adam's ε."""
     max_grad_norm: NonNegative = 40.0
-    """Global L2 norm that the gradient is clipped to; 0 turns clipping off."""
-    exploration: Literal["linear", "exponential", "ladder"] = "ladder"
-    """ε falls linearly or exponentially, or each environment has a constant ε (ladder, Ape-X)."""
+    exploration: EpsilonSchedule = "ladder"
     exploration_start: Fraction = 0.4
-    """Initial ε; of a ladder, the largest one."""
-    hidden: Annotated[tuple[int, ...], Bounds(1)] = ()
+    hidden: Sizes = ()
     """Units of hidden layers before the recurrent ones."""
-    head_hidden: Annotated[tuple[int, ...], Bounds(1)] = (512,)
-    """Units of further hidden layers, in each stream of a dueling network."""
-    recurrent: Literal["none", "lstm", "gru"] = "lstm"
-    """Recurrent layers, for tasks in which one observation does not show the state."""
+    head_hidden: Sizes = (512,)
+    recurrent: Recurrent = "lstm"
     recurrent_size: Count = 512
-    """Units of the recurrent layers."""
     burn_in: CountOrZero = 40
-    """Steps at the start of a sequence that only update the hidden state."""
     unroll: Count = 40
-    """Steps of a sequence in the loss."""
     overlap: CountOrZero = 40
-    """Steps that a sequence shares with the next."""
     discount: Fraction = 0.997
-    """γ: the weight of a reward one step later."""
     n_step: Count = 5
     """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
     prioritized: bool = True
-    """Sample in proportion to the TD error instead of uniformly."""
     priority_exponent: NonNegative = 0.9
-    """α: 0 samples uniformly, 1 in proportion to the priority."""
     importance_exponent: Fraction = 0.6
     """β: importance weights correct the sampling bias; 0 for none."""
     importance_anneal_samples: CountOrZero = 0
-    """Sampled batches over which β rises to 1; 0 for a constant β."""
     target_period: Count = 2_500
-    """Updates between two updates of the target network."""
     huber_delta: NonNegative = 0.0
-    """Errors above this have a linear loss; 0 for the squared loss."""
     rescale_values: bool = True
-    """Learn values on R2D2's scale h, for rewards of any size."""

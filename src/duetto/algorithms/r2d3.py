@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative
 from duetto.algorithms.dqfd import DQfD
+from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative
 from duetto.algorithms.r2d2 import R2D2
 
 
@@ -33,12 +33,7 @@ class R2D3(R2D2, DQfD):
     n_step: Count = 5
     """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
     burn_in: CountOrZero = 2
-    """Steps at the start of a sequence that only update the hidden state."""
     unroll: Count = 40
-    """Steps of a sequence in the loss."""
     overlap: CountOrZero = 2
-    """Steps that a sequence shares with the next."""
     weight_decay: NonNegative = 1e-5
-    """L2 penalty on the parameters."""
     decoupled_weight_decay: bool = True
-    """Decay the weights themselves (AdamW) instead of adding to the gradient."""

@@ -19,14 +19,15 @@ With n-step returns the entropies of the steps in between do not count (as in St
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
-from duetto.algorithms.base import PRIORITY, Array, Batch, Bounds, NonNegative, OptimizerSpec, Positive, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, Tree, Updater
 from duetto.algorithms.exploration import PolicySampling
+from duetto.algorithms.option_bounds import NonNegative, Positive, Sizes
 from duetto.algorithms.options import Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.targets import bootstrap
@@ -47,11 +48,8 @@ class SAC(CategoricalCritics):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
     actor_learning_rate: Positive = 3e-4
-    """Step size of the actor's Adam."""
     critic_learning_rate: Positive = 3e-4
-    """Step size of the critic's Adam."""
-    hidden: Annotated[tuple[int, ...], Bounds(1)] = (256, 256)
-    """Units of the hidden layers of the actor, and of the critic unless `critic_hidden` is given."""
+    hidden: Sizes = (256, 256)
     learn_temperature: bool = True
     """Adapt α to keep the policy's entropy near the target; off: keep α."""
     temperature: Positive = 1.0

@@ -57,20 +57,6 @@ for _ours, _theirs in _NAMES.items():
     for _name in _theirs.split():
         FOREIGN_NAMES.setdefault(_name, []).append(_ours)
 
-# Options whose number has another unit elsewhere.
-_UNITS = {
-    "target_update_interval": "in updates, not in steps of the environment",
-    "target_network_frequency": "in updates, not in steps of the environment",
-    "exploration_fraction": "in steps, not a fraction of the run",
-    "n_sampled_goal": "a fraction of each batch: 4 goals are 0.8",
-    "batch_size": "their number, not their size",
-    "target_entropy": "a factor of the usual target",
-    "clip_range_vf": "true or false; the range is clip_range",
-    "value_clip": "true or false; the range is clip_range",
-    "smooth_regularization_noise": "its std",
-    "action_noise": "its std",
-}
-
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that `name` may mean, the likeliest first; often none."""
@@ -80,14 +66,9 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(name, known, n=1)
 
 
-def units(name: str) -> str:
-    """Return a remark on a number's unit, such as " (in updates)", if other libraries use another one; else ""."""
-    return f" ({_UNITS[name]})" if name in _UNITS else ""
-
-
 def did_you_mean(name: str, known: Iterable[str], otherwise: str = "It has") -> str:
     """Return " Did you mean 'tau'?" if a known name is near, else all known names after the word `otherwise`."""
     known = list(known)
     if near := nearest(name, known):
-        return f" Did you mean {' or '.join(map(repr, near))}{units(name)}?"
+        return f" Did you mean {' or '.join(map(repr, near))}?"
     return f" {otherwise}: {', '.join(known)}."

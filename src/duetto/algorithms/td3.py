@@ -20,11 +20,10 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
-from duetto.algorithms.base import PRIORITY, Array, Batch, Count, NonNegative, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
 from duetto.algorithms.ddpg import DDPG
-from duetto.algorithms.option_bounds import check_range
+from duetto.algorithms.option_bounds import Count, NonNegative
 from duetto.algorithms.options import OptionTable, in_group
-from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.targets import bootstrap, smoothed_action
 
@@ -47,13 +46,6 @@ class TD3(CategoricalCritics, DDPG):
     option_table: ClassVar[OptionTable] = {
         **in_group("", "twin_critic", "target_update", rare=True),
     }
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("target_noise_clip", self.target_noise_clip)
-        low, high = self.target_noise_clip
-        if not low <= 0 <= high:
-            raise UsageError(f"target_noise_clip is {low} {high}; it must be a range around 0, as -0.5 0.5.")
 
     def phase(self, update: int) -> int:
         """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""

@@ -17,30 +17,19 @@ all critics, not from each critic; every critic learns from all that remain; the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace, device
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Count, CountOrZero
+from duetto.algorithms.base import PRIORITY, Array, Batch
+from duetto.algorithms.option_bounds import Count, CountOrZero
 from duetto.algorithms.options import OptionTable, in_group
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.q_values import huber
 from duetto.networks.heads import CriticHead
-
-
-@dataclass(frozen=True)
-class QuantileHead(CriticHead):
-    """A critic of the return's distribution: features and actions (B, A) to quantiles (B, M)."""
-
-    quantiles: int = 25  # M
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """M quantiles."""
-        return (self.quantiles,)
 
 
 def truncated_mixture(quantiles: Array, dropped: int) -> Array:
@@ -117,7 +106,6 @@ class TQC(SAC):
         """Return the number of critics."""
         return self.num_critics
 
-    def critic_head(self, size: int) -> QuantileHead:
+    def critic_head(self, size: int) -> CriticHead:
         """Return a head of quantiles."""
-        options = (self._critic_hidden(), self.activation, self.network, self.critic_action_layer)
-        return QuantileHead(size, *options, self.num_quantiles)
+        return replace(super().critic_head(size), outputs=self.num_quantiles)

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
 from duetto.functional.array_ops import check_same_shape
-from duetto.functional.q_values import FORBIDDEN, mask_actions
+from duetto.functional.categorical import log_probabilities
+from duetto.functional.q_values import FORBIDDEN, mask_actions, value_of_action
 
 Array = Any
 
@@ -27,9 +28,7 @@ class Categorical(NamedTuple):
     @property
     def log_probs(self) -> Array:
         """Logarithms of the probabilities, (..., n), without overflow."""
-        xp = array_namespace(self.logits)
-        shifted = self.logits - xp.max(self.logits, axis=-1, keepdims=True)
-        return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+        return log_probabilities(self.logits)
 
     def with_mask(self, mask: Array) -> Categorical:
         """Return the distribution over allowed choices, True in `mask` (..., n); the others have probability 0."""
@@ -52,44 +51,13 @@ class Categorical(NamedTuple):
 
     def log_prob(self, action: Array) -> Array:
         """log π(a), (...), of choices (...)."""
-        xp = array_namespace(self.logits)
-        choices = xp.reshape(xp.arange(self.logits.shape[-1], device=device(action)), (*(1,) * action.ndim, -1))
-        return xp.sum(xp.where(action[..., None] == choices, self.log_probs, 0.0), axis=-1)
+        return value_of_action(self.log_probs, action)
 
     def entropy(self) -> Array:
         """Entropy -Σ π log π, (...)."""
         xp = array_namespace(self.logits)
         log_probs = self.log_probs
         return -xp.sum(xp.exp(log_probs) * log_probs, axis=-1)
-
-
-class MultiCategorical(NamedTuple):
-    """Distribution of several independent choices, a MultiDiscrete action, with a `Categorical` for each."""
-
-    parts: tuple[Categorical, ...]
-
-    def with_mask(self, mask: Array) -> MultiCategorical:
-        """Return the distribution over allowed actions; `mask` (..., Σ n) concatenates those of the parts."""
-        return MultiCategorical(tuple(part.with_mask(rows) for part, rows in self._split(mask)))
-
-    def mode(self) -> Array:
-        """The most probable choices, (..., parts)."""
-        return array_namespace(self.parts[0].logits).stack([part.mode() for part in self.parts], axis=-1)
-
-    def sample(self, noise: Array) -> Array:
-        """Choices (..., parts) from standard Gumbel noise (..., Σ n), concatenated over the parts."""
-        return array_namespace(noise).stack([part.sample(rows) for part, rows in self._split(noise)], axis=-1)
-
-    def _split(self, rows: Array) -> list[tuple[Categorical, Array]]:
-        return list(zip(self.parts, _split(rows, map(_noise_size, self.parts)), strict=True))
-
-    def log_prob(self, action: Array) -> Array:
-        """log π(a), (...), of choices (..., parts): the sum over the parts."""
-        return sum(part.log_prob(action[..., i]) for i, part in enumerate(self.parts))
-
-    def entropy(self) -> Array:
-        """Sum of the parts' entropies, (...)."""
-        return sum(part.entropy() for part in self.parts)
 
 
 class DiagonalGaussian(NamedTuple):
@@ -107,16 +75,13 @@ class DiagonalGaussian(NamedTuple):
         check_same_shape(mean=self.mean, noise=noise)
         return self.mean + array_namespace(self.mean).exp(self.log_std) * noise
 
-    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
-        """Actions (..., A) and their log-densities (...), computed from the noise: exact also for a small std."""
-        return self.sample(noise), self._log_density(noise)
-
     def log_prob(self, action: Array) -> Array:
         """Log-density, (...), of actions (..., A)."""
         check_same_shape(mean=self.mean, action=action)
-        return self._log_density((action - self.mean) * array_namespace(self.mean).exp(-self.log_std))
+        return self.log_density((action - self.mean) * array_namespace(self.mean).exp(-self.log_std))
 
-    def _log_density(self, noise: Array) -> Array:
+    def log_density(self, noise: Array) -> Array:
+        """Log-density, (...), of the samples from this noise (..., A): exact also for a small std."""
         return array_namespace(noise).sum(-0.5 * noise**2 - self.log_std - 0.5 * math.log(2 * math.pi), axis=-1)
 
     def entropy(self) -> Array:
@@ -125,18 +90,18 @@ class DiagonalGaussian(NamedTuple):
 
 
 class Joint(NamedTuple):
-    """Distribution of a Dict or Tuple action with independent `parts`: log π, entropy and KL are sums over them.
+    """Distribution of independent `parts`, of MultiDiscrete, Dict and Tuple actions: log π and entropy are their sums.
 
-    An action is (..., columns) float32, the concatenated numbers and choices of the parts; a choice has one column.
+    An action is (..., columns): one column for each choice and each number, integers if there are only choices.
     """
 
-    parts: tuple[Categorical | MultiCategorical | DiagonalGaussian, ...]
+    parts: tuple[Categorical | DiagonalGaussian, ...]
 
     def with_mask(self, mask: Array) -> Joint:
-        """Return the distribution over allowed actions; `mask` concatenates those of the discrete parts."""
-        sizes = [0 if isinstance(part, DiagonalGaussian) else _noise_size(part) for part in self.parts]
+        """Return the distribution over allowed actions; `mask` concatenates those of the choices."""
+        sizes = [part.logits.shape[-1] if isinstance(part, Categorical) else 0 for part in self.parts]
         masked = zip(self.parts, _split(mask, sizes), strict=True)
-        return Joint(tuple(p if isinstance(p, DiagonalGaussian) else p.with_mask(rows) for p, rows in masked))
+        return Joint(tuple(p.with_mask(rows) if isinstance(p, Categorical) else p for p, rows in masked))
 
     def mode(self) -> Array:
         """Each part's mode, (..., columns)."""
@@ -144,13 +109,18 @@ class Joint(NamedTuple):
 
     def sample(self, noise: Array) -> Array:
         """A sample of each part, (..., columns), from their concatenated noise."""
-        each = zip(self.parts, _split(noise, map(_noise_size, self.parts)), strict=True)
+        each = zip(self.parts, _split(noise, [part[0].shape[-1] for part in self.parts]), strict=True)
         return self._concat([part.sample(rows) for part, rows in each])
 
     def log_prob(self, action: Array) -> Array:
-        """log π(a), (...), of actions (..., columns): the sum over the parts."""
-        each = zip(self.parts, _split(action, map(_num_columns, self.parts)), strict=True)
-        return sum(part.log_prob(_action_of(columns, part)) for part, columns in each)
+        """log π(a), (...), of actions (..., columns)."""
+        sizes = [1 if isinstance(part, Categorical) else part.mean.shape[-1] for part in self.parts]
+        each = zip(self.parts, _split(action, sizes), strict=True)
+        xp = array_namespace(action)
+        return sum(
+            part.log_prob(xp.astype(columns[..., 0], xp.int32) if isinstance(part, Categorical) else columns)
+            for part, columns in each
+        )
 
     def entropy(self) -> Array:
         """Sum of the parts' entropies, (...)."""
@@ -158,37 +128,11 @@ class Joint(NamedTuple):
 
     def _concat(self, actions: list[Array]) -> Array:
         xp = array_namespace(actions[0])
+        if all(isinstance(part, Categorical) for part in self.parts):
+            return xp.stack(actions, axis=-1)
         each = zip(actions, self.parts, strict=True)
         columns = [action[..., None] if isinstance(part, Categorical) else action for action, part in each]
         return xp.concat([xp.astype(part, xp.float32) for part in columns], axis=-1)
-
-
-def _noise_size(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """Return the size of the noise of a sample."""
-    match part:
-        case Categorical():
-            return part.logits.shape[-1]
-        case MultiCategorical():
-            return sum(map(_noise_size, part.parts))
-    return part.mean.shape[-1]
-
-
-def _num_columns(part: Categorical | MultiCategorical | DiagonalGaussian) -> int:
-    """Return the number of columns of a part in an action."""
-    match part:
-        case Categorical():
-            return 1
-        case MultiCategorical():
-            return len(part.parts)
-    return part.mean.shape[-1]
-
-
-def _action_of(columns: Array, part: Any) -> Array:
-    """Return a part's action from its columns: choices as int32, a single one as (...)."""
-    if isinstance(part, DiagonalGaussian):
-        return columns
-    xp = array_namespace(columns)
-    return xp.astype(columns[..., 0] if isinstance(part, Categorical) else columns, xp.int32)
 
 
 class SquashedGaussian(NamedTuple):
@@ -200,40 +144,34 @@ class SquashedGaussian(NamedTuple):
     mean: Array  # (..., A), before tanh
     log_std: Array  # (..., A), before tanh
 
-    @property
-    def unsquashed(self) -> DiagonalGaussian:
-        """The distribution before tanh."""
-        return DiagonalGaussian(self.mean, self.log_std)
-
     def mode(self) -> Array:
         """tanh of the mean, (..., A)."""
         return array_namespace(self.mean).tanh(self.mean)
 
     def sample(self, noise: Array) -> Array:
         """tanh(mean + std · noise) (..., A), for standard normal noise (..., A)."""
-        return array_namespace(self.mean).tanh(self.unsquashed.sample(noise))
+        return array_namespace(self.mean).tanh(DiagonalGaussian(*self).sample(noise))
 
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
-        """Actions (..., A) and their log-densities (...), computed before tanh: exact also near ±1."""
-        before, log_prob = self.unsquashed.sample_and_log_prob(noise)
-        return array_namespace(before).tanh(before), log_prob - _log_slope(before)
+        """Actions (..., A) and their log-densities (...), computed before tanh: exact also near ±1.
+
+        Σ log(1 - tanh² u) is 2 (log 2 - u - softplus(-2 u)), which stays finite.
+        """
+        gaussian = DiagonalGaussian(*self)
+        before = gaussian.sample(noise)
+        xp = array_namespace(before)
+        softplus = xp.logaddexp(xp.zeros_like(before), -2.0 * before)
+        log_slope = xp.sum(2.0 * (math.log(2.0) - before - softplus), axis=-1)
+        return xp.tanh(before), gaussian.log_density(noise) - log_slope
 
     def log_prob(self, action: Array) -> Array:
         """Log-density, (...), of actions (..., A) in (-1, 1); inexact near ±1, where tanh rounds."""
-        xp = array_namespace(action)
-        limit = 1.0 - 1e-6
-        before = xp.atanh(xp.clip(action, -limit, limit))
-        return self.unsquashed.log_prob(before) - _log_slope(before)
+        xp, limit = array_namespace(action), 1.0 - 1e-6
+        noise = (xp.atanh(xp.clip(action, -limit, limit)) - self.mean) * xp.exp(-self.log_std)
+        return self.sample_and_log_prob(noise)[1]
 
 
-def _log_slope(before: Array) -> Array:
-    """Σ log(1 - tanh² u), (...), of u (..., A), as 2 (log 2 - u - softplus(-2 u)), which stays finite."""
-    xp = array_namespace(before)
-    softplus = xp.logaddexp(xp.zeros_like(before), -2.0 * before)
-    return xp.sum(2.0 * (math.log(2.0) - before - softplus), axis=-1)
-
-
-Distribution = Categorical | MultiCategorical | DiagonalGaussian | SquashedGaussian | Joint
+Distribution = Categorical | DiagonalGaussian | SquashedGaussian | Joint
 
 
 def split_bounds(sizes: Iterable[int]) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,3 +44,12 @@ def tree_leaves(tree: Any) -> list[Any]:
 
 def _like(tree: Any, parts: list[Any]) -> Any:
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+
+
+def signature(tree: Any) -> Hashable:
+    """Return a key that is equal for trees of the same names, shapes and types."""
+    if isinstance(tree, dict):
+        return tuple((name, signature(part)) for name, part in tree.items())
+    if isinstance(tree, tuple):
+        return (type(tree), *map(signature, tree))
+    return np.shape(tree), getattr(tree, "dtype", type(tree))

@@ -24,15 +24,12 @@ def initial_moments(shape: tuple[int, ...], count: float = 1.0) -> Moments:
     return Moments(np.zeros(shape), np.ones(shape), count)
 
 
-def update_moments(moments: Moments, batch: Any, ddof: int = 0) -> Moments:
-    """Return the moments after another batch (B, ...), which may be empty (Chan et al., 1979, parallel update).
-
-    `ddof` 0 is the batch's population variance; 1 is skrl's, whose result is NaN for ever after a batch of one sample.
-    """
+def update_moments(moments: Moments, batch: Any) -> Moments:
+    """Return the moments after another batch (B, ...), which may be empty (Chan et al., 1979, parallel update)."""
     batch = array_namespace(moments.mean).asarray(batch, dtype=moments.mean.dtype)
     if len(batch) == 0:
         return moments
-    return merge_moments(moments, Moments(batch.mean(axis=0), batch.var(axis=0, ddof=ddof), len(batch)))
+    return merge_moments(moments, Moments(batch.mean(axis=0), batch.var(axis=0), len(batch)))
 
 
 def merge_moments(one: Moments, other: Moments) -> Moments:

@@ -43,20 +43,8 @@ def exploration_ladder(count: int, base: float, exponent: float) -> np.ndarray:
     return base ** (1.0 + exponent * np.arange(count) / max(count - 1, 1))
 
 
-def kl_adaptive(
-    rate: float,
-    kl: float | None,
-    threshold: float = 0.008,
-    kl_factor: float = 2.0,
-    rate_factor: float = 1.5,
-    lowest: float = 1e-6,
-    highest: float = 1e-2,
-) -> float:
-    """Return the next learning rate for a KL divergence near `threshold` (skrl's KLAdaptiveRL); for None the same."""
-    if kl is None:
-        return rate
-    if kl > threshold * kl_factor:
-        return max(rate / rate_factor, lowest)
-    if kl < threshold / kl_factor:
-        return min(rate * rate_factor, highest)
-    return rate
+def kl_adaptive(rate: float, kl: float, threshold: float) -> float:
+    """Return the next learning rate for a KL divergence near `threshold` (skrl's KLAdaptiveRL)."""
+    if kl > 2.0 * threshold:
+        return max(rate / 1.5, 1e-6)
+    return min(1.5 * rate, 1e-2) if kl < threshold / 2.0 else rate

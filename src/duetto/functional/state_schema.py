@@ -75,66 +75,57 @@ def check(state: Any, form: Any, what: str) -> None:
 def problem(state: Any, form: Any) -> str:
     """Return the path from here to the fault, and the fault; "" if there is none."""
     match form:
-        case dict():
-            return _of_dict(state, form)
+        case OptionalOf():
+            return "" if state is None else problem(state, form.form)
+        case dict() | DictOf() if not isinstance(state, dict):
+            return _is(state, "a dict")
+        case DictOf() if form.keys is not None and set(state) != set(form.keys):
+            return f" has the keys {sorted(map(str, state))[:9]}, not {sorted(form.keys)[:9]}"
         case DictOf():
-            keys = state if isinstance(state, dict) and form.keys is None else form.keys or ()
-            if isinstance(state, dict) and set(state) != set(keys):
-                return f" has the keys {sorted(map(str, state))[:9]}, not {sorted(keys)[:9]}"
-            return _of_dict(state, dict.fromkeys(keys, form.form))
+            return _of_parts(state, dict.fromkeys(state, form.form))
+        case dict():
+            return _of_parts(state, form)
         case ListOf():
             if not isinstance(state, list):
                 return _is(state, "a list")
-            return next((f"/{i}{found}" for i, one in enumerate(state) if (found := problem(one, form.form))), "")
-        case OptionalOf():
-            return "" if state is None else problem(state, form.form)
-        case ArrayOf():
-            return _of_rows(state, form)
-        case np.ndarray():
-            whole = isinstance(state, np.ndarray) and state.shape == form.shape and _fits(state.dtype, form.dtype)
-            return "" if whole else _is(state, f"an array {form.dtype}{form.shape}")
+            return _of_parts(dict(enumerate(state)), dict.fromkeys(range(len(state)), form.form))
+        case ArrayOf() | np.ndarray():
+            return _of_array(state, form)
     return _of_value(state, form)
 
 
-def _of_dict(state: Any, form: dict[str, Any]) -> str:
-    if not isinstance(state, dict):
-        return _is(state, "a dict")
-    for key, inner in form.items():
+def _of_parts(state: dict[Any, Any], forms: dict[Any, Any]) -> str:
+    for key, form in forms.items():
         if key not in state:
             return f" has no {key}"
-        if found := problem(state[key], inner):
+        if found := problem(state[key], form):
             return f"/{key}{found}"
     return ""
 
 
-def _of_rows(state: Any, form: ArrayOf) -> str:
-    wanted = "an array" if form.shape is None else f"an array of rows {form.shape}"
-    if not isinstance(state, np.ndarray) or not _fits(state.dtype, np.dtype(form.dtype)):
-        return _is(state, wanted)
-    if form.shape is not None and (state.ndim == 0 or state.shape[1:] != form.shape):
-        return _is(state, wanted)
-    if form.rows is not None and state.shape[:1] != (form.rows,):
-        return _is(state, f"{wanted}, {form.rows} of them")
-    return ""
+def _of_array(state: Any, form: ArrayOf | np.ndarray) -> str:
+    if not isinstance(state, np.ndarray) or not np.can_cast(state.dtype, form.dtype, "same_kind"):
+        return _is(state, "an array")
+    if isinstance(form, np.ndarray):
+        return "" if state.shape == form.shape else _is(state, f"an array {form.shape}")
+    fits = form.shape is None or (state.ndim > 0 and state.shape[1:] == form.shape)
+    if fits and (form.rows is None or state.shape[:1] == (form.rows,)):
+        return ""
+    return _is(state, f"an array of {'some' if form.rows is None else form.rows} rows {form.shape}")
 
 
 def _of_value(state: Any, form: Any) -> str:
+    finite = type(state) is int and abs(state) <= _MOST
     if form is ANY:
         return ""
     if form is INTEGER:
-        return "" if type(state) is int and abs(state) <= _MOST else _is(state, "an integer")
+        return "" if finite else _is(state, "an integer")
     if form is int:
-        return "" if type(state) is int and 0 <= state <= _MOST else _is(state, "a count")
-    if form is BOUND and type(state) is float and math.isinf(state):
-        return ""
+        return "" if finite and state >= 0 else _is(state, "a count")
     if form in (float, BOUND):
-        known = type(state) is float or (type(state) is int and abs(state) <= _MOST)
-        return "" if known and math.isfinite(state) else _is(state, "a finite number")
+        number = type(state) is float and (math.isfinite(state) or (form is BOUND and math.isinf(state)))
+        return "" if finite or number else _is(state, "a finite number")
     return "" if type(state) is form else _is(state, f"a {form.__name__}")
-
-
-def _fits(dtype: np.dtype, wanted: np.dtype) -> bool:
-    return np.can_cast(dtype, wanted, "same_kind")
 
 
 def _is(state: Any, wanted: str) -> str:

@@ -5,13 +5,13 @@ torch, torch_adam, cuda_graphs, torch_deterministic                        the l
 jax, jax_update, jax_cache, jax_random                                     the learner in JAX
 torch_vmap, jax_vmap, multi_seed                                           several seeds in one program
 recurrent_unroll  recurrent networks in losses                             parameters     checks of saved parameters
-transfer_buffer   one copy to a GPU for all inputs                         backends       "auto"
-runtime           threads, the start of JAX, freed memory
+backends          the choice for "auto"                                    runtime        threads, JAX, freed memory
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import UsageError
@@ -46,23 +46,23 @@ def build(
     Raises:
         UsageError: The framework is not installed.
     """
+    own: Any = (algorithm, observation, action, seed, device, precision, threads)
     try:
-        own = (algorithm, observation, action)
-        if backend == "torch":
-            if not isinstance(seed, int):
-                from duetto.learners.torch_vmap import TorchVmapLearner
-
-                return TorchVmapLearner(*own, seed, device, precision, threads)
+        if backend == "torch" and isinstance(seed, int):
             from duetto.learners.torch import TorchLearner
 
-            return TorchLearner(*own, seed, device, precision, threads)
-        if not isinstance(seed, int):
-            from duetto.learners.jax_vmap import JaxVmapLearner
+            return TorchLearner(*own)
+        if backend == "torch":
+            from duetto.learners.torch_vmap import TorchVmapLearner
 
-            return JaxVmapLearner(*own, seed, device, precision, threads)
-        from duetto.learners.jax import JaxLearner
+            return TorchVmapLearner(*own)
+        if isinstance(seed, int):
+            from duetto.learners.jax import JaxLearner
 
-        return JaxLearner(*own, seed, device, precision, threads)
+            return JaxLearner(*own)
+        from duetto.learners.jax_vmap import JaxVmapLearner
+
+        return JaxVmapLearner(*own)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in EXTRA[backend]:
             raise

@@ -50,10 +50,10 @@ def choose(
     chosen = backend if backend != "auto" else _fastest(observation, wanted, possible)
     if wanted == "cpu" or "auto" not in (backend, device):
         return chosen, wanted
-    asked: list[Backend] = [chosen, *(other for other in possible if backend == "auto" and other != chosen)]
-    for one in asked:
-        if _has_cuda(one, threads):
-            return one, "cuda"
+    asked: list[Backend] = [chosen]
+    asked += [other for other in possible if backend == "auto" and other != chosen]
+    if found := next((one for one in asked if _has_cuda(one, threads)), None):
+        return found, "cuda"
     if device == "cuda":
         return chosen, "cuda"  # which refuses
     return backend if backend != "auto" else _fastest(observation, "cpu", possible), "cpu"
@@ -61,12 +61,9 @@ def choose(
 
 def _fastest(observation: Space, device: Device, possible: Sequence[Backend]) -> Backend:
     available: list[Backend] = [backend for backend in possible if installed(backend)]
-    if not available and len(possible) == 1:
-        raise UsageError(
-            f"Your own networks are for {possible[0]} alone, which is not installed. Install: {install(possible[0])}"
-        )
     if not available:
-        raise UsageError(f"Neither PyTorch nor JAX is installed. Install: {install('jax')}, or: {install('torch')}")
+        what = f"Neither {' nor '.join(possible)} is" if len(possible) > 1 else f"Your networks need {possible[0]}, not"
+        raise UsageError(f"{what} installed. Install: {', or: '.join(map(install, reversed(possible)))}")
     fastest = FASTEST[device, "image" if is_image(observation) else "vector"]
     return fastest if fastest in available else available[0]
 

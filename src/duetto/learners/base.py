@@ -10,11 +10,11 @@ consists of arrays and JSON values under the same names in both frameworks, so e
 from __future__ import annotations
 
 import copy
+import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -26,12 +26,12 @@ from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 from duetto.functional import state_schema
 from duetto.functional.policy_gradient import weighted_mean
+from duetto.functional.pytree import signature
 from duetto.functional.rng import generator, restore_rng, rng_state
 from duetto.functional.schedules import decay_factor, kl_adaptive
 from duetto.functional.state_schema import ANY, ARRAY, DictOf
 from duetto.learners.parameters import Parameters
-from duetto.learners.policy import Method, NumpyPolicy, Policy, as_called, carried
-from duetto.learners.transfer_buffer import signature
+from duetto.learners.policy import Method, NumpyPolicy, Policy, as_called
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
 
@@ -195,10 +195,6 @@ class Learner(Policy):
         source = self.targets.get(name, name)
         return as_called(source, self.specs[source], net)
 
-    def _carry(self, nets: SimpleNamespace) -> dict[str, Array]:
-        """Return the hidden states, by name, of the acting networks that were called."""
-        return carried(self.algorithm, nets)
-
     @abstractmethod
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """Compute the algorithm's method in the framework, NumPy to NumPy; return its result and the hidden states."""
@@ -273,12 +269,11 @@ def checked_loss(name: str, found: Any) -> tuple[Any, dict[str, Any]]:
             f"The loss of {name!r} must return a scalar array, such as batch.mean(...), and a dict of metrics, "
             f"maybe {{}}; it returned {returned}."
         )
-    xp = array_namespace(loss)
     for key, value in report.items():
-        if isinstance(value, np.generic) or not hasattr(value, "ndim"):
-            if not isinstance(value, int | float | np.number | np.bool_):
-                raise UsageError(f"The loss of {name!r} reports {key!r} as {_kind(value)}; report arrays or numbers.")
-            report = report | {key: xp.full_like(loss, float(value))}
+        if isinstance(value, int | float | np.generic):
+            report = report | {key: array_namespace(loss).full_like(loss, float(value))}
+        elif not hasattr(value, "ndim"):
+            raise UsageError(f"The loss of {name!r} reports {key!r} as {_kind(value)}; report arrays or numbers.")
     return loss, report
 
 
@@ -293,27 +288,17 @@ def summarize(info: dict[str, Array], xp: Any, mask: Any = None) -> tuple[list[s
     """
     names: list[str] = []
     values: list[Array] = []
-    for name, array in sorted(
-        (name, array) for name, array in info.items() if name != PRIORITY
-    ):  # JAX sorts what passes through its transformations
+    for name in sorted(info.keys() - {PRIORITY}):  # JAX sorts what passes through its transformations
+        array = info[name]
         if array.ndim == 0:
             names.append(name)
             values.append(array)
             continue
-        names.extend((f"{name}_mean", f"{name}_min", f"{name}_max"))
+        names += [f"{name}_mean", f"{name}_min", f"{name}_max"]
         if mask is None or array.shape[-mask.ndim :] != mask.shape:
-            values.extend((xp.mean(array), xp.min(array), xp.max(array)))
+            values += [xp.mean(array), xp.min(array), xp.max(array)]
         else:
-            values.extend(_of_steps(array, xp.broadcast_to(mask, array.shape), xp))
+            steps = xp.broadcast_to(mask, array.shape)
+            low, high = (xp.where(steps > 0, array, xp.full_like(array, end)) for end in (math.inf, -math.inf))
+            values += [weighted_mean(array, steps), xp.min(low), xp.max(high)]
     return names, values
-
-
-def _of_steps(array: Any, mask: Any, xp: Any) -> tuple[Any, Any, Any]:
-    """Return mean, min and max over the steps of a mask of the same shape."""
-    least, greatest = (xp.full_like(array, end) for end in (float("inf"), float("-inf")))
-    among = mask > 0
-    return (
-        weighted_mean(array, mask),
-        xp.min(xp.where(among, array, least)),
-        xp.max(xp.where(among, array, greatest)),
-    )

@@ -14,16 +14,17 @@ update of a run is a replay, including the first, and a resumed run makes the sa
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from duetto.functional.pytree import tree_map
-from duetto.learners.transfer_buffer import BufferLayout, BufferSlot, signature
+from duetto.functional.pytree import signature, tree_leaves, tree_map
 
+ALIGNMENT = 64  # bytes, enough for all kernels
 WARMUPS = 3  # calls before the recording, in which libraries select kernels and allocate memory
 
 Function = Callable[[Any], Any]  # from a tree of tensors to a tree of tensors
@@ -49,21 +50,13 @@ class CudaTape:
         return graph.replay, results
 
 
-class RecordedGraph(NamedTuple):
-    """A recorded function."""
-
-    inputs: DeviceInputs
-    replay: Callable[[], Any]
-    results: Any
-
-
 class GraphRecorder:
     """Records functions and replays them."""
 
     def __init__(self, device: torch.device, changing: Callable[[], Iterable[Tensor]], tape: CudaTape | None = None):
         """`changing` returns all tensors that the functions change and that outlast their calls."""
         self._device, self._changing, self._tape = device, changing, tape or CudaTape()
-        self._graphs: dict[Hashable, RecordedGraph] = {}
+        self._graphs: dict[Hashable, tuple[DeviceInputs, Callable[[], Any], Any]] = {}
 
     def replay(self, name: Hashable, inputs: Any, function: Function, times: int = 1) -> list[Any]:
         """Return the results of `times` calls of `function` with `inputs`, a tree of arrays.
@@ -74,15 +67,15 @@ class GraphRecorder:
         key = (name, signature(inputs))
         if key not in self._graphs:
             self._graphs[key] = self._record(inputs, function)
-        graph = self._graphs[key]
-        graph.inputs.copy(inputs)
-        results = []
+        on_device, replay, results = self._graphs[key]
+        on_device.copy(inputs)
+        found = []
         for _ in range(times):
-            graph.replay()
-            results.append(tree_map(torch.clone, graph.results))
-        return results
+            replay()
+            found.append(tree_map(torch.clone, results))
+        return found
 
-    def _record(self, inputs: Any, function: Function) -> RecordedGraph:
+    def _record(self, inputs: Any, function: Function) -> tuple[DeviceInputs, Callable[[], Any], Any]:
         on_device = DeviceInputs(inputs, self._device)
         with torch.no_grad():
             before = [tensor.clone() for tensor in self._changing()]
@@ -91,15 +84,15 @@ class GraphRecorder:
                 on_device.copy(inputs)
                 function(on_device.tensors)
         on_device.copy(inputs)
-        graph = RecordedGraph(on_device, *self._tape.record(lambda: function(on_device.tensors)))
+        replay, results = self._tape.record(lambda: function(on_device.tensors))
         with torch.no_grad():
             for tensor, value in zip(self._changing(), before, strict=True):
                 tensor.copy_(value)
-        return graph
+        return on_device, replay, results
 
 
 class DeviceInputs:
-    """The memory on the device that inputs are copied to.
+    """A buffer on the device that inputs are copied to at once, each array at a multiple of 64 bytes.
 
     Attributes:
         tensors: The tree of inputs, on the device.
@@ -108,41 +101,34 @@ class DeviceInputs:
     tensors: Any
 
     def __init__(self, example: Any, device: torch.device) -> None:
-        self._layout = BufferLayout(example)
+        slots: list[tuple[int, np.ndarray]] = []
+        size = 0
+        for array in map(np.asarray, tree_leaves(example)):
+            slots.append((size, array))
+            size = math.ceil((size + array.nbytes) / ALIGNMENT) * ALIGNMENT
         pinned = device.type == "cuda"
-        memory = self._memory = torch.empty(self._layout.size, dtype=torch.uint8, device=device)
-        self._buffers = [PinnedBuffer(self._layout.size, pinned) for _ in range(2)]  # one is filled, one is copied
-        self.tensors = self._layout.read(lambda slot: _view(memory, slot))
+        self._memory = torch.empty(size, dtype=torch.uint8, device=device)
+        views = iter(_views(self._memory, slots))
+        self.tensors = tree_map(lambda _: next(views), example)
+        # One buffer is filled while the GPU still copies from the other.
+        hosts = [torch.empty(size, dtype=torch.uint8, pin_memory=pinned) for _ in range(2)]
+        self._buffers = [(x, _views(x, slots), torch.cuda.Event() if pinned else None) for x in hosts]
 
     def copy(self, inputs: Any) -> None:
         """Copy these inputs to the device, after the work that it has queued."""
         self._buffers.reverse()
-        buffer = self._buffers[0]
-        buffer.wait()
-        self._layout.write(inputs, buffer.array)
-        buffer.send(self._memory)
+        host, views, sent = self._buffers[0]
+        if sent is not None:
+            sent.synchronize()
+        for view, leaf in zip(views, tree_leaves(inputs), strict=True):
+            view.numpy()[...] = leaf
+        self._memory.copy_(host, non_blocking=True)
+        if sent is not None:
+            sent.record()
 
 
-class PinnedBuffer:
-    """Host memory that a GPU copies from while the program continues."""
-
-    def __init__(self, size: int, pinned: bool) -> None:
-        self._tensor = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
-        self._sent = torch.cuda.Event() if pinned else None
-        self.array: np.ndarray = self._tensor.numpy()
-
-    def wait(self) -> None:
-        """Wait until the buffer may be filled again."""
-        if self._sent is not None:
-            self._sent.synchronize()
-
-    def send(self, memory: Tensor) -> None:
-        """Start to copy the buffer to the device's memory."""
-        memory.copy_(self._tensor, non_blocking=True)
-        if self._sent is not None:
-            self._sent.record()
-
-
-def _view(memory: Tensor, slot: BufferSlot) -> Tensor:
-    dtype = torch.from_numpy(np.empty(0, slot.dtype)).dtype
-    return memory[slot.start : slot.end].view(dtype).view(slot.shape)
+def _views(buffer: Tensor, slots: list[tuple[int, np.ndarray]]) -> list[Tensor]:
+    """Return the part of a buffer for each array, in its shape and type."""
+    types = [torch.from_numpy(np.empty(0, array.dtype)).dtype for _, array in slots]
+    parts = [buffer[begin : begin + array.nbytes] for begin, array in slots]
+    return [part.view(kind).view(array.shape) for part, kind, (_, array) in zip(parts, types, slots, strict=True)]

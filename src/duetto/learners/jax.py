@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -28,11 +28,10 @@ from duetto.functional.pytree import tree_map, tree_map_many
 from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners import jax_cache
 from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
-from duetto.learners.jax_update import CompiledUpdate, PackedInputs, State
+from duetto.learners.jax_update import CompiledUpdate, State
 from duetto.learners.parameters import Parameters, matched
-from duetto.learners.policy import NumpyPolicy, in_numpy
+from duetto.learners.policy import NumpyPolicy, carried, in_numpy
 from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, knows, start_jax
-from duetto.learners.transfer_buffer import BufferLayout, signature
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
@@ -81,7 +80,6 @@ class JaxLearner(Learner):
         self._compiled: dict[int, CompiledUpdate] = {}
         self._programs: dict[str, Any] = {}
         self.on_gpu: bool = device == "cuda"
-        self._packings: dict[Hashable, BufferLayout] = {}
         acting = [shape for name in algorithm.acting_networks for shape in self._nets[name].shapes]
         small = sum(math.prod(shape) for shape in acting) <= MOST_PARAMETERS
         elsewhere = self.on_policy or self.recurrent or device != "cpu"
@@ -94,10 +92,10 @@ class JaxLearner(Learner):
         first, rollout = updates[0], updates[0].batch if self.on_policy else None
         if (compiled := self._compiled.get(first.phase)) is None:
             compiled = self._compiled[first.phase] = CompiledUpdate(self, self._state, first)
-        inputs = self._placed(rollout, tree_map_many(_stacked, [_float32(one, rollout) for one in updates]))
+        inputs = tree_map_many(_stacked, [_float32(one, rollout) for one in updates])
         changing = {name: self._state[name] for name in compiled.changes}
         fixed = {name: self._state[name] for name in compiled.reads}
-        changed, values, priority = compiled.program(changing, fixed, *inputs)
+        changed, values, priority = compiled.program(changing, fixed, rollout, inputs)
         self._state.update(changed)
         if self.on_policy:  # on a CPU JAX reads the rollout's memory, which the caller fills again
             jax.block_until_ready(values)
@@ -130,7 +128,7 @@ class JaxLearner(Learner):
         def run(state: State, *inputs: Any) -> Any:
             nets = SimpleNamespace(**{name: self.called(name, state[name], precision) for name in state})
             with self.exactly():
-                return method(nets, *inputs), self._carry(nets)
+                return method(nets, *inputs), carried(self.algorithm, nets)
 
         return run
 
@@ -148,12 +146,7 @@ class JaxLearner(Learner):
 
     def compiled(self, program: Callable[..., Any], rows: int) -> Callable[..., Any]:
         """Return a compiled program for batches of `rows`, which may change its first argument in place."""
-
-        def run(changing: State, fixed: State, *inputs: Any) -> Any:
-            packed = isinstance(inputs[0], PackedInputs)
-            return program(changing, fixed, *(inputs[0].unpacked() if packed else inputs))
-
-        return jax.jit(run, donate_argnums=0, compiler_options=self.compiler_options(rows))
+        return jax.jit(program, donate_argnums=0, compiler_options=self.compiler_options(rows))
 
     def compiler_options(self, rows: int = 0) -> dict[str, str | int | bool | float] | None:
         """Return XLA's options for updates with batches of `rows`; None if `XLA_FLAGS` sets one."""
@@ -167,18 +160,6 @@ class JaxLearner(Learner):
         shapes = [shape for net in self._nets.values() for shape in net.shapes]
         small = all(len(shape) < 4 and max(shape[-2:], default=0) < EIGEN_UNITS for shape in shapes)  # 4: convolutions
         return small and knows(frozenset(EIGEN.items()))
-
-    def _placed(self, *inputs: Any) -> tuple[Any, ...]:
-        """Return the inputs of a program as its device takes them: on a GPU in one buffer."""
-        if not self.on_gpu:
-            return inputs
-        inputs = tree_map(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)), inputs)
-        packing = self._packings.get(which := signature(inputs)) or self._packings.setdefault(
-            which, BufferLayout(inputs)
-        )
-        buffer = np.empty(packing.size, np.uint8)
-        packing.write(inputs, buffer)
-        return (PackedInputs(buffer, packing),)
 
     def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
         """Return a network as losses and policies call it, with these arrays."""

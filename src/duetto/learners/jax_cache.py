@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +30,7 @@ def use() -> None:
     with suppress(OSError):  # a home that cannot be written to: compile as ever
         folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+        if folder.stat().st_uid != os.getuid():
             return
         _tidy(folder)
         config.update("jax_compilation_cache_dir", str(folder))
@@ -50,9 +49,6 @@ def _tidy(folder: Path) -> None:
 
 def _folder() -> Path:
     """Return the folder for this JAX on this kind of processor, for which XLA generates code."""
-    if sys.platform == "win32":
-        parent = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     who = f"{jax.__version__} {version('jaxlib')} {processor()}"
     return parent / "duetto" / "jax" / hashlib.sha256(who.encode()).hexdigest()[:16]

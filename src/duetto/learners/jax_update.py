@@ -7,8 +7,6 @@ a phase does not change need not wait for that phase.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,6 @@ from typing_extensions import override
 
 from duetto.algorithms.base import PRIORITY, Updater
 from duetto.learners.base import Update, check_named, checked_loss, summarize
-from duetto.learners.transfer_buffer import BufferLayout, BufferSlot
 from duetto.networks.jax import JaxNetwork
 
 if TYPE_CHECKING:
@@ -28,27 +25,6 @@ if TYPE_CHECKING:
 
 # "net/<name>" to a list of the network's arrays, those that learn first; "optimizer/<name>"
 State = dict[str, Any]
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["buffer"], meta_fields=["packing"])
-@dataclass
-class PackedInputs:
-    """A tree of arrays in one buffer, (size,) uint8."""
-
-    buffer: Any
-    packing: BufferLayout
-
-    def unpacked(self) -> Any:
-        """Return the tree of arrays, within a compiled program."""
-        return self.packing.read(self._array)
-
-    def _array(self, place: BufferSlot) -> Array:
-        data = self.buffer[place.start : place.end]
-        if place.dtype == np.bool_:
-            return jnp.reshape(data, place.shape) != 0
-        if place.dtype.itemsize > 1:
-            data = jnp.reshape(data, (-1, place.dtype.itemsize))
-        return jnp.reshape(jax.lax.bitcast_convert_type(data, place.dtype), place.shape)
 
 
 class CompiledUpdate:

@@ -10,7 +10,6 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm
-from duetto.learners.base import Precision
 from duetto.learners.jax import JaxLearner
 from duetto.networks.spaces import Space
 
@@ -18,19 +17,10 @@ from duetto.networks.spaces import Space
 class JaxVmapLearner(JaxLearner):
     """A learner whose parameters, inputs and outputs have a first axis of N seeds; see `multi_seed`."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        observation: Space,
-        action: Space,
-        seeds: Sequence[int],
-        device: str = "cpu",
-        precision: Precision = "float32",
-        threads: int = 0,
-    ):
-        super().__init__(algorithm, observation, action, seeds[0], device, precision, threads)
-        own = (algorithm, observation, action)
-        states = [JaxLearner(*own, seed, device, precision)._state for seed in seeds]
+    def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seeds: Sequence[int], *how: Any):
+        """`how` are the device, the precision and the number of threads."""
+        super().__init__(algorithm, observation, action, seeds[0], *how)
+        states = [JaxLearner(algorithm, observation, action, seed, *how)._state for seed in seeds]
         self._state = self._put(jax.tree.map(lambda *rows: np.stack(list(map(np.asarray, rows))), *states))
         for name in self.specs:  # a target shares its source's
             net = self._nets[name]

@@ -27,10 +27,11 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, Tree
 from duetto.errors import UsageError
+from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map, tree_stack
 from duetto.learners.backends import Backend
-from duetto.learners.base import Learner, Metrics, Precision, Update
-from duetto.learners.parameters import Parameters, matched
+from duetto.learners.base import Learner, Metrics, Update
+from duetto.learners.parameters import Parameters
 from duetto.learners.policy import Method
 from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Space
@@ -55,7 +56,7 @@ class SeedScheduler:
 
         Its exceptions are raised in the functions that sent the requests.
         """
-        self._answer, self._main = answer, getcurrent()
+        self._answer = answer
         self._greenlets: list[greenlet] = []
 
     def run(self, functions: Sequence[Callable[[], object]]) -> list[BaseException | None]:
@@ -68,7 +69,7 @@ class SeedScheduler:
             except Exception as error:
                 raised[number] = error
 
-        self._main, self._greenlets = getcurrent(), [greenlet(perform) for _ in functions]
+        self._greenlets = [greenlet(perform) for _ in functions]
         requests: dict[int, Any] = {}
         upcoming = {number: partial(one.switch, number) for number, one in enumerate(self._greenlets)}
         try:
@@ -78,6 +79,8 @@ class SeedScheduler:
                     if self._greenlets[number].dead:
                         del requests[number]
                 upcoming = self._answered(requests) if requests else {}
+                for number in upcoming:
+                    del requests[number]
         except BaseException:
             for one in self._greenlets:
                 while one:  # started and not dead
@@ -92,24 +95,22 @@ class SeedScheduler:
         Raises:
             UsageError: It is called in another thread or function, which has no turn to give up.
         """
-        if getcurrent() is not self._greenlets[number]:
+        own = self._greenlets[number]
+        if getcurrent() is not own:
             raise UsageError(
                 "While seeds are trained side by side, the networks of each are asked in its own callbacks only: not "
                 "in another thread, and not in another seed's callback. Do it there, or when training is over."
             )
-        return self._main.switch(request)
+        assert own.parent is not None
+        return own.parent.switch(request)
 
     def _answered(self, requests: dict[int, Any]) -> dict[int, Callable[[], Any]]:
-        """Answer requests and remove them; return how their functions continue."""
+        """Return how the functions continue whose requests are answered."""
         try:
             answers = self._answer(dict(requests))
         except Exception as error:
-            upcoming = {number: partial(self._greenlets[number].throw, error) for number in requests}
-        else:
-            upcoming = {number: partial(self._greenlets[number].switch, answer) for number, answer in answers.items()}
-        for number in upcoming:
-            del requests[number]
-        return upcoming
+            return {number: partial(self._greenlets[number].throw, error) for number in requests}
+        return {number: partial(self._greenlets[number].switch, answer) for number, answer in answers.items()}
 
 
 class SeedGroup:
@@ -131,14 +132,12 @@ class SeedGroup:
             UsageError: Such networks cannot be computed side by side.
         """
         _check(algorithm, observation, action)
-        number, seed = self.seeds.index(how["seed"]), how.pop("seed")
+        number = self.seeds.index(how.pop("seed"))
         if self._all is None:
             from duetto import learners
 
             self._all = learners.build(backend, algorithm, observation, action, seed=self.seeds, **how)
-        return SeedLearner(
-            self, number, backend, algorithm, observation, action, seed, how["precision"], self._learner.threads
-        )
+        return SeedLearner(self, number, self._all, observation, action)
 
     def run(self, functions: Sequence[Callable[[], object]]) -> list[BaseException | None]:
         """Run one function for each seed, in turn; return what each raised, or None.
@@ -177,23 +176,22 @@ class SeedGroup:
         Acting comes first: it changes nothing, so for a seed without such a request another's is computed. An update is
         made once all seeds request one, so all have made equally many.
         """
-        acting = {number: one for number, one in requests.items() if one.method != "update_alike"}
-        if not acting:
-            return self._computed(requests)
         alike: dict[str, dict[int, SeedRequest]] = {}
-        for number, one in acting.items():
-            alike.setdefault(f"{one.method} {tree_map(np.shape, one.inputs)}", {})[number] = one
-        return {number: found for group in alike.values() for number, found in self._computed(group).items()}
+        for number, one in requests.items():
+            if one.method != "update_alike":
+                alike.setdefault(f"{one.method} {tree_map(np.shape, one.inputs)}", {})[number] = one
+        groups = alike.values() or [requests]
+        return {number: found for group in groups for number, found in self._computed(group).items()}
 
     def _computed(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
         """Compute equal requests for all seeds; for a seed without a request, another's."""
         other = next(iter(requests.values()))
-        each = [requests.get(number, other) for number in range(len(self.seeds))]
+        each = [requests.get(number, other).inputs for number in range(len(self.seeds))]
         if other.method != "update_alike":
-            found = self._learner._act(other.method, *tree_stack([one.inputs for one in each]))
+            found = self._learner._act(other.method, *tree_stack(each))
             return {number: row(found, number) for number in requests}
         self._copies.clear()
-        metrics = self._learner.update_alike(_stacked([one.inputs for one in each]))
+        metrics = self._learner.update_alike(_stacked(each))
         return {number: [one.row(number) for one in metrics] for number in requests}
 
     @property
@@ -208,13 +206,14 @@ class SeedGroup:
             return copy.deepcopy(self._left[number][kind])
         if kind not in self._copies:
             self._copies[kind] = getattr(self._learner, kind)()
-        return row(self._copies[kind], number, copied=True)
+        return copy.deepcopy(row(self._copies[kind], number))
 
     def load(self, kind: Kind, number: int, state: dict[str, Any]) -> None:
-        """Set the state `kind` of one seed."""
+        """Set the state `kind` of one seed. Raises CheckpointError if it does not fit."""
+        every = getattr(self._learner, kind)()
+        state_schema.check(state, tree_map(_schema, row(every, number)), "learner")
         if number in self._left:
             self._left[number][kind] = state
-        every = getattr(self._learner, kind)()
         put(every, number, state)
         getattr(self._learner, f"load_{kind}")(every)
         self._copies.clear()
@@ -223,28 +222,17 @@ class SeedGroup:
 class SeedLearner(Learner):
     """The learner of one seed of a group."""
 
-    def __init__(
-        self,
-        group: SeedGroup,
-        number: int,
-        backend: Backend,
-        algorithm: Algorithm,
-        observation: Space,
-        action: Space,
-        seed: int,
-        precision: Precision,
-        threads: int,
-    ) -> None:
+    def __init__(self, group: SeedGroup, number: int, every: Learner, observation: Space, action: Space) -> None:
         """Use `SeedGroup.learner`."""
-        super().__init__(algorithm, observation, action, seed, precision)
+        super().__init__(every.algorithm, observation, action, group.seeds[number], every.precision)
         self._group, self._number = group, number
-        self.backend: Backend = backend
-        self.threads: int = threads
+        self.backend: Backend = every.backend
+        self.threads: int = every.threads
         self.seeds: int = len(group.seeds)
-        rollout: Any = algorithm.memory()
+        rollout: Any = every.algorithm.memory()
         self.at_once: int = rollout.epochs if self.on_policy and not self._adapted else 1
         # One JAX program for all seeds is faster than NumPy for each seed; PyTorch's `vmap` of a policy is slower.
-        self._acts_in_numpy = self._acts_in_numpy and backend == "torch"
+        self._acts_in_numpy = self._acts_in_numpy and every.backend == "torch"
 
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
@@ -261,12 +249,7 @@ class SeedLearner(Learner):
     @override
     def load_parameters(self, parameters: Parameters) -> None:
         self._numpy_policy = None
-        own = self.parameters()
-        self._group.load(
-            "parameters",
-            self._number,
-            {name: matched(parameters.get(name, {}), _shapes(own[name]), name) for name in own},
-        )
+        self._group.load("parameters", self._number, parameters)
 
     @override
     def optimizer_state(self) -> dict[str, Any]:
@@ -274,12 +257,7 @@ class SeedLearner(Learner):
 
     @override
     def load_optimizer_state(self, state: dict[str, Any]) -> None:
-        own = self.optimizer_state()
-        for name, moments in own.items():
-            owner = f"the optimizer of {name}"
-            given = {kind: matched(state[name][kind], _shapes(moments[kind]), owner) for kind in ("first", "second")}
-            own[name] = {"steps": state[name]["steps"], **given}
-        self._group.load("optimizer_state", self._number, own)
+        self._group.load("optimizer_state", self._number, state)
 
 
 def _stacked(each: Sequence[Sequence[Update]]) -> list[Update]:
@@ -292,12 +270,12 @@ def _stacked(each: Sequence[Sequence[Update]]) -> list[Update]:
     return stacked
 
 
-def row(tree: Any, number: int, copied: bool = False) -> Any:
+def row(tree: Any, number: int) -> Any:
     """Return the tree with row `number` of every array and list; other leaves are the same for all."""
 
     def own(part: Any) -> Any:
         if isinstance(part, np.ndarray):
-            return np.array(part[number]) if copied else part[number]
+            return part[number, ...]  # an array, also of a vector
         return part[number] if isinstance(part, list) else part
 
     return tree_map(own, tree)
@@ -314,8 +292,8 @@ def put(tree: dict[str, Any], number: int, own: dict[str, Any]) -> None:
             tree[name] = own[name]
 
 
-def _shapes(values: Mapping[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
-    return {name: np.shape(value) for name, value in values.items()}
+def _schema(part: Any) -> Any:
+    return part if isinstance(part, np.ndarray) else type(part)
 
 
 def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
@@ -326,9 +304,8 @@ def _check(algorithm: Algorithm, observation: Space, action: Space) -> None:
         "recurrent networks": any(net.custom is None and net.recurrent for net in nets),
         "images": any(is_image(net.observation) for net in nets),
     }
-    for what, there in found.items():
-        if there:
-            raise UsageError(
-                f"Seeds are trained side by side with networks of Duetto's own, without recurrence, on vectors; "
-                f"{algorithm.name()} has {what} here. Start a run for each seed: --seed 0, --seed 1, and so on."
-            )
+    if what := [what for what, there in found.items() if there]:
+        raise UsageError(
+            f"Seeds are trained side by side with networks of Duetto's own, without recurrence, on vectors; "
+            f"{algorithm.name()} has {what[0]} here. Start a run for each seed: --seed 0, --seed 1, and so on."
+        )

@@ -22,29 +22,20 @@ def check_parameters(algorithm: Algorithm, observation: Space, action: Space, pa
     Custom networks are checked when they are built.
     """
     state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
-    for name, shapes in _shapes(algorithm, observation, action).items():
-        matched(parameters.get(name, {}), shapes, name)
-
-
-def _shapes(algorithm: Algorithm, observation: Space, action: Space) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return the shapes of all parameters, except those of custom networks, by network and name."""
-    specs, targets = algorithm.networks(observation, action), algorithm.targets()
-    every = specs | {target: specs[source] for target, source in targets.items()}
-    return {name: parameter_shapes(spec) for name, spec in every.items() if spec.custom is None}
+    specs = algorithm.networks(observation, action)
+    specs |= {target: specs[source] for target, source in algorithm.targets().items()}
+    for name, spec in specs.items():
+        if spec.custom is None:
+            matched(parameters.get(name, {}), parameter_shapes(spec), name)
 
 
 def matched(found: dict[str, np.ndarray], expected: dict[str, tuple[int, ...]], network: str) -> dict[str, np.ndarray]:
     """Return the parameters in the order of `expected`. Raise CheckpointError if names or shapes differ."""
     if found.keys() != expected.keys():
         missing, unknown = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
-        raise CheckpointError(
-            f"The parameters of {network} do not fit this network: missing {missing}, unknown {unknown}. "
-            "Was it saved with other network options?"
-        )
-    for name, shape in expected.items():
-        if found[name].shape != shape:
-            raise CheckpointError(
-                f"{network}'s {name} has shape {found[name].shape}; this network has {shape}. "
-                "Was it saved with other network options?"
-            )
-    return {name: found[name] for name in expected}
+        fault = f"The parameters of {network} do not fit this network: missing {missing}, unknown {unknown}"
+    elif wrong := next((name for name, shape in expected.items() if found[name].shape != shape), ""):
+        fault = f"{network}'s {wrong} has shape {found[wrong].shape}; this network has {expected[wrong]}"
+    else:
+        return {name: found[name] for name in expected}
+    raise CheckpointError(f"{fault}. Was it saved with other network options?")

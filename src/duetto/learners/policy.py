@@ -10,6 +10,7 @@ with the acting networks alone.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
@@ -149,32 +150,21 @@ def build(
         return NumpyPolicy(algorithm, specs)
     from duetto import learners
 
-    acting_only: Any = InferenceOnly(algorithm)
+    acting_only = inference_only(algorithm)
     how: Any = {"device": device, "precision": precision, "threads": 1 if backend == "torch" else threads}
     return learners.build(backend, acting_only, observation, action, **how)
 
 
-class InferenceOnly:
-    """An algorithm that only acts: its learner has the acting networks, and no targets and optimizers."""
+def inference_only(algorithm: Algorithm) -> Any:
+    """Return the algorithm with its acting networks alone, for a learner without targets and optimizers."""
 
-    def __init__(self, algorithm: Algorithm) -> None:
-        self._algorithm = algorithm
+    def networks(observation: Space, action: Space) -> Specs:
+        every = algorithm.networks(observation, action)
+        return {name: every[name] for name in algorithm.acting_networks}
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._algorithm, name)
-
-    def networks(self, observation: Space, action: Space) -> Specs:
-        """Return specs of the acting networks."""
-        every = self._algorithm.networks(observation, action)
-        return {name: every[name] for name in self._algorithm.acting_networks}
-
-    def targets(self) -> dict[str, str]:
-        """Return an empty dict: targets do not act."""
-        return {}
-
-    def optimizers(self) -> dict[str, Any]:
-        """Return an empty dict: nothing learns."""
-        return {}
+    own = copy.copy(algorithm)
+    vars(own).update(networks=networks, targets=dict, optimizers=dict)
+    return own
 
 
 def as_called(name: str, spec: AnyNetworkSpec, net: Any) -> Any:

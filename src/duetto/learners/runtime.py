@@ -13,8 +13,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -59,8 +57,12 @@ def start_jax(threads: int = 0) -> int:
 
     if not _threads:
         _threads.append(threads if threads and not _has_started(jax.config) else jax_threads())
-        with _environment(JAX_THREADS, str(_threads[0])):
-            jax.local_devices(backend="cpu")
+        before = os.environ.get(JAX_THREADS)
+        os.environ[JAX_THREADS] = str(_threads[0])
+        jax.local_devices(backend="cpu")
+        del os.environ[JAX_THREADS]
+        if before is not None:
+            os.environ[JAX_THREADS] = before
     return _threads[0]
 
 
@@ -92,20 +94,6 @@ def _has_started(config: Any) -> bool:
         return True
     config.update("jax_num_cpu_devices", devices)
     return False
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """Set a variable of this process's environment inside."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 # ---------------------------------------------------------------------------------------------------- memory

@@ -18,7 +18,7 @@ from duetto.algorithms.base import Updater
 # operation, so without polling two threads are slower than one; with much more of it, a busy machine stalls.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
-import array_api_compat
+import array_api_compat.torch
 import numpy as np
 import torch
 from torch import Tensor
@@ -41,6 +41,7 @@ from duetto.learners.base import (
 from duetto.learners.cuda_graphs import GraphRecorder
 from duetto.learners.parameters import Parameters as Values
 from duetto.learners.parameters import matched
+from duetto.learners.policy import carried
 from duetto.learners.runtime import available_threads, keep_freed_memory, torch_threads
 from duetto.learners.torch_adam import Adam
 from duetto.learners.torch_deterministic import deterministic
@@ -216,16 +217,32 @@ class TorchLearner(Learner, Updater):
     @override
     def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
         check_named("The update minimizes a loss of a network without an optimizer,", name, self._optimizers)
-        weights = self._optimizers[name].weights
+        gradients, value, info, statistics = self._differentiate(name, loss, args)
+        norm = self._optimizers[name].step(gradients, self._rates[name])
+        self._project(name)
+        for key, array in statistics.items():
+            self._nets[name].values[key].copy_(array)
+        self._priority = info.get(PRIORITY, self._priority)
+        names, values = self._summarize(info if norm is None else info | {f"{name}_gradient_norm": norm})
+        self._names += [f"{name}_loss", *names]
+        self._values += [value.float(), *(value.float() for value in values)]
+        return info
+
+    def _differentiate(self, name: str, loss: Any, args: Any) -> tuple[list[Tensor], Tensor, Any, dict[str, Tensor]]:
+        """Return a loss's gradients, its value, its report, and the new running statistics of its network."""
         with self._autocast:
             value, info = checked_loss(name, loss(self.networks(), *args))
-        gradients = torch.autograd.grad(value, weights, allow_unused=True, materialize_grads=True)
-        norm = self._optimizers[name].step(list(gradients), self._rates[name])
-        self._project(name)
-        self._keep_statistics(name)
-        info = {key: array.detach() for key, array in info.items()}
-        self._record(name, value, info if norm is None else info | {f"{name}_gradient_norm": norm})
-        return info
+        gradients = torch.autograd.grad(
+            value, self._optimizers[name].weights, allow_unused=True, materialize_grads=True
+        )
+        statistics = dict(getattr(self._nets[name], "updated_stats", {}))
+        for net in self._nets.values():
+            if isinstance(net, TorchNetwork):
+                net.updated_stats.clear()
+        return list(gradients), value.detach(), {key: array.detach() for key, array in info.items()}, statistics
+
+    def _summarize(self, info: dict[str, Tensor]) -> tuple[list[str], list[Tensor]]:
+        return summarize(info, array_api_compat.torch, self._mask)
 
     @torch.no_grad()
     def _project(self, name: str) -> None:
@@ -236,14 +253,6 @@ class TorchLearner(Learner, Updater):
             values = self._nets[name].values
             for key, value in projected(spec.head_stacks, values).items():
                 values[key].copy_(value)
-
-    def _keep_statistics(self, minimized: str) -> None:
-        """Keep the new running statistics of the minimized network, and drop those of the others."""
-        for name, net in self._nets.items():
-            if isinstance(net, TorchNetwork) and net.updated_stats:
-                if name == minimized:
-                    net.keep_statistics()
-                net.updated_stats.clear()
 
     def networks(self) -> SimpleNamespace:
         """Return the networks as a loss or a policy calls them, recurrent ones in a new `RecurrentUnroll`."""
@@ -284,12 +293,6 @@ class TorchLearner(Learner, Updater):
         if number and torch.get_num_threads() != number:
             torch.set_num_threads(number)
 
-    def _record(self, name: str, value: Tensor, info: dict[str, Tensor]) -> None:
-        self._priority = info.get(PRIORITY, self._priority)
-        names, values = summarize(info, array_api_compat.array_namespace(value), self._mask)
-        self._names += [f"{name}_loss", *names]
-        self._values += [value.detach().float(), *(value.float() for value in values)]
-
     # ------------------------------------------------------------------------------------------------ acting
     @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
@@ -302,7 +305,7 @@ class TorchLearner(Learner, Updater):
         """Return the method's result and the hidden states, from tensors."""
         with torch.no_grad(), self._repeatable(), self._autocast if self.on_policy else contextlib.nullcontext():
             nets = self.networks()
-            return getattr(self.algorithm, method)(nets, *inputs), self._carry(nets)
+            return getattr(self.algorithm, method)(nets, *inputs), carried(self.algorithm, nets)
 
     # ------------------------------------------------------------------------------------------------ state
     @override
@@ -316,12 +319,8 @@ class TorchLearner(Learner, Updater):
     def load_parameters(self, parameters: Values) -> None:
         self._numpy_policy = None
         state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
-        found = {
-            name: matched(
-                parameters.get(name, {}), {key: tuple(value.shape) for key, value in net.values.items()}, name
-            )
-            for name, net in self._nets.items()
-        }
+        shapes = {name: {key: tuple(x.shape) for key, x in net.values.items()} for name, net in self._nets.items()}
+        found = {name: matched(parameters.get(name, {}), shapes[name], name) for name in self._nets}
         with torch.no_grad():  # all of them fit
             for name, net in self._nets.items():
                 for key, value in found[name].items():
@@ -339,20 +338,9 @@ class TorchLearner(Learner, Updater):
 
 def as_arrays(tree: Any) -> Any:
     """Return the tree with NumPy arrays for tensors."""
-    if isinstance(tree, dict):
-        return {name: as_arrays(value) for name, value in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(as_arrays(value) for value in tree)
-    return tree.cpu().numpy()
+    return tree_map(lambda tensor: tensor.cpu().numpy(), tree)
 
 
 def as_tensors(tree: Any, device: torch.device) -> Any:
     """Return the tree with tensors on `device` for NumPy arrays."""
-    if isinstance(tree, np.ndarray):
-        return torch.from_numpy(tree).to(device, non_blocking=True)
-    if isinstance(tree, dict):
-        return {name: as_tensors(value, device) for name, value in tree.items()}
-    if isinstance(tree, tuple):
-        parts = [as_tensors(value, device) for value in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    return tree
+    return tree_map(lambda array: torch.from_numpy(array).to(device, non_blocking=True), tree)

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 from typing_extensions import override
 
-from duetto.algorithms.base import PRIORITY, Algorithm
+from duetto.algorithms.base import Algorithm
 from duetto.functional.pytree import tree_map
-from duetto.learners.base import Precision, check_named, checked_loss, summarize
+from duetto.learners.base import checked_loss, summarize
 from duetto.learners.torch import TorchLearner
 from duetto.learners.torch_adam import Adam
 from duetto.networks import torch_layers
@@ -40,19 +40,10 @@ class Networks(NamedTuple):
 class TorchVmapLearner(TorchLearner):
     """A learner whose parameters, inputs and outputs have a first axis of N seeds; see `multi_seed`."""
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        observation: Space,
-        action: Space,
-        seeds: Sequence[int],
-        device: str = "cpu",
-        precision: Precision = "float32",
-        threads: int = 0,
-    ):
-        super().__init__(algorithm, observation, action, seeds[0], device, precision, threads)
-        own = (algorithm, observation, action)
-        nets = [TorchLearner(*own, seed, device, precision, threads)._nets for seed in seeds]
+    def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seeds: Sequence[int], *how: Any):
+        """`how` are the device, the precision and the number of threads."""
+        super().__init__(algorithm, observation, action, seeds[0], *how)
+        nets = [TorchLearner(algorithm, observation, action, seed, *how)._nets for seed in seeds]
         self._nets = {name: _together([each[name] for each in nets]) for name in self._nets}
         self._optimizers = {
             name: VmapAdam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()
@@ -76,33 +67,28 @@ class TorchVmapLearner(TorchLearner):
         return {name: float(rate[0]) if len(set(rate.tolist())) == 1 else rate for name, rate in rates.items()}
 
     @override
-    def minimize(self, name: str, loss: Any, *args: Any) -> dict[str, Tensor]:
-        check_named("The update minimizes a loss of a network without an optimizer,", name, self._optimizers)
+    def _differentiate(self, name: str, loss: Any, args: Any) -> tuple[list[Tensor], Tensor, Any, Values]:
         every = {other: net.values for other, net in self._nets.items()}
-        names: list[str] = []
 
         def of_one(learned: Values, every: dict[str, Values], args: Any) -> tuple[Tensor, Any]:
             nets = self._networks_of(every | {name: every[name] | learned})
             with self._autocast, torch_layers.pytorch_products():
                 value, info = checked_loss(name, loss(nets, *args))
-            names[:], values = summarize(info, torch)
-            updated_stats = getattr(getattr(nets, name), "updated_stats", {})
-            return value, (info, updated_stats, [value.float() for value in values])
+            return value, (info, getattr(getattr(nets, name), "updated_stats", {}))
 
-        gradients, (value, (info, updated_stats, values)) = vmap(
-            grad_and_value(of_one, has_aux=True), (0, 0, _axes(args))
-        )(self._nets[name].learned, every, args)
-        norm = self._optimizers[name].step(list(gradients.values()), self._rates[name])
-        self._project(name)
-        for key, statistics in updated_stats.items():
-            every[name][key].copy_(statistics)
-        self._priority = info.get(PRIORITY, self._priority)
-        self._names += [f"{name}_loss", *names]
-        self._values += [value.float(), *values]
-        if norm is not None:
-            self._names.append(f"{name}_gradient_norm")
-            self._values.append(norm)
-        return info
+        differentiate = vmap(grad_and_value(of_one, has_aux=True), (0, 0, _axes(args)))
+        gradients, (value, (info, statistics)) = differentiate(self._nets[name].learned, every, args)
+        return list(gradients.values()), value, info, statistics
+
+    @override
+    def _summarize(self, info: dict[str, Tensor]) -> tuple[list[str], list[Tensor]]:
+        names: list[str] = []
+
+        def of_one(info: dict[str, Tensor]) -> list[Tensor]:
+            names[:], values = summarize(info, torch)
+            return values
+
+        return names, vmap(of_one)(info) if info else []
 
     def _networks_of(self, values: Mapping[str, Values]) -> SimpleNamespace:
         """Return one seed's networks, with these tensors, as losses and policies call them."""

@@ -5,7 +5,6 @@ network, layers, heads           the forward pass, once for all frameworks: whol
 torch, jax, numpy                building a network in a framework
 *_layers, *_recurrent            a framework's layers; `jax_bfloat16`, its products in bfloat16
 batch_norm, masks                batch (re)normalization; action masks
-normalized_blocks                FlashSAC's and XQC's hidden layers
 weight_projection                weights of unit norm
 preprocessing                    observations and actions as network inputs
 action_distributions             distributions from a policy's outputs

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.functional.distributions import (
-    Categorical,
-    DiagonalGaussian,
-    Distribution,
-    Joint,
-    MultiCategorical,
-    split_bounds,
-)
+from duetto.functional.distributions import Categorical, DiagonalGaussian, Distribution, Joint, split_bounds
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 
@@ -34,17 +27,17 @@ def distribution(action: Space, parameters: Any) -> Distribution:
     match action:
         case Discrete():
             return Categorical(parameters)
-        case MultiDiscrete():
-            return MultiCategorical(
-                tuple(Categorical(parameters[..., low:high]) for low, high in split_bounds(action.nvec))
-            )
         case Box():
             return DiagonalGaussian(parameters[..., : action.size], parameters[..., action.size :])
+        case MultiDiscrete():
+            spaces: list[Space] = [Discrete(n) for n in action.nvec]
         case Dict():
-            ends = split_bounds([num_outputs(part) for _, part in action.parts])
-            columns = [parameters[..., low:high] for low, high in ends]
-            parts: Any = [distribution(part, x) for (_, part), x in zip(action.parts, columns, strict=True)]
-            return Joint(tuple(parts))
+            spaces = [part for _, part in action.parts]
+    parts: list[Any] = []
+    for space, (low, high) in zip(spaces, split_bounds(map(num_outputs, spaces)), strict=True):
+        part = distribution(space, parameters[..., low:high])
+        parts += part.parts if isinstance(part, Joint) else [part]
+    return Joint(tuple(parts))
 
 
 def sampling_noise(action: Space, random: Any, shape: tuple[int, ...]) -> Any:

@@ -36,8 +36,6 @@ def custom_class(spec: NetworkSpec, backend: Literal["torch", "jax"]) -> Callabl
             f"Your network {kind.__name__} cannot be made as {kind.__name__}(observation_space, action_size{key}, "
             f"**arguments): {error}. Change its __init__, or CustomNetwork(arguments={{...}})."
         ) from error
-    except ValueError:  # a class without a signature
-        pass
     return kind
 
 
@@ -54,15 +52,13 @@ class CustomCalls:
         spec, (obs, mask) = self.spec, masks.split_mask(obs)
         found = [_float32(module(self._select_parts(obs), *inputs)) for module in self._modules]
         if spec.members:
-            results = [_interpret(spec, spec.heads[0], output) for output in found]
+            results = [self._interpret(spec.heads[0], output) for output in found]
             return spec.mask(array_namespace(*results).stack(results), mask)
-        if not isinstance(spec.head, tuple):
-            return spec.mask(_interpret(spec, spec.head, found[0]), mask)
-        if not (isinstance(found[0], tuple) and len(found[0]) == len(spec.head)):
-            expected = " and ".join(f"{head.name} {_shape(head)}" for head in spec.head)
-            raise _wrong_output(spec, f"{len(spec.head)} arrays, {expected}", found[0])
-        each = zip(spec.head, found[0], strict=True)
-        return spec.mask(tuple(_interpret(spec, head, output) for head, output in each), mask)
+        outputs = found[0] if isinstance(spec.head, tuple) else found
+        if not (isinstance(outputs, tuple | list) and len(outputs) == len(spec.heads)):
+            raise self._wrong_output(outputs)
+        each = tuple(self._interpret(head, output) for head, output in zip(spec.heads, outputs, strict=True))
+        return spec.mask(each if isinstance(spec.head, tuple) else each[0], mask)
 
     def q1(self, obs: Any, *inputs: Any) -> Any:
         """Return the outputs of an ensemble's first member."""
@@ -74,6 +70,23 @@ class CustomCalls:
             return obs
         return {name: obs[name] for name, _ in self.spec.observation.parts}
 
+    def _interpret(self, head: Head, output: Any) -> Any:
+        """Return a head's result as `network.Network` does; raise UsageError if the output's shape is wrong."""
+        shape = tuple(getattr(output, "shape", ()))
+        if not shape or shape[1:] != head.shape:
+            raise self._wrong_output(output)
+        return head.interpret(output)
+
+    def _wrong_output(self, output: Any) -> UsageError:
+        assert self.spec.custom is not None
+        names = " / ".join(kind.__name__ for kind in (self.spec.custom.torch, self.spec.custom.jax) if kind)
+        heads = self.spec.heads
+        expected = " and ".join(f"{head.name} {('B', *head.shape)}".replace("'", "") for head in heads)
+        expected = expected if len(heads) == 1 else f"{len(heads)} arrays, {expected}"
+        shape = getattr(output, "shape", None)
+        returned = f"a {type(output).__name__}" if shape is None else f"one of shape {tuple(shape)}"
+        return UsageError(f"Your network {names} must return {expected}; it returned {returned}.")
+
 
 def _float32(output: Any) -> Any:
     """Cast every array to float32; anything else stays, for later checks to report."""
@@ -83,24 +96,3 @@ def _float32(output: Any) -> Any:
         return output
     xp = array_namespace(output)
     return xp.astype(output, xp.float32)
-
-
-def _interpret(spec: NetworkSpec, head: Head, output: Any) -> Any:
-    """Return a head's result as `network.Network` does; raise UsageError if the output's shape is wrong."""
-    shape = tuple(getattr(output, "shape", ()))
-    if spec.recurrent is None and (not shape or shape[1:] != head.shape):
-        raise _wrong_output(spec, f"{head.name} {_shape(head)}", output)
-    return head.interpret(output)
-
-
-def _shape(head: Head) -> str:
-    return f"(B, {head.shape[0]})" if head.shape else "(B,)"
-
-
-def _wrong_output(spec: NetworkSpec, expected: str, output: Any) -> UsageError:
-    assert spec.custom is not None
-    names = [kind.__name__ for kind in (spec.custom.torch, spec.custom.jax) if kind is not None]
-    shape = getattr(output, "shape", None)
-    returned = f"a {type(output).__name__}" if shape is None else f"one of shape {tuple(shape)}"
-    network = " / ".join(dict.fromkeys(names))
-    return UsageError(f"Your network {network} must return {expected}; it returned {returned}.")

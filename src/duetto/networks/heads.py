@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
@@ -17,7 +17,7 @@ from typing_extensions import override
 from duetto.functional.distributions import SquashedGaussian, split_bounds
 from duetto.functional.q_values import dueling, mask_actions
 from duetto.networks.action_distributions import distribution, num_outputs
-from duetto.networks.layers import Activation, AllBlocks, Array, Stack, Values
+from duetto.networks.layers import Activation, AllBlocks, Array, FlashBlocks, Stack, Values
 from duetto.networks.spaces import Box, Dict, Space
 
 
@@ -71,8 +71,7 @@ class HiddenHead(Head):
     action: int  # A; of discrete actions their number
     hidden: tuple[int, ...] = ()
     activation: Activation = "relu"
-    blocks: AllBlocks = "mlp"
-    stack: type[Stack] = field(default=Stack, kw_only=True)  # the class of the layers
+    blocks: AllBlocks | FlashBlocks = "mlp"
 
     @property
     @override
@@ -86,7 +85,7 @@ class HiddenHead(Head):
 
     @override
     def stacks(self, width: int) -> list[Stack]:
-        return [self.stack("layers", width, self.hidden, math.prod(self.shape), self.activation, self.blocks)]
+        return [Stack("layers", width, self.hidden, math.prod(self.shape), self.activation, self.blocks)]
 
 
 @dataclass(frozen=True)
@@ -133,17 +132,18 @@ class CriticHead(HiddenHead):
     """A critic: features and actions (B, A) to values (B,), an ensemble's (members, B)."""
 
     joins: int = 0  # the linear layer at which the action joins; 1 in the DDPG paper
+    outputs: int = 0  # numbers of a distribution of the return, (B, outputs); 0 for the value alone
     name: ClassVar[str] = "value"
 
     @property
+    @override
     def shape(self) -> tuple[int, ...]:
-        """A number; a subclass may return several."""
-        return ()
+        return (self.outputs,) if self.outputs else ()
 
     @override
     def stacks(self, width: int) -> list[Stack]:
         size = math.prod(self.shape)
-        return [self.stack("layers", width, self.hidden, size, self.activation, self.blocks, self.action, self.joins)]
+        return [Stack("layers", width, self.hidden, size, self.activation, self.blocks, self.action, self.joins)]
 
 
 @dataclass(frozen=True)

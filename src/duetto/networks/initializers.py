@@ -77,7 +77,7 @@ def _stack(
         yield from _layer(prefix + stack.layer(i), shape, init, len(lead), of_last, biased=last or stack.biases)
     for i, width in enumerate(stack.norms):
         yield _Array(f"{prefix}{stack.norm(i)}.weight", (*lead, width), _constant(1.0))
-        if i not in stack.root_mean_squares:
+        if i != stack.root_mean_square:
             yield _Array(f"{prefix}{stack.norm(i)}.bias", (*lead, width), _constant(0.0))
 
 

@@ -1,4 +1,4 @@
-"""Layers in JAX (`layers.Layers`); the counterpart of `networks/torch_layers.py`."""
+"""Layers in JAX (see `layers`); the counterpart of `networks/torch_layers.py`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from duetto.networks import jax_bfloat16
-from duetto.networks.batch_norm import EPSILON, broadcastable, moments
+from duetto.networks.batch_norm import broadcastable, moments
 from duetto.networks.jax_recurrent import CELLS, unroll
 from duetto.networks.layers import RecurrentSpec
-from duetto.networks.preprocessing import encode_action
 from duetto.networks.sequence_input import SequenceInput
 
 Values = Mapping[str, Array]
@@ -26,7 +25,7 @@ activations: dict[str, Callable[[Array], Array]] = {
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
-    """`Layers.linear` in JAX."""
+    """`linear` in JAX."""
     if bias is None:  # XLA leaves it out
         bias = jnp.zeros(weight.shape[:-1], weight.dtype)
     if weight.ndim == 3 and x.ndim == 2:
@@ -39,7 +38,7 @@ def linear(x: Array, weight: Array, bias: Array | None) -> Array:
 
 
 def norm(x: Array, scale: Array, shift: Array) -> Array:
-    """`Layers.norm` in JAX; computed in float32 as in PyTorch."""
+    """`norm` in JAX; computed in float32 as in PyTorch."""
     dtype, x = x.dtype, x.astype(jnp.float32)
     centered = x - jnp.mean(x, -1, keepdims=True)
     x = centered * jax.lax.rsqrt(jnp.mean(centered**2, -1, keepdims=True) + 1e-5)
@@ -47,8 +46,8 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
     return (x * jnp.reshape(scale, shape) + jnp.reshape(shift, shape)).astype(dtype)
 
 
-def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float = EPSILON) -> Array:
-    """`Layers.batch_norm` in JAX."""
+def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
+    """`batch_norm` in JAX."""
     mean, variance = moments(x, tuple(range(scale.ndim - 1, x.ndim - 1)))
     factor = scale * jax.lax.rsqrt(variance + epsilon)
     y = (x - broadcastable(mean, x)) * broadcastable(factor, x) + broadcastable(shift, x)
@@ -56,7 +55,7 @@ def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float = EPSILON) -
 
 
 def conv_relu(x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
-    """`Layers.conv_relu` in JAX. `factor` multiplies the weights, which are smaller than the input."""
+    """`conv_relu` in JAX. `factor` multiplies the weights, which are smaller than the input."""
     kernel = jnp.transpose(weight * factor, (2, 3, 1, 0))
     strides, layout = (stride, stride), ("NHWC", "HWIO", "NHWC")
     x = jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout)
@@ -69,7 +68,7 @@ def prepare_image(image: Array, channels_first: bool, like: Array) -> Array:
 
 
 def flatten(image: Array) -> Array:
-    """`Layers.flatten` in JAX."""
+    """`flatten` in JAX."""
     return jnp.reshape(image, (image.shape[0], -1))
 
 
@@ -79,29 +78,23 @@ def split_members(values: Values) -> None:
 
 
 def cast_input(x: Array, like: Array) -> Array:
-    """`Layers.cast_input` in JAX."""
+    """`cast_input` in JAX."""
     return x.astype(like.dtype)
 
 
 def output_linear(x: Array, weight: Array, bias: Array) -> Array:
-    """`Layers.output_linear` in JAX; the weights are float32, see `jax.JaxNetwork`."""
+    """`output_linear` in JAX; the weights are float32, see `jax.JaxNetwork`."""
     return linear(x.astype(jnp.float32), weight, bias)
 
 
-def recurrent(spec: RecurrentSpec, weights: Values, x: Array, window: SequenceInput) -> tuple[Array, dict[str, Array]]:
-    """`Layers.recurrent` in JAX: features (B, S, F) to (B, S, size), and the carry after the last of them."""
-    previous = encode_action(spec.action, window.previous_action)
-    x = jnp.concatenate([x, previous.astype(x.dtype), window.previous_reward[..., None].astype(x.dtype)], -1)
-    carry = {
-        name: window.carry[name].astype(jnp.float32)
-        if name in window.carry
-        else jnp.zeros((len(x), *shape), jnp.float32)
-        for name, shape in spec.state().items()
-    }
+def recurrent(
+    spec: RecurrentSpec, weights: Values, x: Array, carry: dict[str, Array], window: SequenceInput
+) -> tuple[Array, dict[str, Array]]:
+    """`recurrent` in JAX; the carry is float32 in every precision."""
     x, starts, dtype = jnp.swapaxes(x, 0, 1), jnp.swapaxes(window.starts, 0, 1), x.dtype  # time first
     after: list[tuple[Array, ...]] = []
     for layer in range(spec.layers):
-        state = tuple(part[:, layer] for part in carry.values())
+        state = tuple(part[:, layer].astype(jnp.float32) for part in carry.values())
         x, state = _layer(spec, weights, layer, x.astype(dtype), starts, state, window.is_first)
         after.append(state)
     stacked = {name: jnp.stack([state[i] for state in after], 1) for i, name in enumerate(carry)}

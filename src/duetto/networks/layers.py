@@ -2,23 +2,38 @@
 
 A `Stack` declares its linear layers and normalizations, and computes its output with a `StackArrays`, the same code in
 PyTorch, JAX and NumPy. A new kind of layer is a subclass, which may live in an algorithm's file.
+
+A framework's module of layers has these functions. Weights have PyTorch's layout, an ensemble's a leading axis of M.
+
+    activations                              functions by name
+    linear(x, weight, bias)                  x Wᵀ + b, (..., in) to (..., out); of an ensemble (M, B, in) or (B, in) to
+                                             (M, B, out); the bias may be None
+    output_linear(x, weight, bias)           the last layer, float32 in every precision: bfloat16 has 8 bits, so values
+                                             near 300 would be even numbers, without TD errors below 1
+    norm(x, scale, shift)                    layer normalization over the last axis (Ba et al., 2016)
+    batch_norm(x, scale, shift, ε)           x normalized over its rows, with gradients through mean and variance
+    conv_relu(x, weight, bias, stride, c)    ReLU of a convolution of c x without padding
+    prepare_image(image, channels_first, y)  images (B, ...) uint8 in the layout of `conv_relu` and the precision of y
+    flatten(image)                           outputs of convolutions as (B, features), channels last
+    recurrent(spec, weights, x, carry, window)  inputs (B, S, in) to outputs (B, S, size), and the carry after them
+    split_members(values)                    an ensemble's arrays by member, None for one batched product
+    cast_input(x, y)                         x in the precision of products with y
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal
 
 from array_api_compat import array_namespace
 
 from duetto.errors import UsageError
 from duetto.functional.array_ops import stop_gradient
 from duetto.networks import batch_norm
-from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Space
 
 Array = Any
@@ -26,8 +41,10 @@ Values = Mapping[str, Array]
 Carry = dict[str, Array]
 
 Activation = Literal["relu", "tanh", "elu", "silu"]
+Recurrent = Literal["none", "lstm", "gru"]
 Blocks = Literal["mlp", "layer_norm", "simba"]
-AllBlocks = Literal["mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"]  # the last two need calls with `train`
+AllBlocks = Literal["mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"]  # the last two need calls with `train`,
+FlashBlocks = Literal["flash", "xqc"]  # and so do these
 EXPANSION = 4  # inner width of SimBa's residual blocks, in units of their width
 
 
@@ -77,14 +94,11 @@ class Stack:
                  (Lee et al., 2025, arXiv:2410.09754, section 4; one residual block for each hidden size, all equal)
     batch_norm   x → norm(x) → norm(σ(W x)) → ... → W x      over the rows of a batch; see `batch_norm`
     batch_renorm the same, corrected towards the running statistics
+    xqc          x → norm(x) → σ(norm(W x)) → ... → W x      (Palenicek et al., 2025, arXiv:2509.25174)
+    flash        x → W norm(x) → x + σ(norm(W' σ(norm(W x)))) → ... → rms_norm(x) → W x      (FlashSAC, 2604.04539)
 
-    A subclass may override `layers`, `norms` and `forward`, and the attributes.
-
-    Attributes:
-        biases: Whether hidden layers have biases; the last layer has.
-        epsilon: ε of batch normalization.
-        unbiased: Whether its running variance takes the unbiased estimate of a batch.
-        unit_norms: Whether weight projection (`networks.weight_projection`) includes the normalizations.
+    The norms of xqc and flash are over the rows of a batch, and their hidden layers have no biases. A subclass may
+    override `layers`, `norms` and `forward`.
     """
 
     name: str
@@ -92,20 +106,16 @@ class Stack:
     hidden: tuple[int, ...] = ()
     outputs: int = 0  # of the last layer; 0 for none
     activation: Activation = "relu"
-    blocks: AllBlocks = "mlp"
+    blocks: AllBlocks | FlashBlocks = "mlp"
     joined: int = 0  # size of the action that joins the input ...
     joins: int = 0  # ... of this linear layer
     numbered: bool = True  # False: a single layer with the stack's name
-    biases: ClassVar[bool] = True
-    epsilon: ClassVar[float] = batch_norm.EPSILON
-    unbiased: ClassVar[bool] = False
-    unit_norms: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.blocks == "simba" and len(set(self.hidden)) > 1:
+        if self.blocks in ("simba", "flash") and len(set(self.hidden)) > 1:
             raise UsageError(
-                f"With network simba all hidden layers have one size; hidden is {self.hidden}. Give one size, once for "
-                "each block: --hidden 256 256."
+                f"With network {self.blocks} all hidden layers have one size; hidden is {self.hidden}. Give one size, "
+                "once for each block: --hidden 256 256."
             )
         if self.blocks not in ("mlp", "layer_norm") and self.joins:
             raise UsageError(f"critic_action_layer is {self.joins}; with network {self.blocks} it must be 0.")
@@ -116,14 +126,28 @@ class Stack:
         return self.outputs or (self.hidden[-1] if self.hidden else self.inputs)
 
     @cached_property
+    def residual(self) -> bool:
+        """Whether it has residual blocks, of two linear layers each."""
+        return self.blocks in ("simba", "flash") and bool(self.hidden)
+
+    @cached_property
+    def over_batches(self) -> bool:
+        """Whether normalization is over the rows of a batch instead of features."""
+        return self.blocks not in ("mlp", "layer_norm", "simba") and bool(self.hidden)
+
+    @cached_property
+    def biases(self) -> bool:
+        """Whether hidden layers have biases; the last layer has."""
+        return self.blocks not in ("xqc", "flash")
+
+    @cached_property
     def layers(self) -> list[tuple[int, int]]:
         """(inputs, outputs) of each linear layer."""
         sizes = [self.inputs, *self.hidden]
-        if self.blocks == "simba" and self.hidden:
+        pairs = list(pairwise(sizes))
+        if self.residual:
             width = self.hidden[0]
             pairs = [(self.inputs, width), *[(width, EXPANSION * width), (EXPANSION * width, width)] * len(self.hidden)]
-        else:
-            pairs = list(pairwise(sizes))
         if self.outputs:
             pairs.append((sizes[-1], self.outputs))
         if self.joined:
@@ -132,23 +156,21 @@ class Stack:
         return pairs
 
     @cached_property
-    def over_batches(self) -> bool:
-        """Whether normalization is over the rows of a batch instead of features."""
-        return self.blocks in ("batch_norm", "batch_renorm") and bool(self.hidden)
-
-    @cached_property
     def norms(self) -> list[int]:
         """Units of each normalization."""
         if self.blocks == "mlp" or not self.hidden:
             return []
+        if self.blocks == "flash":
+            width = self.hidden[0]
+            return [self.inputs + self.joined, *[EXPANSION * width, width] * len(self.hidden), width]
         if self.over_batches:
             return [self.inputs + self.joined, *self.hidden]
-        return [*self.hidden, *self.hidden[-1:]] if self.blocks == "simba" else list(self.hidden)
+        return [*self.hidden, *self.hidden[-1:]] if self.residual else list(self.hidden)
 
-    @property
-    def root_mean_squares(self) -> frozenset[int]:
-        """Numbers of the normalizations that divide by the root mean square, and have no bias."""
-        return frozenset()
+    @cached_property
+    def root_mean_square(self) -> int:
+        """Number of the normalization that divides by the root mean square, and has no bias; -1 if there is none."""
+        return len(self.norms) - 1 if self.blocks == "flash" else -1
 
     def layer(self, i: int) -> str:
         """The name of a linear layer."""
@@ -160,10 +182,9 @@ class Stack:
 
     def forward(self, arrays: StackArrays, x: Array, joined: Array | None = None) -> Array:
         """Return outputs (..., width) for x (..., inputs) and `joined` (..., joined)."""
-        if self.blocks == "simba" and self.hidden:
-            return self._residual(arrays, join(x, joined))
-        if self.over_batches:
-            return self._over_batches(arrays, join(x, joined))
+        if self.residual or self.over_batches:
+            x = self._hidden(arrays, join(x, joined))
+            return arrays.output(len(self.layers) - 1, x) if self.outputs else x
         for i in range(len(self.layers)):
             x = join(x, joined) if i == self.joins else x
             if i == len(self.hidden):
@@ -172,93 +193,42 @@ class Stack:
             x = arrays.activation(arrays.norm(i, x) if self.blocks == "layer_norm" else x)
         return x
 
-    def _residual(self, arrays: StackArrays, x: Array) -> Array:
-        x = arrays.linear(0, x)
-        for block in range(len(self.hidden)):
-            inside = arrays.relu(arrays.linear(1 + 2 * block, arrays.norm(block, x)))
-            x = x + arrays.linear(2 + 2 * block, inside)
-        x = arrays.norm(len(self.hidden), x)
-        return arrays.output(1 + 2 * len(self.hidden), x) if self.outputs else x
-
-    def _over_batches(self, arrays: StackArrays, x: Array) -> Array:
-        """A norm before the first layer and after each activation."""
-        for i in range(len(self.hidden)):
-            x = arrays.activation(arrays.linear(i, arrays.batch_norm(i, x)))
-        x = arrays.batch_norm(len(self.hidden), x)
-        return arrays.output(len(self.hidden), x) if self.outputs else x
+    def _hidden(self, arrays: StackArrays, x: Array) -> Array:
+        """Return the hidden layers of x, for blocks that are residual or normalized over batches."""
+        blocks, act, batch_norm = range(len(self.hidden)), arrays.activation, arrays.batch_norm
+        if self.blocks == "simba":
+            x = arrays.linear(0, x)
+            for i in blocks:
+                x = x + arrays.linear(2 + 2 * i, arrays.relu(arrays.linear(1 + 2 * i, arrays.norm(i, x))))
+            return arrays.norm(len(blocks), x)
+        x = batch_norm(0, x)
+        if self.blocks == "flash":
+            x = arrays.linear(0, x)
+            for i in blocks:
+                inside = act(batch_norm(1 + 2 * i, arrays.linear(1 + 2 * i, x)))
+                x = x + act(batch_norm(2 + 2 * i, arrays.linear(2 + 2 * i, inside)))
+            return arrays.rms_norm(self.root_mean_square, x)
+        for i in blocks:
+            x = arrays.linear(i, x)
+            x = act(batch_norm(1 + i, x)) if self.blocks == "xqc" else batch_norm(1 + i, act(x))
+        return x
 
     @property
     def statistics(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the running statistics by name."""
         shapes: dict[str, tuple[int, ...]] = {}
         for i, width in enumerate(self.norms if self.over_batches else []):
-            if i in self.root_mean_squares:
-                continue
-            shapes |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
-            shapes |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
+            if i != self.root_mean_square:
+                shapes |= {f"{self.norm(i)}.mean": (width,), f"{self.norm(i)}.variance": (width,)}
+                shapes |= {f"{self.norm(i)}.count": ()} if self.blocks == "batch_renorm" else {}
         return shapes
-
-
-class Layers(Protocol):
-    """How a framework computes layers. Weights have PyTorch's layout, an ensemble's a leading axis of M members."""
-
-    @property
-    def activations(self) -> Mapping[str, Callable[[Array], Array]]:
-        """Activation functions by name."""
-        ...
-
-    def linear(self, x: Array, weight: Array, bias: Array | None) -> Array:
-        """x Wᵀ + b, (..., in) to (..., out); with weights (M, out, in), (M, B, in) or (B, in) to (M, B, out).
-
-        The bias may be None.
-        """
-        ...
-
-    def norm(self, x: Array, scale: Array, shift: Array) -> Array:
-        """Layer normalization over the last axis (Ba et al., 2016); scale and shift are (width,) or (M, width)."""
-        ...
-
-    def batch_norm(self, x: Array, scale: Array, shift: Array, epsilon: float) -> Array:
-        """(x - mean) / √(variance + ε) · scale + shift; the gradient also goes through x's mean and variance."""
-        ...
-
-    def conv_relu(self, x: Array, weight: Array, bias: Array, stride: int, factor: float) -> Array:
-        """A convolution of factor * x without padding, then ReLU; x has the layout of `prepare_image`."""
-        ...
-
-    def prepare_image(self, image: Array, channels_first: bool, like: Array) -> Array:
-        """Images (B, ...) uint8 in the layout and precision of `conv_relu`."""
-        ...
-
-    def flatten(self, image: Array) -> Array:
-        """Outputs of convolutions as (B, features), channels last."""
-        ...
-
-    def recurrent(self, spec: RecurrentSpec, weights: Values, x: Array, window: SequenceInput) -> tuple[Array, Carry]:
-        """Features (B, S, F) to outputs (B, S, size), and the carry after the last of them."""
-        ...
-
-    def split_members(self, values: Values) -> Sequence[Values] | None:
-        """The arrays of each member if computing one after the other is faster; None for one batched product."""
-        ...
-
-    def cast_input(self, x: Array, like: Array) -> Array:
-        """x in the precision of products with `like`."""
-        ...
-
-    def output_linear(self, x: Array, weight: Array, bias: Array) -> Array:
-        """The last linear layer, float32 in every precision.
-
-        bfloat16 has 8 bits: values near 300 would be even numbers, without TD errors below 1.
-        """
-        ...
 
 
 class StackArrays:
     """A stack's layers in one framework, with their arrays."""
 
     def __init__(
-        self, stack: Stack, layers: Layers, values: Values, prefix: str = "", stats: dict[str, Array] | None = None
+        self, stack: Stack, layers: Any, values: Values, prefix: str = "", stats: dict[str, Array] | None = None
     ) -> None:
         """`prefix` precedes names in `values`; new running statistics go into `stats`, None to use the old."""
         self._stack, self._layers, self._values, self._prefix, self._stats = stack, layers, values, prefix, stats
@@ -267,8 +237,7 @@ class StackArrays:
 
     def linear(self, i: int, x: Array) -> Array:
         """Return the i-th linear layer of x."""
-        name = self._prefix + self._stack.layer(i)
-        return self._layers.linear(x, self._values[f"{name}.weight"], self._values.get(f"{name}.bias"))
+        return self._layers.linear(x, *self._pair(self._stack.layer(i)))
 
     def output(self, i: int, x: Array) -> Array:
         """Return the i-th linear layer of x, the last one: float32 in every precision."""
@@ -284,13 +253,14 @@ class StackArrays:
         scale, shift = self._pair(self._stack.norm(i))
         if scale.ndim > x.ndim - 1:  # all members of an ensemble get the same rows
             x = array_namespace(x).broadcast_to(x[None], (len(scale), *x.shape))
-        epsilon = self._stack.epsilon
+        flash = self._stack.blocks == "flash"  # with PyTorch's epsilon and unbiased estimate
+        epsilon = 1e-5 if flash else batch_norm.EPSILON
         if self._stats is None:
             return batch_norm.eval_norm(x, self._values, name, scale, shift, epsilon)
         axes = tuple(range(scale.ndim - 1, x.ndim - 1))
         mean, variance = batch_norm.moments(stop_gradient(x), axes)
         rows = math.prod(x.shape[axis] for axis in axes)
-        estimate = variance * (rows / max(rows - 1, 1)) if self._stack.unbiased else variance
+        estimate = variance * (rows / max(rows - 1, 1)) if flash else variance
         self._stats |= batch_norm.updated_stats(self._values, name, mean, estimate)
         scale, shift = batch_norm.renormalized(self._values, name, mean, variance, scale, shift)
         return self._layers.batch_norm(x, scale, shift, epsilon)
@@ -298,14 +268,14 @@ class StackArrays:
     def rms_norm(self, i: int, x: Array) -> Array:
         """Return x / √(mean x² + 1e-6) · g over the last axis, float32 (Zhang & Sennrich, 2019, arXiv:1910.07467)."""
         xp = array_namespace(x)
-        scale = self._values[f"{self._prefix}{self._stack.norm(i)}.weight"]
+        scale, _ = self._pair(self._stack.norm(i))
         x = xp.astype(x, xp.float32)
         x = x / xp.sqrt(xp.mean(x * x, axis=-1, keepdims=True) + 1e-6)
         return x * batch_norm.broadcastable(scale, x)
 
-    def _pair(self, name: str) -> tuple[Array, Array]:
+    def _pair(self, name: str) -> tuple[Array, Any]:
         name = self._prefix + name
-        return self._values[f"{name}.weight"], self._values[f"{name}.bias"]
+        return self._values[f"{name}.weight"], self._values.get(f"{name}.bias")
 
 
 def join(x: Array, joined: Any) -> Array:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from duetto.functional.pytree import tree_map
 from duetto.networks import masks, specs
-from duetto.networks.layers import Array, Carry, Layers, StackArrays, Values
-from duetto.networks.preprocessing import convolutions, split_images
+from duetto.networks.layers import Array, Carry, StackArrays, Values
+from duetto.networks.preprocessing import convolutions, encode_action, split_images
 from duetto.networks.sequence_input import SequenceInput
 
 Features = Any  # an Array (..., width); of several torsos a tuple of them
@@ -33,7 +33,7 @@ class Network:
     spec: specs.NetworkSpec
     values: Values
 
-    def __init__(self, spec: specs.NetworkSpec, values: Values, layers: Layers) -> None:
+    def __init__(self, spec: specs.NetworkSpec, values: Values, layers: Any) -> None:
         self.spec, self.values, self._layers = spec, values, layers
         self.updated_stats: dict[str, Array] = {}
 
@@ -60,10 +60,14 @@ class Network:
         found, carry = [], {}
         for torso in self.spec.torsos:
             x = self._encoded(torso, *parts)
-            x = array_namespace(x).reshape(x, (*shape, -1))
+            xp = array_namespace(x)
+            told = encode_action(spec.action, window.previous_action), window.previous_reward[..., None]
+            x = xp.concat([xp.reshape(x, (*shape, -1)), *(xp.astype(part, x.dtype) for part in told)], axis=-1)
             prefix = f"{torso}/" if len(self.spec.heads) > 1 else ""
             weights = _below(self.values, f"{torso}.recurrent.weights.")
-            x, state = self._layers.recurrent(spec, weights, x, window.within(prefix))
+            zeros = xp.zeros((shape[0], spec.layers, spec.size), dtype=xp.float32, device=device(x))
+            before = {name: window.carry.get(prefix + name, zeros) for name in spec.state()}
+            x, state = self._layers.recurrent(spec, weights, x, before, window)
             found.append(x)
             carry |= {f"{prefix}{key}": part for key, part in state.items()}
         return found[0] if len(found) == 1 else tuple(found), carry

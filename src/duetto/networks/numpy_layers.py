@@ -1,4 +1,4 @@
-"""Layers in NumPy: those of `layers.Layers` that acting needs, except for images."""
+"""Layers in NumPy: those of `layers` that acting needs, except for images."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from duetto.networks.layers import RecurrentSpec
-from duetto.networks.preprocessing import encode_action
 from duetto.networks.sequence_input import SequenceInput
 
 Values = Mapping[str, np.ndarray]
@@ -22,7 +21,7 @@ activations: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
-    """`Layers.linear` in NumPy; no ensembles."""
+    """`linear` in NumPy; no ensembles."""
     if x.ndim > 2:  # NumPy would compute one product for each row
         return linear(x.reshape(-1, x.shape[-1]), weight, bias).reshape(*x.shape[:-1], -1)
     return x @ weight.T if bias is None else x @ weight.T + bias
@@ -32,7 +31,7 @@ output_linear = linear  # it is all float32
 
 
 def norm(x: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """`Layers.norm` in NumPy."""
+    """`norm` in NumPy."""
     centered = x - np.mean(x, -1, keepdims=True)
     return centered / np.sqrt(np.mean(centered**2, -1, keepdims=True) + 1e-5) * scale + shift
 
@@ -43,16 +42,9 @@ def cast_input(x: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 
 def recurrent(
-    spec: RecurrentSpec, weights: Values, x: np.ndarray, window: SequenceInput
+    spec: RecurrentSpec, weights: Values, x: np.ndarray, carry: Values, window: SequenceInput
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """`Layers.recurrent` in NumPy: features (B, S, F) to (B, S, size), and the carry after the last of them."""
-    previous = encode_action(spec.action, window.previous_action)
-    x = np.concatenate([x, previous, window.previous_reward[..., None]], -1, dtype=np.float32)
-    carry = {name: window.carry.get(name) for name in spec.state()}
-    carry = {
-        name: np.zeros((len(x), spec.layers, spec.size), np.float32) if part is None else part
-        for name, part in carry.items()
-    }
+    """`recurrent` in NumPy."""
     after: list[State] = []
     for layer in range(spec.layers):
         x, state = _layer(spec, weights, layer, x, tuple(part[:, layer] for part in carry.values()), window.starts)

@@ -16,20 +16,17 @@ from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import DictOf, ListOf
 
-MANY = 64  # elements above which an equal bound of all is stored once
 MAX_CHANNELS = 16
 MIN_IMAGE_SIDE = 16  # smaller arrays are as likely a matrix or a game board
 MAX_ELEMENTS = 2**26  # of a space from a file
 DTYPES = [np.dtype(code).name for code in "?bhilqBHILQefd"]
-_BOX = {"shape": ListOf(int), "dtype": str, "low": ListOf(state_schema.BOUND), "high": ListOf(state_schema.BOUND)}
 
 
 @dataclass(frozen=True)
 class Box:
     """A space of arrays of one shape.
 
-    `low` and `high` are bounds per element, flattened in C order. An equal bound of all elements can be given once, and
-    is stored once if the Box has more than 64 elements.
+    `low` and `high` are bounds per element, flattened in C order. An equal bound of all elements is stored once.
     """
 
     shape: tuple[int, ...]
@@ -38,13 +35,9 @@ class Box:
     high: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "low", self._shortest(self.low))
-        object.__setattr__(self, "high", self._shortest(self.high))
-
-    def _shortest(self, bound: tuple[float, ...]) -> tuple[float, ...]:
-        if self.size <= MANY:
-            return bound * self.size if len(bound) == 1 else bound
-        return bound[:1] if bound and bound.count(bound[0]) == len(bound) else bound
+        for name in ("low", "high"):
+            bound = getattr(self, name)
+            object.__setattr__(self, name, bound[:1] if len(set(bound)) == 1 else bound)
 
     @property
     def size(self) -> int:
@@ -97,15 +90,12 @@ class Box:
     def units(self) -> tuple[np.ndarray, np.ndarray]:
         """Return center and half-width (size,): an algorithm's number is (environment's - center) / half-width.
 
-        With one infinite bound nothing is scaled, and -1 or 1 is the finite bound; with two nothing changes.
+        Nothing changes where a bound is infinite.
         """
         low, high = self.bounds
-        below, above = np.isfinite(low), np.isfinite(high)
-        with np.errstate(invalid="ignore"):
-            both = below & above
-            half = np.where(both, high / 2 - low / 2, 1.0)  # high - low may overflow
-            one = np.where(below, low + 1.0, np.where(above, high - 1.0, 0.0))
-            return np.where(both, low / 2 + high / 2, one), half
+        finite = np.isfinite(low) & np.isfinite(high)
+        low, high = np.where(finite, low, -1.0), np.where(finite, high, 1.0)
+        return low / 2 + high / 2, high / 2 - low / 2  # high - low may overflow
 
     def __str__(self) -> str:
         return f"Box{self.shape}"
@@ -218,40 +208,38 @@ def to_json(space: Space) -> dict[str, Any]:
     return {"kind": kind} | {name: list(v) if isinstance(v, tuple) else v for name, v in vars(space).items()}
 
 
+_NUMBERS, _INTEGERS, _BOUNDS = ListOf(int), ListOf(state_schema.INTEGER), ListOf(state_schema.BOUND)
+_KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "Box": (Box, {"shape": _NUMBERS, "dtype": str, "low": _BOUNDS, "high": _BOUNDS}),
+    "Discrete": (Discrete, {"n": int, "start": state_schema.INTEGER}),
+    "MultiDiscrete": (MultiDiscrete, {"nvec": _NUMBERS, "shape": _NUMBERS, "start": _INTEGERS}),
+}
+
+
 def from_json(value: dict[str, Any]) -> Space:
     """Return the space that `to_json` wrote. Raises CheckpointError for an invalid or a too large one."""
     state_schema.check(value, {"kind": str}, "a space")
     if value["kind"] == "Dict":
         state_schema.check(value, {"parts": DictOf({"kind": str})}, "a space")
         parts = tuple((name, from_json(part)) for name, part in value["parts"].items())
-        if any(isinstance(part, Dict) for _, part in parts):
-            raise CheckpointError("A space in the checkpoint is a Dict inside a Dict, which none of Duetto's is.")
-        return Dict(parts)  # type: ignore[arg-type]
-    return _plain_from_json(value)
+        if not any(isinstance(part, Dict) for _, part in parts):
+            return Dict(parts)  # type: ignore[arg-type]
+    elif value["kind"] in _KINDS:
+        make, form = _KINDS[value["kind"]]
+        state_schema.check(value, form, "a space")
+        space: Space = make(*(tuple(v) if isinstance(v := value[name], list) else v for name in form))
+        if _is_possible(space) and space.size <= MAX_ELEMENTS:
+            return space
+    raise CheckpointError(f"The checkpoint has a space that cannot be: {str(value)[:200]}.")
 
 
-def _plain_from_json(value: dict[str, Any]) -> Box | Discrete | MultiDiscrete:
-    match value["kind"]:
-        case "Box":
-            state_schema.check(value, _BOX, "a space")
-            space: Any = Box(tuple(value["shape"]), value["dtype"], tuple(value["low"]), tuple(value["high"]))
-            bounds = (len(value["low"]), len(value["high"]))
-            possible = value["dtype"] in DTYPES and all(length in (1, space.size) for length in bounds)
-        case "Discrete":
-            state_schema.check(
-                value, {"n": int} | ({"start": state_schema.INTEGER} if "start" in value else {}), "a space"
-            )
-            space, possible = Discrete(value["n"], value.get("start", 0)), value["n"] > 0
-        case "MultiDiscrete":
-            lists = {"nvec": int, "shape": int, "start": state_schema.INTEGER}
-            state_schema.check(
-                {"shape": [], "start": []} | value, {n: ListOf(form) for n, form in lists.items()}, "a space"
-            )
-            space = MultiDiscrete(*(tuple(value.get(name, ())) for name in lists))
+def _is_possible(space: Space) -> bool:
+    match space:
+        case Box():
+            return space.dtype in DTYPES and {len(space.low), len(space.high)} <= {1, space.size}
+        case Discrete():
+            return space.n > 0
+        case MultiDiscrete():
             whole = math.prod(space.shape) == len(space.nvec) or not space.shape
-            possible = whole and len(space.start) in (0, len(space.nvec)) and all(space.nvec)
-        case kind:
-            raise CheckpointError(f"The checkpoint has a space of the kind {kind!r}, which this Duetto does not know.")
-    if not possible or space.size > MAX_ELEMENTS:
-        raise CheckpointError(f"The checkpoint has a space that cannot be: {str(value)[:200]}.")
-    return space
+            return whole and len(space.start) in (0, len(space.nvec)) and all(space.nvec)
+    return True

@@ -55,16 +55,12 @@ class CustomNetwork:
 
     def __post_init__(self) -> None:
         """Raise UsageError if a field is not a class, or if both are missing."""
-        for name, kind in (("torch", self.torch), ("jax", self.jax)):
-            if kind is not None and not isinstance(kind, type):
-                raise UsageError(
-                    f"CustomNetwork({name}=...) is {kind!r:.200}; it must be a class. Duetto constructs the networks; "
-                    "put further arguments into arguments={...}."
-                )
-        if self.torch is None and self.jax is None:
-            raise UsageError("CustomNetwork has no class. Give torch=..., jax=... or both.")
-        if not isinstance(self.arguments, dict) or not all(isinstance(name, str) for name in self.arguments):
-            raise UsageError(f"arguments is {self.arguments!r:.200}; it must be a dict of arguments by their names.")
+        given = [kind for kind in (self.torch, self.jax) if kind is not None]
+        if not given or not all(isinstance(kind, type) for kind in given):
+            raise UsageError(
+                f"CustomNetwork has {', '.join(map(repr, given)) or 'no class'}; give classes, torch=..., jax=... or "
+                "both. Duetto constructs the networks; put further arguments into arguments={...}."
+            )
 
 
 @dataclass(frozen=True)
@@ -125,12 +121,8 @@ class NetworkSpec:
 
     def __post_init__(self) -> None:
         names = [stack.name for stack in self.head_stacks]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(
-                f"Two stacks of these heads have the name {', '.join(twice)}, so they would share parameters. Rename "
-                "one, or make two networks."
-            )
+        if len(set(names)) < len(names):
+            raise ValueError(f"Two stacks of these heads share a name: {', '.join(names)}. Rename one of them.")
 
     @property
     def observation(self) -> Space:

@@ -43,12 +43,6 @@ class TorchNetwork(network.Network):
         super().__init__(spec, values, layers)
         self.learned: dict[str, Tensor] = {name: value for name, value in values.items() if value.requires_grad}
 
-    def keep_statistics(self) -> None:
-        """Store the running statistics of the last call with `train`."""
-        with torch.no_grad():
-            for name, value in self.updated_stats.items():
-                self.values[name].copy_(value)
-
 
 class TorchParameters:
     """The array of a `ParameterSpec`."""

@@ -1,4 +1,4 @@
-"""Layers in PyTorch (`layers.Layers`); the counterpart of `networks/jax_layers.py`."""
+"""Layers in PyTorch (see `layers`); the counterpart of `networks/jax_layers.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (everyone calls it F)
 
-from duetto.networks.batch_norm import EPSILON
 from duetto.networks.torch_recurrent import recurrent as recurrent
 
 Values = Mapping[str, Tensor]
@@ -79,7 +78,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`Layers.linear` in PyTorch."""
+    """`linear` in PyTorch."""
     if weight.ndim == 3:
         if bias is None:
             return torch.matmul(x, weight.mT)
@@ -96,14 +95,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """`Layers.norm` in PyTorch."""
+    """`norm` in PyTorch."""
     if scale.ndim == 1:
         return F.layer_norm(x, scale.shape, scale, shift)
     return F.layer_norm(x, scale.shape[-1:]) * scale[:, None] + shift[:, None]
 
 
-def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float = EPSILON) -> Tensor:
-    """`Layers.batch_norm` in PyTorch; PyTorch sees an ensemble's members side by side."""
+def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> Tensor:
+    """`batch_norm` in PyTorch; PyTorch sees an ensemble's members side by side."""
     rows = x.transpose(0, 1).flatten(1) if scale.ndim == 2 else x.flatten(0, -2)
     y = torch.batch_norm(rows.float(), scale.flatten(), shift.flatten(), None, None, True, 0.0, epsilon, True)
     y = y.unflatten(1, scale.shape).transpose(0, 1) if scale.ndim == 2 else y.reshape(x.shape)
@@ -111,7 +110,7 @@ def batch_norm(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float = EPSILON
 
 
 def conv_relu(x: Tensor, weight: Tensor, bias: Tensor, stride: int, factor: float) -> Tensor:
-    """`Layers.conv_relu` in PyTorch. `factor` multiplies the weights, which are smaller than the input."""
+    """`conv_relu` in PyTorch. `factor` multiplies the weights, which are smaller than the input."""
     weight = weight if factor == 1 else weight * factor
     return torch.relu(F.conv2d(x, weight, bias, stride=stride))
 
@@ -130,7 +129,7 @@ def _precision(x: Tensor) -> torch.dtype:
 
 
 def flatten(image: Tensor) -> Tensor:
-    """`Layers.flatten` in PyTorch; no copy is made."""
+    """`flatten` in PyTorch; no copy is made."""
     return image.permute(0, 2, 3, 1).flatten(1)
 
 
@@ -152,7 +151,7 @@ def cast_input(x: Tensor, like: Tensor) -> Tensor:
 
 
 def output_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`Layers.output_linear` in PyTorch."""
+    """`output_linear` in PyTorch."""
     if not torch.is_autocast_enabled(x.device.type):
         return linear(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):

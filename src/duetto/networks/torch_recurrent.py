@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from duetto.networks.layers import RecurrentSpec
-from duetto.networks.preprocessing import encode_action
 from duetto.networks.sequence_input import SequenceInput
 
 State = list[Tensor]  # (layers, B, size) each
@@ -24,28 +23,18 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 
 
 def recurrent(
-    spec: RecurrentSpec, weights: Mapping[str, Tensor], x: Tensor, window: SequenceInput
+    spec: RecurrentSpec, weights: Mapping[str, Tensor], x: Tensor, carry: dict[str, Tensor], window: SequenceInput
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """`Layers.recurrent` in PyTorch: features (B, S, F) to (B, S, size), and the carry after the last of them."""
-    previous = encode_action(spec.action, window.previous_action)
-    x = torch.cat([x, previous.to(x.dtype), window.previous_reward[..., None].to(x.dtype)], -1)
-    arrays, state, outputs = [weights[name] for name in spec.shapes(0)], _initial(spec, x, window), []
+    """`recurrent` in PyTorch."""
+    arrays, outputs = [weights[name] for name in spec.shapes(0)], []
+    state = [part.to(x.dtype).transpose(0, 1) for part in carry.values()]
     starts = window.starts.any(0).nonzero()[:, 0].tolist() if x.shape[1] > 1 else []
     for start, end in pairwise(sorted({0, min(spec.burn_in, x.shape[1]), x.shape[1], *starts})):
         state = [_state_before(spec, part, window, start) for part in state]
         output, state = _unroll(spec, arrays, x[:, start:end], state)
         outputs.append(output)
-    carry = dict(zip(spec.state(), (part.transpose(0, 1).float() for part in state), strict=True))
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), carry
-
-
-def _initial(spec: RecurrentSpec, x: Tensor, window: SequenceInput) -> State:
-    state = []
-    for name, shape in spec.state().items():
-        carry = window.carry.get(name)
-        carry = x.new_zeros(len(x), *shape) if carry is None else carry.to(x.dtype)
-        state.append(carry.transpose(0, 1))
-    return state
+    after = dict(zip(carry, (part.transpose(0, 1).float() for part in state), strict=True))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, 1), after
 
 
 def _state_before(spec: RecurrentSpec, state: Tensor, window: SequenceInput, time: int) -> Tensor:

@@ -27,7 +27,7 @@ def projected(stacks: list[Stack], values: Mapping[str, Array]) -> dict[str, Arr
         for i in range(len(stack.layers)):
             name = f"{stack.layer(i)}.weight"
             found[name] = _unit_rows(values[name])
-        for i, width in enumerate(stack.norms if stack.unit_norms else []):
+        for i, width in enumerate(stack.norms if stack.blocks == "flash" else []):
             names = [f"{stack.norm(i)}.{part}" for part in ("weight", "bias") if f"{stack.norm(i)}.{part}" in values]
             found |= zip(names, _joint([values[name] for name in names], width), strict=True)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cache
@@ -46,41 +47,6 @@ def presets_of_file(file: Path) -> dict[str, Preset]:
     return _read(path) if path.is_file() else {}
 
 
-def is_file(name: str) -> bool:
-    """Return whether a preset's name is FILE.yaml or FILE.yaml:NAME."""
-    return any(Path(path).suffix in (".yaml", ".yml") for path in (name, name.rpartition(":")[0]))
-
-
-def from_file(name: str, environment: str = "") -> Preset:
-    """Return the preset of FILE.yaml:NAME; of FILE.yaml the environment's, or the only one. `duetto tune` writes them.
-
-    Raises:
-        UsageError: The file cannot be read, has no such preset or several, or sets an option that no run has.
-    """
-    path, wanted = Path(name), ""
-    if path.suffix not in (".yaml", ".yml"):
-        file, _, wanted = name.rpartition(":")
-        path = Path(file)
-    known = _read(path)
-    wanted = wanted or next((key for key, preset in known.items() if _is_for(environment, key, preset)), "")
-    if not wanted and len(known) == 1:
-        (wanted,) = known
-    if wanted not in known:
-        raise UsageError(f"{path} has the presets {', '.join(known) or '(none)'}. Name one of them: {path}:NAME.")
-    check_run(known[wanted], path)
-    return known[wanted]
-
-
-def check_run(preset: Preset, where: object) -> None:
-    """Raise UsageError if a preset sets an option that no run has."""
-    from duetto.storage.config import RunOptions
-
-    known = [entry.name for entry in fields(RunOptions)]
-    for option in preset.run:
-        if option not in known:
-            raise UsageError(f"{where}: a run has no option {option!r}.{did_you_mean(option, known)}")
-
-
 def _read(path: Path) -> dict[str, Preset]:
     try:
         values = safe_yaml.parse(path.read_text("utf-8")) or {}
@@ -97,15 +63,18 @@ def choose(
 ) -> tuple[str, Preset]:
     """Return the preset of that name; without a name, the environment's or its family's, or else "default".
 
-    `known` are the presets of a custom algorithm. A name may be FILE.yaml or FILE.yaml:NAME; see `from_file`.
+    `known` are the presets of a custom algorithm. A name may be FILE.yaml or FILE.yaml:NAME, as `duetto tune` writes
+    them. Of FILE.yaml it is the environment's preset, or the only one.
+
+    Raises:
+        UsageError: There is no such preset, or the file cannot be read or sets an option that no run has.
     """
+    if file := re.fullmatch(r"(.+\.ya?ml)(?::(.*))?", name or ""):
+        return str(name), _of_file(Path(file[1]), file[2], environment)
     known = presets(algorithm) if known is None else known
-    if name is None:
-        name = next((key for key, preset in known.items() if _is_for(environment, key, preset)), "default")
+    name = name or _of_environment(environment, known) or "default"
     if name == "default":
         return name, Preset()
-    if is_file(name):
-        return name, from_file(name, environment)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
@@ -113,5 +82,20 @@ def choose(
     return name, known[name]
 
 
-def _is_for(environment: str, name: str, preset: Preset) -> bool:
-    return environment == name or any(fnmatchcase(environment, pattern) for pattern in preset.environments)
+def _of_file(path: Path, name: str | None, environment: str) -> Preset:
+    from duetto.storage.config import RunOptions
+
+    known = _read(path)
+    name = name or _of_environment(environment, known) or (next(iter(known)) if len(known) == 1 else "")
+    if name not in known:
+        raise UsageError(f"{path} has the presets {', '.join(known) or '(none)'}. Name one of them: {path}:NAME.")
+    options = [entry.name for entry in fields(RunOptions)]
+    if unknown := [option for option in known[name].run if option not in options]:
+        raise UsageError(f"{path}: a run has no option {unknown[0]!r}.{did_you_mean(unknown[0], options)}")
+    return known[name]
+
+
+def _of_environment(environment: str, known: dict[str, Preset]) -> str:
+    """Return the name of an environment's preset; "" if it has none."""
+    patterns = {name: (name, *preset.environments) for name, preset in known.items()}
+    return next((name for name, some in patterns.items() if any(fnmatchcase(environment, one) for one in some)), "")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origi
 
 from typing_extensions import override
 
-from duetto.algorithms.suggestions import FOREIGN_NAMES, nearest, units
+from duetto.algorithms.suggestions import FOREIGN_NAMES, nearest
 from duetto.errors import UsageError
 from duetto.tools.cli.output import wrapped
 
@@ -143,7 +143,7 @@ class Parser:
         similar = nearest(name, known) or nearest(name.removeprefix("no_"), known)
         if similar:
             names = " or ".join(f"--{each.replace('_', '-')}" for each in similar)
-            hint = f"Did you mean {names}{units(name)}?"
+            hint = f"Did you mean {names}?"
         else:
             hint = "It has nothing of the kind." if name in FOREIGN_NAMES else f"See {self.prog} --help."
         return f"{self.prog} has no option {option}. {hint}"

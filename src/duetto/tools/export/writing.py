@@ -19,7 +19,7 @@ from duetto import learners
 from duetto.environments import ActionMap, VecEnv, obs_tree, to_gymnasium
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
-from duetto.learners.policy import InferenceOnly
+from duetto.learners.policy import inference_only
 from duetto.networks.spaces import Box, Dict
 from duetto.runs.agent import Agent
 from duetto.runs.run import Run
@@ -132,7 +132,7 @@ def _graph(agent: Agent) -> Graph:
 
 def _write(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
     """Write the file, and return a function that runs it."""
-    acts: Any = InferenceOnly(graph.algorithm)
+    acts = inference_only(graph.algorithm)
     learner: Any = learners.build("jax" if form == "jax" else "torch", acts, graph.observation, graph.action)
     parameters = agent.parameters()
     learner.load_parameters({name: parameters[name] for name in graph.specs})
