@@ -232,13 +232,13 @@ def test_a_stack_of_frames_comes_back_whenever_it_is_saved(steps: int):
 
 # ------------------------------------------------------------------------------------------- generators, hidden state
 GENERATORS = [
+    hidden.OfActionSpace,
+    hidden.OfObservationSpace,
+    hidden.OfNumpy,
+    hidden.OfRandom,
     hidden.OfOlderGenerators,
 ]
 OUTLIVES = [
-    hidden.OfNumpy,  # the process's generator, which no checkpoint holds
-    hidden.OfRandom,
-    hidden.OfActionSpace,
-    hidden.OfObservationSpace,
     hidden.Plain,
     hidden.OfText,
     hidden.OfClass,
@@ -282,7 +282,7 @@ def test_state_that_outlives_an_episode_begins_a_new_one_and_the_checker_finds_i
     assert "state that outlives an episode" in about_resume(environment)
 
 
-@pytest.mark.parametrize("environment", [Walk, OwnState, hidden.OfOlderGenerators])
+@pytest.mark.parametrize("environment", [Walk, OwnState, hidden.OfActionSpace, hidden.OfOlderGenerators])
 def test_the_checker_finds_nothing_where_nothing_outlives_an_episode(environment: Any) -> None:
     assert "continues exactly" in about_resume(environment)
 
