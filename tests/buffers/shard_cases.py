@@ -22,21 +22,19 @@ class Near:
         self.shards: list[Shard] = []
         self.asked: list[tuple[int, str]] = []
         self.messages: list[tuple[int, list[str]]] = []
-        self._replies: dict[int, Any] = {}
 
     def start(self, factory: ReplayFactory) -> list[ShardStatus]:
         self.shards = [Shard(factory, share) for share in self.shares]
         return [shard.status() for shard in self.shards]
 
-    def post(self, index: int, asked: list[Any]) -> None:
-        assert index not in self._replies, "asked before it has answered"
-        self.messages.append((index, [method for method, _ in asked]))
-        self.asked += [(index, method) for method, _ in asked]
-        self._replies[index] = [self.shards[index].execute(method, *arguments) for method, arguments in asked]
-
-    def wait(self) -> dict[int, Any]:
-        replies, self._replies = self._replies, {}
-        return replies
+    def execute(self, requests: dict[int, list[Any]]) -> dict[int, list[Any]]:
+        for index, asked in requests.items():
+            self.messages.append((index, [method for method, _ in asked]))
+            self.asked += [(index, method) for method, _ in asked]
+        return {
+            index: [self.shards[index].execute(method, *arguments) for method, arguments in asked]
+            for index, asked in requests.items()
+        }
 
 
 def sharded(

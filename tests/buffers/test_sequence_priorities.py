@@ -205,7 +205,7 @@ def test_uniform_draws_need_no_priorities():
         ((1, 1, -0.1), ValueError, "never negative"),
         ((None, None, np.ones((2, 3))), ValueError, r"shape \(2, 3\), the sample \(2, 6\)"),
         ((None, None, np.ones(2)), ValueError, "shape"),
-        ((None, None, None), ValueError, "needs a priority"),
+        ((None, None, None), ValueError, "shape"),
     ],
 )
 def test_errors_that_are_none_are_refused(change, error, words):

@@ -350,7 +350,7 @@ def test_a_strangers_module_is_not_imported(duetto: Command, episode: None, monk
         assert duetto("demos", "inspect", "demos").code == 0
         code, _, err = duetto("demos", "inspect", "demos", "--video", "one.mp4")
         assert code == 2
-        assert "demos is of the environment 'evil_demos:Evil-v0'" in err
+        assert "demos imports or runs 'evil_demos:Evil-v0'" in err
         assert "--trust" in err
         assert not Path("imported").exists()
     assert "--trust" not in duetto("demos", "inspect", "demos", "--video", "one.mp4", "--trust").err

@@ -86,13 +86,6 @@ def test_resume_where_everything_is_damaged(duetto: Command, run: Path):
     assert err.startswith(f"duetto: No checkpoint in {run}/checkpoints can be used:\n")
 
 
-def test_resume_says_which_log_was_changed(duetto: Command, run: Path):
-    (run / "evaluations.csv").write_text("")
-    code, out, _ = duetto("resume", run, "--steps", "90")
-    assert code == 0
-    assert f"{run}/evaluations.csv was changed since the checkpoint of step 60; " in out
-
-
 def test_plot_says_what_it_could_not_read(duetto: Command, run: Path):
     with (run / "evaluations.csv").open("a") as file:
         file.write("x\n")
@@ -128,14 +121,14 @@ def test_what_was_changed_in_config_yaml_has_to_be_accepted(duetto: Command, run
     code, out, err = duetto("resume", run, "--steps", "70")
     assert (code, out) == (2, "")
     assert err == (
-        f"duetto: {run / 'config.yaml'} has changed since the checkpoint at step 60, in what decides the numbers: "
-        "run.seed was 0, is now 1. To continue with what it says now, give --accept-changes (in Python "
+        f"duetto: {run / 'config.yaml'} or a custom file has changed since the checkpoint at step 60, in what decides "
+        "the numbers: run.seed was 0, is now 1. To continue with what it says now, give --accept-changes (in Python "
         "accept_changes=True); else put the old values back.\n"
     )
     assert steps(run)[-1] == 60
     code, out, err = duetto("evaluate", run, "--episodes", "1")
     assert (code, err) == (
-        0, "config.yaml has changed since step 60 was trained: run.seed was 0, is now 1.\n"
+        0, "config.yaml or a custom file has changed since step 60 was trained: run.seed was 0, is now 1.\n"
     )  # fmt: skip
     code, out, _ = duetto("resume", run, "--steps", "70", "--accept-changes")
     assert code == 0
@@ -158,9 +151,8 @@ def test_a_full_disk(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(atomic_io, "os", FullOS())
     code, _, err = duetto("resume", run)
     assert code == 1
-    assert re.match(r"duetto: The .* at step \d+ could not be written to .*: No space left on device. It needs", err)
+    assert re.match(r"duetto: The .* at step \d+ could not be written to .*: No space left on device. Free some", err)
     assert err.count("duetto resume") == 1
-    assert "Free some space, then resume: duetto resume run" in err
     monkeypatch.undo()
     assert steps(run) == before
     assert duetto("resume", run).code == 0

@@ -149,7 +149,7 @@ DEATHS = [
     ("resolve", 30, True),
     ("prioritize", 20, False),
     ("state_dict", 3, False),
-    ("all_rows", 3, True),
+    ("segment", 3, True),
     ("load_segment", 1, False),
 ]
 

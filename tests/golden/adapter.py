@@ -30,7 +30,7 @@ class Buffer:
         value, demos, parts = (given.pop(name, None) for name in ("value", "demos", "shards"))
         random, *own = (np.random.default_rng(seed + i) for i in range(3))
         given["value"] = value and (lambda obs: value(arrays({"obs": obs})))
-        given["demonstrations"] = demos and buffers.Episodes(demos, *own)
+        given["demonstrations"] = demos and buffers.Episodes(demos, *own, [len(demo.reward) for demo in demos])
         given["shards"] = Near(shares(num_envs, parts)) if parts else None
         spaces = tuple(map(environments.from_gymnasium, spaces))
         self._memory = buffers.build(algorithm.memory(), *spaces, num_envs, random, **given)

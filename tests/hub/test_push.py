@@ -206,8 +206,8 @@ def test_nothing_personal_is_sent(server: Server, personal: Run, tmp_path: Path)
     (notice,) = pushed.notices
     assert notice == ("Only the last name of paths on this machine is sent: environment.options.file, from.run.")
     card = server.repositories["me/filed"].files()["README.md"].decode()
-    assert "duetto train td3 --config filed/config.yaml --from first --from-checkpoint 5\n" in card
-    assert "First networks: step 5 of the run `first`; give it with --from RUN" in card
+    assert "duetto train td3 --config filed/config.yaml\n" in card
+    assert "First networks: step 5 of the run first; give it with --from RUN" in card
     assert "# TD3 on `Filed-v0 (file=arm.xml)`" in card
     pulled = duetto.pull("me/filed", tmp_path / "pulled")
     assert pulled.config.environment_options == {"file": "arm.xml"}
@@ -252,8 +252,8 @@ def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path
     assert b"alice" not in b"\n".join(files.values())
     card = files["README.md"].decode()
     assert "# TD3 on `swing.py:Swing`" in card
-    assert "duetto train td3 --config swing/config.yaml swing.py:Swing\n" in card
-    assert "Environment: the class Swing in `swing.py`." in card
+    assert "duetto train td3 --config swing/config.yaml\n" in card
+    assert "Environment: swing.py:Swing." in card
     assert b"swing.py:Swing" in files["config.yaml"]
 
 
@@ -274,7 +274,7 @@ def test_of_what_was_handed_over_in_python_the_card_says_so(nobody: None, tmp_pa
     assert front(card)["model-index"][0]["name"] == "Mild"
     assert "duetto train FILE.py:Mild --config short/config.yaml ENVIRONMENT\n" in card
     assert "duetto evaluate short --episodes 1 --seed 0 --environment ENVIRONMENT\n" in card
-    assert "Algorithm: the Python class Mild; FILE.py is a file" in card
+    assert "Algorithm: the class Mild in a file, FILE.py." in card
     assert "Environment: Short was a Python object" in card
 
 

@@ -160,17 +160,17 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
         (
             {"from": {"run": "/runs/first", "checkpoint": "last", "optimizers": False, "memory": False, "step": 5}},
             "duetto train td3 --config config.yaml --seed 0",
-            "First networks: step 5 of the run /runs/first; give it with --from RUN --from-checkpoint 5.",
+            "First networks: step 5 of the run first; give it with --from RUN --from-checkpoint 5.",
         ),
         (
             {"algorithm": {"name": "own", "from": {"class": "Own", "file": "/home/me/own.py"}}},
             "duetto train /home/me/own.py:Own --config config.yaml --seed 0",
-            "Algorithm: the class Own in /home/me/own.py.",
+            "Algorithm: the class Own in own.py.",
         ),
         (
             {"algorithm": {"name": "own", "from": {"class": "mine.Own"}}},
             "duetto train FILE.py:Own --config config.yaml --seed 0",
-            "Algorithm: the Python class Own; FILE.py is a file that contains it.",
+            "Algorithm: the class Own in a file, FILE.py.",
         ),
         (
             {"environment": {"id": "G", "options": {}, "remakeable": False}},
@@ -180,12 +180,12 @@ def test_what_differs_is_shown_and_what_only_one_has_is_not(tmp_path: Path):
         (
             {"environment": {"id": "/home/me/g.py:G", "options": {}, "remakeable": True}},
             "duetto train td3 --config config.yaml --seed 0",
-            "Environment: the class G in /home/me/g.py.",
+            "Environment: g.py:G.",
         ),
         (
             {"algorithm": {"name": "bc", "demonstrations": "demos/a"}},
             "duetto train bc --config config.yaml --seed 0",
-            "Demonstrations: demos/a; give them with --demonstrations.",
+            "Demonstrations: a; give them with --demonstrations.",
         ),
         (
             {"other_seeds": [2, 1]},
@@ -221,7 +221,7 @@ def test_it_says_what_is_needed_beside_the_configuration(
 def test_damage_is_on_the_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = pretend(tmp_path / "a", [1, 2])
     with (run / "evaluations.csv").open("a") as file:
-        file.write("half a li")
+        file.write("half a line\n")
     (said,) = made([run], tmp_path).texts["li"]
     assert said == f"1 of the lines of {run / 'evaluations.csv'} cannot be read and are left out."
     assert capsys.readouterr().err == f"{said}\n"

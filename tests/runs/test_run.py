@@ -279,7 +279,7 @@ def test_resume_with_other_spaces(tmp_path: Path):
             r"replay memory has other sizes \(rows 120, here 500\)",
         ),
         ({"run.num_envs": 2}, r"replay memory has other sizes \(environments 1, here 2; rows 120, here 60\)"),
-        ({"algorithm.prioritized": True}, r"has no priorities\. Leave prioritized at false, or put it back"),
+        ({"algorithm.prioritized": True}, r"prioritized was false, is now true\. .*items/mass is None"),
         ({"algorithm.normalize_observations": "sampled"}, r"Set normalize_observations as it was"),
     ],
 )
@@ -301,9 +301,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monke
         if trainer.step == 90:
             monkeypatch.setattr(atomic_io, "os", FullOS())
 
-    sentence = (
-        r"checkpoint at step 120 could not .*No space left on device. It needs 0.\d MB. Free some space, then resume"
-    )
+    sentence = r"checkpoint at step 120 could not .*No space left on device. Free some space or fix that, then resume"
     with pytest.raises(CheckpointError, match=sentence):
         train(tmp_path, name="full", callbacks=[fill], environment_options={})
     monkeypatch.undo()

@@ -77,7 +77,7 @@ def test_exactly_the_segments_with_a_needed_row_are_kept(tmp_path: Path):
 def test_a_resumed_run_keeps_what_it_found(two: CheckpointStore):
     store = CheckpointStore(two.folder, keep=3, num_envs=NUM_ENVS)
     store.load_latest()
-    store.save(300, state_at(300), None, (store.covered, 40))
+    store.save(300, state_at(300), None, store.covered - 40)
     assert store.steps() == [100, 200, 300]
 
 

@@ -162,7 +162,7 @@ def begun(tmp_path: Path) -> Path:
 
 def test_what_another_folder_learned_is_copied_into_ones_own_run_alone(begun: Path, key: Path):
     key.unlink()
-    with pytest.raises(UsageError, match=r"starts from the networks of another run, .*other, and copies them.*--trust"):
+    with pytest.raises(UsageError, match=r"copies the networks of .*other', and it was not started by you.*--trust"):
         Run(begun).resume()
     assert not list((begun / "checkpoints").glob("step-*"))
     Run(begun, trust=True).resume()

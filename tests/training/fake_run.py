@@ -22,8 +22,8 @@ class FakeMemory:
         self.written = self.written + np.array(counts, np.int64)
 
     @property
-    def window(self) -> tuple[np.ndarray, int]:
-        return self.written, self.rows
+    def oldest(self) -> np.ndarray:
+        return self.written - self.rows
 
     def segment(self, since: np.ndarray) -> dict[str, np.ndarray]:
         start = np.maximum(since, self.written - self.rows)
@@ -40,7 +40,7 @@ def state_at(step: int, branch: int = 0) -> dict[str, Any]:
 
 
 def save(store: CheckpointStore, memory: FakeMemory, step: int, branch: int = 0) -> Path:
-    return store.save(step, state_at(step, branch), memory.segment(store.covered), memory.window)
+    return store.save(step, state_at(step, branch), memory.segment(store.covered), memory.oldest)
 
 
 def remembered(loaded: Loaded) -> list[list[tuple[int, ...]]]:

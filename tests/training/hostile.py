@@ -48,7 +48,7 @@ def reseal(
     content = json.loads((folder / MANIFEST).read_bytes())["content"]
     records = [FileRecord.of(record["name"], (folder / record["name"]).read_bytes()) for record in content["files"]]
     content["files"] = [vars(record) for record in records]
-    for segment in (content["memory"] or {"segments": []})["segments"]:
+    for segment in content["segments"]:
         name = segment["file"]["name"]
         segment["file"] = vars(FileRecord.of(name, (folder.parent / "memory" / name).read_bytes()))
     change(content)

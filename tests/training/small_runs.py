@@ -109,11 +109,7 @@ def outcome(run: Run) -> dict[str, Any]:
     kept.load_state_dict(memory)
     for segment in loaded.segments:
         kept.load_segment(segment)
-    del (
-        state["trainer"]["seconds"],
-        state["log"]["mark"],
-        state["evaluations"]["mark"],
-    )  # lengths of files with times in
+    del state["trainer"]["seconds"]
     best = checkpoints(run).load_best() if run.config.run.evaluate_every else None
     lines = JsonLines.read(run.path / "metrics.jsonl")
     rows = Csv.read(run.path / "evaluations.csv")

@@ -44,8 +44,6 @@ def outcome(run: Run) -> dict[str, Any]:
     segments = list(loaded.segments)
     names = segments[0] if segments else ()
     state = loaded.state
-    for part in ("log", "evaluations"):
-        del state[part]["mark"]  # lengths of files with times in
     del state["trainer"]["seconds"]
     lines, rows = JsonLines.read(run.path / "metrics.jsonl"), Csv.read(run.path / "evaluations.csv")
     return {

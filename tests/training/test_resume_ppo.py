@@ -69,7 +69,9 @@ def test_stopped_anywhere_in_a_rollout(tmp_path: Path, backend: str, stop_at: in
     assert checkpoints(stopped).steps()[-1] == stop_at
     state = checkpoints(stopped).load_latest().state["memory"]
     assert state["filled"] == stop_at // 2 % 16
-    assert bool(state["ends"]) == (stop_at in (50, 62))  # after 9 and 15 vector steps of a rollout an episode was cut
+    assert bool(len(state["ends"]["time"])) == (
+        stop_at in (50, 62)
+    )  # after 9 and 15 vector steps of a rollout an episode was cut
     assert_same(train(tmp_path, algorithm, name="whole", **options), stopped.resume())
 
 
@@ -79,7 +81,7 @@ def test_whatever_is_observed(tmp_path: Path, environment: Any):
     options: dict[str, Any] = {"environment": environment, "num_envs": 2, "steps": 120, "evaluate_every": 0}
     algorithm = small("ppo", normalize_observations=True, image_features=8)
     stopped = train(tmp_path, algorithm, name="stopped", callbacks=[StopAt(90)], **options)
-    assert checkpoints(stopped).load_latest().state["memory"]["ends"]
+    assert checkpoints(stopped).load_latest().state["memory"]["ends"]["time"].size
     resumed = Run(stopped.path, environment).resume()
     assert_same(train(tmp_path, algorithm, name="whole", **options), resumed)
 
@@ -107,7 +109,7 @@ def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path,
     restored, _ = notices
     assert "could not be restored" in restored
     assert "the run continues with new episodes" in restored
-    assert len(memory["ends"]) > len(before["ends"])
+    assert len(memory["ends"]["time"]) > len(before["ends"]["time"])
     assert memory["arrays"]["truncated"][-1].sum() > before["arrays"]["truncated"][-1].sum()
     state = outcome(run)["state"]
     assert state["trainer"]["step"] >= 150

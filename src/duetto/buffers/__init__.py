@@ -1,15 +1,15 @@
 """Rollouts and replay buffers.
 
 - `storage`, `storage_fields`: the newest steps of every environment, each observation once
-- `replay`, `sequences`, `sequence_bounds`, `recurrent_states`: batches of transitions and of sequences
+- `replay`, `sequences`, `sequence_bounds`: batches of transitions and of sequences
 - `device_replay`: transitions as pure functions of arrays, for the compiled loop
 - `sampling`, `sum_tree`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
 - `her`: hindsight experience replay
 - `mixed_replay`, `demonstrations`: batches mixed with demonstrations
 - `rollout`, `recurrent_rollout`: on-policy batches
-- `sharded_replay`, `replay_shard`, `shard_states`: a buffer in several processes
+- `sharded_replay`, `replay_shard`: a buffer in several processes
 - `update_schedule`: how many batches are due
-- `base`, `experience`, `factory`: the data that goes in and out, and how buffers are made
+- `base`, `experience`: the data that goes in and out
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from duetto.algorithms.base import MemorySpec, ReplaySpec, RolloutSpec, SequenceSpec, Tree
+from duetto.algorithms.base import MemorySpec, RolloutSpec, Tree
 from duetto.buffers.base import Experience, Sample
-from duetto.buffers.demonstrations import Episodes, fill, own_spec, rows_for
-from duetto.buffers.factory import ReplayFactory, rows_of, too_large
+from duetto.buffers.demonstrations import Episodes, fill, own_spec
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.mixed_replay import MixedReplay
 from duetto.buffers.recurrent_rollout import RecurrentRollout
 from duetto.buffers.replay import Replay
-from duetto.buffers.replay_shard import Shard, ShardRequest, Shards
+from duetto.buffers.replay_shard import ReplayFactory, Shard, ShardRequest, Shards
 from duetto.buffers.rollout import Rollout
 from duetto.buffers.sequences import SequenceReplay
 from duetto.buffers.sharded_replay import ShardedReplay
-from duetto.buffers.storage_fields import step_fields
+from duetto.buffers.storage_fields import step_fields, too_large
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space
 
@@ -84,38 +83,24 @@ def build(
     if isinstance(spec, RolloutSpec):
         assert value is not None
         return _rollout(spec, observation_space, action_space, num_envs, value)
-    if demonstrations is not None:
-        return _mixed(spec, observation_space, action_space, num_envs, random, stacked, demonstrations, shards)
-    factory = ReplayFactory(spec, observation_space, action_space, rows_of(spec, num_envs), stacked)
+    factory = ReplayFactory(spec, observation_space, action_space, -(-spec.capacity // num_envs), stacked)
     if shards is not None:
-        assert goals is None, "hindsight in shards"
-        return ShardedReplay(factory, num_envs, random, shards)
-    return factory.make(num_envs, random, goals)
+        agent = ShardedReplay(factory, num_envs, random, shards)
+    else:
+        agent = factory.make(num_envs, random, goals)
+    return agent if demonstrations is None else _mixed(factory, agent, demonstrations)
 
 
-def _mixed(
-    spec: ReplaySpec | SequenceSpec,
-    observation: Space,
-    action: Space,
-    num_envs: int,
-    random: np.random.Generator,
-    stacked: int,
-    demonstrations: Episodes,
-    shards: Shards | None,
-) -> MixedReplay:
+def _mixed(factory: ReplayFactory, agent: Replay | ShardedReplay, demonstrations: Episodes) -> MixedReplay:
+    spec = factory.spec
     mixing = spec.demonstrations
     assert mixing is not None
     if mixing.by_priority and spec.prioritization is None:
         raise UsageError(
             "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
         )
-    lengths = demonstrations.lengths or [len(episode.reward) for episode in demonstrations.episodes]
-    rows = rows_for(spec, lengths)
-    own = own_spec(spec, mixing, rows)
-    agent = build(spec, observation, action, num_envs, random, stacked=stacked, shards=shards)
-    experts = build(own, observation, action, 1, demonstrations.own_random, stacked=stacked)
-    assert not isinstance(agent, Rollout | MixedReplay)
-    assert isinstance(experts, Replay)
+    own = own_spec(spec, mixing, sum(demonstrations.lengths))
+    experts = factory._replace(spec=own, rows=own.capacity).make(1, demonstrations.own_random)
     fingerprint = fill(experts, demonstrations.episodes)
     if not len(experts):
         raise UsageError("No demonstration can be learned from: all are shorter than the burn-in.")
@@ -132,7 +117,7 @@ def _rollout(
         kind = RecurrentRollout if spec.recurrent else Rollout
         return kind(spec, fields, num_envs, value)
     except MemoryError as error:
-        raise too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields, steps) from error
+        raise too_large(f"A rollout of {steps} steps", "Lower rollout_steps.", fields.values(), steps) from error
 
 
 def check(spec: MemorySpec, num_envs: int) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
-from duetto.functional.pytree import tree_map
+from duetto.errors import CheckpointError
 
 NOTHING: Mapping[str, Any] = {}
 
@@ -29,11 +28,6 @@ class Experience(NamedTuple):
     terminated: np.ndarray  # (K,) bool, the task ended: no future counts
     truncated: np.ndarray  # (K,) bool, the episode was cut from outside: the future counts
     extras: Mapping[str, np.ndarray] = NOTHING  # (K, ...), computed with the actions, such as hidden states
-
-
-def selected(experience: Experience, rows: np.ndarray) -> Experience:
-    """Return some rows of `experience`."""
-    return tree_map(itemgetter(rows), experience)
 
 
 _NOWHERE = np.zeros(0, np.int64)
@@ -59,8 +53,13 @@ class ResolvedItems(NamedTuple):
 
 
 class Memory:
-    """The methods that the training loop calls on every buffer, besides `due` and those for checkpoints."""
+    """The methods that the training loop calls on every buffer, besides `due`, `state_dict` and `load_state_dict`.
 
+    Attributes:
+        rows: Steps that each environment's ring can hold; 0 for rollouts, which are in `state_dict` as a whole.
+    """
+
+    rows: int = 0
     needs_priorities = False
     needs_divergence = False
     needs_values = False
@@ -69,6 +68,11 @@ class Memory:
     def add(self, experience: Experience) -> None:
         """Store copies of the steps."""
         raise NotImplementedError
+
+    @property
+    def written(self) -> np.ndarray:
+        """(num_envs,) int64, steps ever stored per environment; empty for rollouts."""
+        return _NOWHERE
 
     def pretraining(self) -> Iterator[Sample]:
         """Yield the batches to learn from before the first step; none by default."""
@@ -79,3 +83,10 @@ class Memory:
 
     def note_divergence(self, divergence: float) -> None:
         """Take the mean KL divergence of the last batch; called if `needs_divergence` is set."""
+
+    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
+        """Return the steps stored after the counts `since` (num_envs,), for a checkpoint; None for rollouts."""
+
+    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
+        """Put steps back, in any order of segments, after `load_state_dict`."""
+        raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from duetto.algorithms.base import Batch, ReplaySpec
-from duetto.buffers.factory import rows_of, too_large
-from duetto.buffers.storage_fields import Field, transition_fields
+from duetto.buffers.storage_fields import Field, too_large, transition_fields
 from duetto.functional.returns import n_step_return
 from duetto.networks.spaces import Space
 
@@ -37,7 +36,7 @@ class DeviceReplay:
     def __init__(self, spec: ReplaySpec, observation: Space, action: Space, num_envs: int) -> None:
         self._spec = spec
         self.num_envs: int = num_envs
-        self.rows: int = rows_of(spec, num_envs)
+        self.rows: int = -(-spec.capacity // num_envs)
         self.fields: dict[str, Field] = transition_fields(observation, action)
 
     def allocate(self) -> Arrays:
@@ -47,7 +46,7 @@ class DeviceReplay:
             return {name: jnp.zeros(shape, device_dtype(self.fields[name].dtype)) for name, shape in shapes.items()}
         except (jax.errors.JaxRuntimeError, MemoryError) as error:
             what = f"replay_capacity {self._spec.capacity}"
-            raise too_large(what, "Lower replay_capacity.", self.fields, self.rows * self.num_envs) from error
+            raise too_large(what, "Lower replay_capacity.", self.fields.values(), self.rows * self.num_envs) from error
 
     def add(self, arrays: Arrays, number: Any, values: Arrays) -> Arrays:
         """Store the step `number` of every environment, values (N, ...) by name."""

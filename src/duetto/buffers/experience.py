@@ -61,7 +61,7 @@ def concatenated(trees: Sequence[Any]) -> Any:
     return tree_map_many(np.concatenate, trees)
 
 
-def rows(tree: Any, which: slice) -> Any:
+def rows(tree: Any, which: slice | np.ndarray) -> Any:
     """Return the rows `which` of a tree of arrays."""
     return tree_map(itemgetter(which), tree)
 

@@ -141,7 +141,7 @@ class Relabeling:
             at = int(np.argmax(apart & kept))
             said, gave = float(computed[at]) + 0.0, float(given[at]) + 0.0  # no -0
             raise EnvironmentFailedError(
-                f"{self._goals.name}: compute_reward gives {said:g} where the step gave {gave:g}, and so "
-                f"in {count} of {np.count_nonzero(kept)} steps: hindsight would learn from other rewards. Correct "
-                "compute_reward, or take out what changes rewards afterwards (a wrapper, a bonus, what needs info)."
+                f"{self._goals.name}: compute_reward gives {said:g} where the step gave {gave:g}, and so in {count} of "
+                f"{np.count_nonzero(kept)} steps. Correct compute_reward, or remove what changes rewards afterwards (a "
+                "wrapper, a bonus, what needs info)."
             )

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, SequenceBatch
 from duetto.buffers.base import Experience, Memory, Sample
 from duetto.buffers.replay import Replay
 from duetto.buffers.sharded_replay import ShardedReplay
+from duetto.buffers.storage import Segment
 from duetto.errors import CheckpointError
 from duetto.functional import rng, state_schema
 from duetto.functional.pytree import tree_map_many
@@ -48,28 +50,20 @@ class MixedReplay(Memory):
         self._agent, self._experts = agent, experts
         self._fingerprint, self._random = fingerprint, random
         self._pretrained = 0
+        self.rows: int = agent.rows
+        self.needs_priorities: bool = agent.needs_priorities
 
     def __len__(self) -> int:
         """Return the number of the agent's items that can be sampled."""
         return len(self._agent)
 
     @property
-    def needs_priorities(self) -> bool:
-        """Whether `feedback` needs errors."""
-        return self._agent.needs_priorities
-
-    @property
+    @override
     def written(self) -> np.ndarray:
-        """(num_envs,) int64, steps of the agent ever stored per environment."""
         return self._agent.written
 
-    @property
-    def rows(self) -> int:
-        """Steps that each environment's ring can hold."""
-        return self._agent.rows
-
+    @override
     def add(self, experience: Experience) -> None:
-        """Store the agent's steps."""
         self._agent.add(experience)
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
@@ -82,8 +76,8 @@ class MixedReplay(Memory):
         """Batches that `pretraining` still has."""
         return max(self._spec.pretraining - self._pretrained, 0)
 
+    @override
     def pretraining(self) -> Iterator[Sample]:
-        """Yield batches of demonstrations alone, before the first step."""
         while self.pretraining_left:
             self._pretrained += 1
             yield self._sample(self._batch_size)
@@ -125,8 +119,8 @@ class MixedReplay(Memory):
             weight = (weight * (least / kind.line.least) ** exponent).astype(np.float32)
         return batch._replace(expert=np.full(len(weight), kind is self._experts, np.float32), weight=weight)
 
+    @override
     def feedback(self, sample: Sample, priority: np.ndarray | None) -> None:
-        """Give the sampled items new priorities, each in its own buffer."""
         if not self.needs_priorities:
             return
         assert priority is not None
@@ -167,12 +161,12 @@ class MixedReplay(Memory):
         self._pretrained = state["pretrained"]
         rng.restore_rng(self._random, state["random"])
 
-    def segment(self, since: np.ndarray) -> dict[str, np.ndarray] | None:
-        """Return the agent's steps stored after the counts `since` (num_envs,)."""
+    @override
+    def segment(self, since: np.ndarray) -> Segment:
         return self._agent.segment(since)
 
-    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
-        """Put the agent's steps back."""
+    @override
+    def load_segment(self, segment: Segment) -> None:
         self._agent.load_segment(segment)
 
 

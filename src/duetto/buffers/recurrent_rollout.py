@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
-from duetto.buffers.rollout import End, Rollout
-from duetto.buffers.storage_fields import unnamed
+from duetto.buffers.rollout import Rollout
+from duetto.buffers.storage_fields import Values, unnamed
 from duetto.functional import state_schema
-from duetto.functional.pytree import tree_map_many
 from duetto.functional.state_schema import ArrayOf, DictOf
 from duetto.networks.sequence_input import SequenceInput
 
@@ -27,14 +26,16 @@ class RecurrentRollout(Rollout):
     """
 
     def __init__(self, *arguments: Any) -> None:
-        """Use `memory.build`."""
+        """Use `buffers.build`."""
         super().__init__(*arguments)
-        self._carry: dict[str, np.ndarray] = {}  # (N, ...), before the first step
+        self._carry: Values = {}  # (N, ...), before the first step
 
     @override
     def add(self, experience: Experience) -> None:
         if self._filled == 0:
-            self._begin(experience)
+            for name, part in _named_like(experience.extras, CARRY).items():
+                self._carry[name] = np.zeros((self._real.shape[1], *part.shape[1:]), part.dtype)
+                self._carry[name][experience.env] = part
         super().add(experience)
 
     @override
@@ -47,27 +48,23 @@ class RecurrentRollout(Rollout):
         super().load_state_dict(state)
         self._carry = {name: np.array(part) for name, part in state["carry"].items()}
 
-    def _begin(self, experience: Experience) -> None:
-        for name, part in _named_like(experience, CARRY).items():
-            whole = np.zeros((self._real.shape[1], *part.shape[1:]), part.dtype)
-            whole[experience.env] = part
-            self._carry[name] = whole
+    def _next_input(self, experience: Experience) -> Values:
+        carry = {CARRY + name: part for name, part in _named_like(experience.extras, NEXT_CARRY).items()}
+        return (
+            super()._next_input(experience)
+            | carry
+            | {"action": experience.action, "reward": experience.extras["seen_reward"]}
+        )
 
-    def _next_input(self, experience: Experience) -> Tree:
-        obs = experience.next_obs
-        seen = {f"obs/{name}": part for name, part in obs.items()} if isinstance(obs, dict) else {"obs": obs}
-        carry = {f"{CARRY}{name}": part for name, part in _named_like(experience, NEXT_CARRY).items()}
-        return seen | carry | {"action": experience.action, "reward": experience.extras["seen_reward"]}
-
-    def _end_values(self, ends: list[End]) -> np.ndarray:
-        next_input = tree_map_many(np.stack, [one for _, _, one in ends])
-        obs, count = unnamed("obs", next_input), len(ends)
+    def _end_values(self, following: Values) -> np.ndarray:
+        obs = unnamed("obs", {name: part[:, None] for name, part in following.items()})
+        count = len(following["reward"])
         window = SequenceInput(
-            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
-            previous_action=next_input["action"][:, None],
-            previous_reward=next_input["reward"][:, None],
+            obs=obs,
+            previous_action=following["action"][:, None],
+            previous_reward=following["reward"][:, None],
             starts=np.zeros((count, 1), bool),
-            carry={name.removeprefix(CARRY): part for name, part in next_input.items() if name.startswith(CARRY)},
+            carry=_named_like(following, CARRY),
             is_first=np.zeros(count, bool),
             query_steps=None,
         )
@@ -80,7 +77,7 @@ class RecurrentRollout(Rollout):
         return np.ascontiguousarray(np.swapaxes(array, 0, 1))
 
     def _observations(self) -> SequenceInput:
-        arrays = {name: self._rows(array) for name, array in self._arrays.items()}
+        arrays = self._in_rows()
         steps, num_envs = self._real.shape
         return SequenceInput(
             obs=unnamed("obs", arrays),
@@ -93,6 +90,6 @@ class RecurrentRollout(Rollout):
         )
 
 
-def _named_like(experience: Experience, prefix: str) -> dict[str, np.ndarray]:
-    """Return the extras whose names start with `prefix`, without it."""
-    return {name.removeprefix(prefix): part for name, part in experience.extras.items() if name.startswith(prefix)}
+def _named_like(values: Mapping[str, np.ndarray], prefix: str) -> Values:
+    """Return the values whose names start with `prefix`, without it."""
+    return {name.removeprefix(prefix): part for name, part in values.items() if name.startswith(prefix)}

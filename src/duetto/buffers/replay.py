@@ -18,7 +18,7 @@ from duetto.buffers.update_schedule import Schedule
 from duetto.errors import CheckpointError
 from duetto.functional import rng, state_schema
 from duetto.functional.returns import n_step_return
-from duetto.functional.state_schema import ANY, DictOf
+from duetto.functional.state_schema import ANY, ArrayOf, DictOf
 
 
 class ReplayMemory(Memory):
@@ -107,14 +107,24 @@ class ReplayMemory(Memory):
             self.prioritize(sample.index, sample.stamp, error)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
-    @abstractmethod
-    def all_rows(self, since: np.ndarray) -> Segment:
-        """Return the steps stored after the counts `since` (num_envs,); see `EpisodeStorage.segment`."""
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of schedule and draws, and the sizes."""
+        return {"shape": self._sizes, "schedule": self.schedule.state_dict()} | self.sampler_state()
 
-    def segment(self, since: np.ndarray) -> Segment | None:
-        """Return the steps stored after the counts `since` (num_envs,), or None if there are none."""
-        segment = self.all_rows(since)
-        return segment if segment["count"].any() else None
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore schedule and sizes. CheckpointError for the state of a buffer with other sizes."""
+        state_schema.check(state, {"shape": DictOf(int)}, "memory")
+        saved, sizes = state["shape"], self._sizes
+        if saved != sizes:
+            words = (f"{name} {saved.get(name)}, here {n}" for name, n in sizes.items() if saved.get(name) != n)
+            options = "burn-in, unroll, overlap, replay_capacity" if "overlap" in sizes else "replay_capacity"
+            raise CheckpointError(
+                f"The checkpoint's replay memory has other sizes ({'; '.join(words)}). Set {options} and the number of "
+                "environments back."
+            )
+        envs, items = ArrayOf(sizes["environments"], None), ArrayOf(None, ())
+        state_schema.check(state, {"envs": DictOf(envs), "items": DictOf(items), "schedule": ANY}, "memory")
+        self.schedule.load_state_dict(state["schedule"])
 
     def sampler_state(self) -> dict[str, Any]:
         """Return the state of draws."""
@@ -125,19 +135,6 @@ class ReplayMemory(Memory):
         state_schema.check(state, {"items": dict, "sampler": dict, "random": ANY}, "memory")
         self.sampler.load_state_dict(state["sampler"])
         rng.restore_rng(self._random, state["random"])
-
-    def _check_state(self, state: dict[str, Any]) -> None:
-        """Raise CheckpointError for a state of a buffer with other sizes."""
-        form = {"shape": DictOf(int), "envs": dict, "items": dict, "sampler": dict, "schedule": ANY, "random": ANY}
-        state_schema.check(state, form, "memory")
-        saved, sizes = state["shape"], self._sizes
-        if saved != sizes:
-            words = (f"{name} {saved.get(name)}, here {n}" for name, n in sizes.items() if saved.get(name) != n)
-            options = "burn-in, unroll, overlap, replay_capacity" if "overlap" in sizes else "replay_capacity"
-            raise CheckpointError(
-                f"The checkpoint's replay memory has other sizes ({'; '.join(words)}). Set {options} and the number of "
-                "environments back."
-            )
 
 
 class Replay(ReplayMemory):
@@ -166,18 +163,18 @@ class Replay(ReplayMemory):
             self._relabeling = Relabeling(spec.hindsight, storage, goals, spec.discount)
 
     @property
+    @override
     def written(self) -> np.ndarray:
-        """(num_envs,) int64, steps ever stored per environment; a copy."""
         return self._storage.written.copy()
 
     # ------------------------------------------------------------------------------------------------ filling
+    @override
     def add(self, experience: Experience) -> None:
         """Store copies of the steps; a batch may be due afterwards.
 
         Raises:
             ValueError, TypeError, UsageError: See `EpisodeStorage.add`. Then nothing is stored.
         """
-        self._check_extras(experience)
         self._added(experience, self._storage.add(experience))
         self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
 
@@ -187,10 +184,11 @@ class Replay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ sampling
     @property
+    @override
     def line(self) -> PriorityLine:
-        """The line of all items."""
         return self._items.line
 
+    @override
     def resolve(self, point: np.ndarray) -> ResolvedItems:
         """Return the items at points (B,) of the line, with other goals if the spec has hindsight."""
         self._storage.check_complete()
@@ -211,59 +209,48 @@ class Replay(ReplayMemory):
         return self._items
 
     # ------------------------------------------------------------------------------------------------ checkpoints
+    @override
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the steps, which `segment` hands out.
 
         "envs" has arrays (num_envs, ...), "items" arrays of items: of those with an "index", or else of every index.
         """
-        own = {"shape": self._sizes, "envs": self._storage.state_dict(), "schedule": self.schedule.state_dict()}
-        return own | self.sampler_state()
+        return super().state_dict() | {"envs": self._storage.state_dict()}
 
+    @override
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._storage.load_state_dict(state["envs"])
+        self._load_items(state)
+        self.load_sampler_state(state)
+
+    @override
     def sampler_state(self) -> dict[str, Any]:
-        """Return the sampler's state without its items."""
         masses = {"mass": self._items.mass(self._saved_index())} if self.sampler.prioritized else {}
         return super().sampler_state() | {"items": masses}
 
     @override
     def load_sampler_state(self, state: dict[str, Any]) -> None:
         super().load_sampler_state(state)
-        if not isinstance(self._items, MassItems):
-            return
-        index, masses = self._saved_index(), np.zeros(len(self._storage.written) * self.rows)
-        masses[index] = 1.0
-        if self.sampler.prioritized:
-            masses[index] = self.sampler.loaded_masses(state["items"], len(index), state["sampler"]["exponent"])
-        self._items.fill(masses)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`; the steps follow with `load_segment`.
-
-        Raises:
-            CheckpointError: The state is that of a memory with another capacity or number of environments.
-        """
-        self._check_state(state)
-        self._storage.load_state_dict(state["envs"])
-        self._load_items(state)
-        self.load_sampler_state(state)
-        self.schedule.load_state_dict(state["schedule"])
+        if isinstance(self._items, MassItems):
+            index = self._saved_index()
+            self._items.fill(index, state["items"].get("mass") if self.sampler.prioritized else np.ones(len(index)))
 
     @override
-    def all_rows(self, since: np.ndarray) -> Segment:
+    def segment(self, since: np.ndarray) -> Segment:
+        """Return the steps stored after the counts `since` (num_envs,); see `EpisodeStorage.segment`."""
         return self._storage.segment(since)
 
+    @override
     def load_segment(self, segment: Segment) -> None:
-        """Put steps back, in any order of segments, after `load_state_dict`."""
         self._storage.load_segment(segment)
 
     # ------------------------------------------------------------------------------------------------ transitions
-    def _check_extras(self, experience: Experience) -> None:
-        """Check the extras that the algorithm returned with its actions."""
-
-    def _added(self, turn: Experience, index: np.ndarray) -> None:
+    def _added(self, steps: Experience, index: np.ndarray) -> None:
         """Make items of the steps just stored at `index` (K,), of different environments."""
         self._add_items(index)
         if self._relabeling is not None:
-            self._relabeling.spans.note(index, turn.terminated | turn.truncated)
+            self._relabeling.spans.note(index, steps.terminated | steps.truncated)
 
     def _interrupted(self, env: np.ndarray) -> None:
         if self._relabeling is not None:

@@ -10,13 +10,38 @@ depend on the shards (`sharded_replay`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from duetto.buffers.factory import ReplayFactory
+from duetto.algorithms.base import ReplaySpec, SequenceSpec
+from duetto.buffers.her import HindsightGoals
+from duetto.buffers.replay import Replay
 from duetto.buffers.sampling import PriorityLine
+from duetto.buffers.sequences import SequenceReplay
+from duetto.buffers.storage import EpisodeStorage
+from duetto.networks.spaces import Space
+
+
+class ReplayFactory(NamedTuple):
+    """The arguments of a replay buffer of transitions or of sequences, in this process or in a shard."""
+
+    spec: ReplaySpec | SequenceSpec
+    observation: Space
+    action: Space
+    rows: int  # of each environment
+    stacked: int
+
+    def make(
+        self, num_envs: int, random: np.random.Generator, goals: HindsightGoals | None = None, first_env: int = 0
+    ) -> Replay:
+        """Make the buffer of `num_envs` environments. UsageError if it does not fit into memory."""
+        spec, observation, action, rows, stacked = self
+        storage = EpisodeStorage(observation, action, num_envs, rows, stacked, first_env)
+        if isinstance(spec, SequenceSpec):
+            return SequenceReplay(spec, storage, random)
+        return Replay(spec, storage, random, goals)
 
 
 class ShardStatus(NamedTuple):
@@ -47,7 +72,7 @@ ShardRequest = tuple[str, tuple[Any, ...]]  # a method for `Shard.execute`, and 
 
 
 class Shards(Protocol):
-    """The interface to shards in any process. Each gets one message at a time; all work at the same time.
+    """The interface to shards in any process.
 
     Attributes:
         shares: The environments of each shard: contiguous, in order, and together all.
@@ -59,12 +84,8 @@ class Shards(Protocol):
         """Start new, empty shards and return their counts."""
         ...
 
-    def post(self, index: int, asked: Sequence[ShardRequest]) -> None:
-        """Send a shard requests, to be executed in this order, without waiting for the answers."""
-        ...
-
-    def wait(self) -> dict[int, list[Any]]:
-        """Return each shard's answers to the posted requests, in order.
+    def execute(self, requests: Mapping[int, Sequence[ShardRequest]]) -> dict[int, list[Any]]:
+        """Send shards, by number, their requests in order; return their answers. All shards work at the same time.
 
         Raises:
             PartLostError: A shard is gone; the run has to go back to its checkpoint.

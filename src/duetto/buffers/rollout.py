@@ -15,14 +15,14 @@ import numpy as np
 
 from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
 from duetto.buffers.base import Experience, Memory, Sample
-from duetto.buffers.storage_fields import Field, named, unnamed
+from duetto.buffers.storage_fields import Field, Values, named, step_values, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.advantages import explained_variance, generalized_advantages
-from duetto.functional.pytree import tree_map, tree_map_many
-from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf, ListOf
+from duetto.functional.pytree import tree_stack
+from duetto.functional.state_schema import ArrayOf, DictOf, ListOf
 
-End = tuple[int, int, Tree]  # time, environment, and the input of the value of the next observation
+End = tuple[int, int, Values]  # time, environment, and the input of the value of the next observation
 
 
 class Rollout(Memory):
@@ -42,12 +42,9 @@ class Rollout(Memory):
     ) -> None:
         """Use `buffers.build`. `value` returns V(s) (N,) of N observations, with the current parameters."""
         self._spec, self._fields, self._value = spec, fields, value
-        self._arrays = {name: field.allocate(spec.steps * num_envs) for name, field in fields.items()}
-        self._arrays = {
-            name: array.reshape(spec.steps, num_envs, *array.shape[1:]) for name, array in self._arrays.items()
-        }
+        self._arrays = {name: field.allocate(spec.steps, num_envs) for name, field in fields.items()}
         self._real = np.zeros((spec.steps, num_envs), bool)
-        self._next_obs: Tree = None  # (N, ...), what the newest step led to
+        self._next: Values = {}  # (N, ...) by name, what the newest step led to; rows that never came are zeros
         self._ends: list[End] = []  # of truncated episodes
         self._filled = 0
         self._diverged = False
@@ -72,14 +69,7 @@ class Rollout(Memory):
             ValueError, TypeError: shapes or dtypes other than the memory's. Then nothing is stored.
         """
         time, env = self._filled, experience.env
-        values = {
-            **dict(named("obs", experience.obs)),
-            "action": experience.action,
-            "reward": experience.reward,
-            "terminated": experience.terminated,
-            "truncated": experience.truncated,
-            **experience.extras,
-        }
+        values = {**step_values(experience), **experience.extras}
         for name, field in self._fields.items():
             field.check(name, values[name], len(env))
         whole = len(env) == self._real.shape[1]
@@ -101,12 +91,12 @@ class Rollout(Memory):
         if self._filled < self._spec.steps:
             return
         self._diverged = False
-        batch = self._recomputed_batch() if self.recompute_values else self._batch(self._arrays["value"])
+        batch = self._batch(self._recomputed_values() if self.recompute_values else self._arrays["value"])
         real = batch.weight > 0
         info = {"explained_variance": float(explained_variance(batch.value[real], batch.returns[real]))}
         for epoch in range(self._spec.epochs):
             if epoch and self._spec.recompute_advantages:
-                batch = self._recomputed_batch()
+                batch = self._batch(self._recomputed_values())
             yield Sample(batch, age=len(self), info=info if epoch == 0 else {})
             if self._diverged:
                 break
@@ -127,7 +117,7 @@ class Rollout(Memory):
         open_ended = self._real[last] & ~done & (True if envs is None else envs)
         for env in np.flatnonzero(open_ended).tolist():
             self._arrays["truncated"][last, env] = True
-            self._ends.append((last, env, _row(self._next_obs, env)))
+            self._ends.append((last, env, _row(self._next, env)))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the steps collected so far; none between two rollouts."""
@@ -137,16 +127,17 @@ class Rollout(Memory):
             "filled": filled,
             "real": self._real[:filled].copy(),
             "arrays": {name: array[:filled].copy() for name, array in self._arrays.items()},
-            "next_obs": {} if self._next_obs is None else dict(named("obs", self._next_obs)),
+            "next": {name: part.copy() for name, part in self._next.items()},
             "ends": {
-                str(i): {"time": time, "env": env, "obs": dict(named("obs", obs))}
-                for i, (time, env, obs) in enumerate(self._ends)
+                "time": np.array([time for time, _, _ in self._ends], np.int64),
+                "env": np.array([env for _, env, _ in self._ends], np.int64),
+                "next": tree_stack([following for _, _, following in self._ends]) if self._ends else {},
             },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the result of `state_dict`. CheckpointError for another number of steps or environments."""
-        state_schema.check(state, {"shape": ListOf(int), "filled": int, "ends": DictOf(ANY)}, "memory")
+        state_schema.check(state, {"shape": ListOf(int), "filled": int}, "memory")
         if tuple(state["shape"]) != self._real.shape:
             raise CheckpointError(
                 f"The checkpoint's rollout has {state['shape'][0]} steps of {state['shape'][1]} environments, this "
@@ -157,75 +148,47 @@ class Rollout(Memory):
         self._real[:filled] = state["real"]
         for name, array in self._arrays.items():
             array[:filled] = state["arrays"][name]
-        if state["next_obs"]:
-            self._next_obs = unnamed("obs", {name: np.array(array) for name, array in state["next_obs"].items()})
-        ends = (state["ends"][str(i)] for i in range(len(state["ends"])))
-        self._ends = [(int(end["time"]), int(end["env"]), unnamed("obs", end["obs"])) for end in ends]
+        self._next = {name: np.array(part) for name, part in state["next"].items()}
+        ends = state["ends"]
+        rows = enumerate(zip(ends["time"].tolist(), ends["env"].tolist(), strict=True))
+        self._ends = [(*at, _row({name: ends["next"][name] for name in self._next}, i)) for i, at in rows]
 
     def _check_state(self, state: dict[str, Any]) -> None:
         """Raise CheckpointError unless `state` holds the first `filled` steps and their next observations."""
         (steps, num_envs), filled = self._real.shape, state["filled"]
-        whole = DictOf(ArrayOf(num_envs, None))
-        form: dict[str, Any] = {"real": ArrayOf.like(self._real, filled), "next_obs": whole}
+        form: dict[str, Any] = {"real": ArrayOf.like(self._real, filled), "next": DictOf(ArrayOf(num_envs, None))}
         form["arrays"] = {name: ArrayOf.like(array, filled) for name, array in self._arrays.items()}
-        form["ends"] = DictOf(
-            {"time": int, "env": int, "obs": DictOf(ARRAY)}, [str(i) for i in range(len(state["ends"]))]
-        )
+        form["ends"] = {"time": ArrayOf(None, (), np.int64)}
         state_schema.check(state, form, "memory")
-        rows = {name: array.shape[1:] for name, array in state["next_obs"].items()}
-        ends = state["ends"].values()
-        inside = all(end["time"] < filled and end["env"] < num_envs for end in ends)
-        alike = all({name: array.shape for name, array in end["obs"].items()} == rows for end in ends)
-        if filled >= steps or (filled and not rows) or not (inside and alike):
+        following, time = state["next"], state["ends"]["time"]
+        rows = {name: ArrayOf.like(part, len(time)) for name, part in following.items()} if len(time) else {}
+        state_schema.check(state["ends"], {"env": ArrayOf(len(time), (), np.int64), "next": rows}, "memory/ends")
+        env = state["ends"]["env"]
+        inside = np.all((time >= 0) & (time < filled) & (env >= 0) & (env < num_envs))
+        if filled >= steps or (filled and not following) or not inside:
             raise CheckpointError("The checkpoint's rollout is not one of this run: it ends where it has no steps.")
 
-    # A rollout is short: it goes into the checkpoint's state whole, not into the segments of replay memories.
-    @property
-    def written(self) -> np.ndarray:
-        """Zeros (num_envs,) int64: rollouts have no segments."""
-        return np.zeros(self._real.shape[1], np.int64)
-
-    @property
-    def rows(self) -> int:
-        """Always 0; see `written`."""
-        return 0
-
-    def segment(self, since: np.ndarray) -> None:
-        """Return None; see `written`."""
-
-    def load_segment(self, segment: dict[str, np.ndarray]) -> None:
-        """Raise CheckpointError: a rollout has no segments."""
-        raise CheckpointError("The checkpoint holds a replay memory, but this run learns from rollouts.")
-
     def _note_next(self, time: int, experience: Experience) -> None:
-        next_input = self._next_input(experience)
-        if len(experience.env) == self._real.shape[1]:
-            self._next_obs = unnamed("obs", {name: part.copy() for name, part in named("obs", next_input)})
-        else:
-            if self._next_obs is None:  # rows that never come have no weight
-                self._next_obs = unnamed("obs", {name: self._blank(part) for name, part in named("obs", next_input)})
-            rows = dict(named("", next_input))  # by name: another learner may have a carry's parts in another order
-            for name, array in named("", self._next_obs):
-                array[experience.env] = rows[name]
+        following = self._next_input(experience)
+        for name, part in following.items():
+            if name not in self._next:
+                self._next[name] = np.zeros((self._real.shape[1], *part.shape[1:]), part.dtype)
+            self._next[name][experience.env] = part
         for row in np.flatnonzero(experience.truncated & ~experience.terminated).tolist():
-            self._ends.append((time, int(experience.env[row]), _row(next_input, row)))
-
-    def _blank(self, rows: np.ndarray) -> np.ndarray:
-        """Return zeros like these rows (K, ...), for every environment."""
-        return np.zeros((self._real.shape[1], *rows.shape[1:]), rows.dtype)
+            self._ends.append((time, int(experience.env[row]), _row(following, row)))
 
     # What differs where networks are recurrent:
-    def _next_input(self, experience: Experience) -> Tree:
-        """Return the inputs of the value function after each step, (K, ...)."""
-        return experience.next_obs
+    def _next_input(self, experience: Experience) -> Values:
+        """Return the inputs of the value function after each step, (K, ...) by name."""
+        return dict(named("obs", experience.next_obs))
 
-    def _end_values(self, ends: list[End]) -> np.ndarray:
+    def _end_values(self, following: Values) -> np.ndarray:
         """Return the values V (N,) after N steps, with the current parameters."""
-        return self._value(tree_map_many(np.stack, [next_input for _, _, next_input in ends]))
+        return self._value(unnamed("obs", following))
 
     def _recomputed_values(self) -> np.ndarray:
         """Compute V (T, N) of all steps, with the current parameters."""
-        return self._value(unnamed("obs", self._flat())).reshape(self._real.shape)
+        return self._value(self._observations()).reshape(self._real.shape)
 
     def _rows(self, array: np.ndarray) -> np.ndarray:
         """Return an array (T, N, ...) in the order of a batch's rows."""
@@ -233,15 +196,11 @@ class Rollout(Memory):
 
     def _observations(self) -> Any:
         """Return the batch's observations."""
-        return unnamed("obs", self._flat())
+        return unnamed("obs", self._in_rows())
 
-    def _flat(self) -> dict[str, np.ndarray]:
-        """Return all arrays as views (T·N, ...)."""
-        return {name: array.reshape(-1, *array.shape[2:]) for name, array in self._arrays.items()}
-
-    def _recomputed_batch(self) -> RolloutBatch:
-        """Make the batch with values by the current parameters."""
-        return self._batch(self._recomputed_values())
+    def _in_rows(self) -> Values:
+        """Return all arrays in the order of a batch's rows."""
+        return {name: self._rows(array) for name, array in self._arrays.items()}
 
     def _batch(self, value: np.ndarray) -> RolloutBatch:
         arrays = self._arrays
@@ -269,15 +228,16 @@ class Rollout(Memory):
         steps, num_envs = value.shape
         following = np.empty_like(value)
         following[:-1] = value[1:]
-        ends = [(steps - 1, env, _row(self._next_obs, env)) for env in range(num_envs)] + self._ends
+        ends = [(steps - 1, env, _row(self._next, env)) for env in range(num_envs)] + self._ends
         for start in range(0, len(ends), num_envs):  # always N rows: another number would be compiled anew
             some = ends[start : start + num_envs]
             padded = some + some[:1] * (num_envs - len(some))
-            for (time, env, _), end in zip(some, self._end_values(padded), strict=False):
+            values = self._end_values(tree_stack([inputs for _, _, inputs in padded]))
+            for (time, env, _), end in zip(some, values, strict=False):
                 following[time, env] = end
         return following
 
 
-def _row(obs: Tree, row: int) -> Tree:
+def _row(values: Values, row: int) -> Values:
     """Copy one row; a scalar becomes an array, which a checkpoint can hold."""
-    return tree_map(lambda part: np.array(part[row]), obs)
+    return {name: np.array(part[row]) for name, part in values.items()}

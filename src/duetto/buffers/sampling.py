@@ -34,16 +34,6 @@ class PriorityLine(NamedTuple):
     least: float  # p^α; infinite without items
 
 
-def numbers(items: int, size: int, random: np.random.Generator) -> np.ndarray:
-    """Draw B points of a uniform line, with replacement."""
-    return random.integers(items, size=size)
-
-
-def strata(length: float, size: int, random: np.random.Generator) -> np.ndarray:
-    """Draw a point in each of B equal parts of a line: (B,), ascending."""
-    return (np.arange(size) + random.random(size)) * (length / size)
-
-
 class ReplaySampler:
     """Draws points on the line of all items, uniformly or by proportional priorities.
 
@@ -67,24 +57,22 @@ class ReplaySampler:
     @property
     def exponent(self) -> float:
         """β of the next batch; 0 without priorities."""
-        start = self._prioritization.importance_exponent if self.prioritized else 0.0
-        if start == 0:
+        given = self._prioritization
+        if given is None or given.importance_exponent == 0:
             return 0.0
-        return annealed_exponent(start, self.batches, self._prioritization.importance_anneal_samples)
+        return annealed_exponent(given.importance_exponent, self.batches, given.importance_anneal_samples)
 
     def draw(self, line: PriorityLine, size: int, random: np.random.Generator) -> np.ndarray:
-        """Draw B points of the line."""
-        if self.prioritized:
-            return strata(line.length, size, random)
-        return numbers(line.items, size, random)
+        """Draw B points of the line: uniformly, or with priorities one in each of B equal parts, ascending."""
+        if not self.prioritized:
+            return random.integers(line.items, size=size)
+        return (np.arange(size) + random.random(size)) * (line.length / size)
 
     def weights(self, masses: np.ndarray, least: float) -> np.ndarray:
         """Count the next batch and return its weights (B,) float32, from p^α of its items and the least p^α of all."""
-        exponent = self.exponent
+        weights = importance_weights(masses, least, self.exponent).astype(np.float32)
         self.batches += 1
-        if exponent == 0:
-            return np.ones(len(masses), np.float32)
-        return importance_weights(masses, least, exponent).astype(np.float32)
+        return weights
 
     def mass(self, error: np.ndarray) -> np.ndarray:
         """Return p^α (K,) of items with the errors |δ| (K,); 1 without priorities."""
@@ -93,41 +81,13 @@ class ReplaySampler:
         return mass(error + self._prioritization.epsilon, self._prioritization.exponent)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return α, the largest priority and the number of batches; {} without priorities."""
-        if not self.prioritized:
-            return {}
-        exponent = self._prioritization.exponent
-        return {"exponent": exponent, "largest_priority": self.largest, "sampled": self.batches}
+        """Return the largest priority and the number of batches."""
+        return {"largest_priority": self.largest, "sampled": self.batches}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`.
-
-        Raises:
-            CheckpointError: The state is that of a memory without priorities.
-        """
-        if not self.prioritized:
-            return
-        if not state:
-            raise CheckpointError(
-                "The checkpoint's replay memory has no priorities. Leave prioritized at false, or put it back to that "
-                "in config.yaml; a new run can also start without the other's memory."
-            )
-        state_schema.check(state, {"exponent": float, "largest_priority": float, "sampled": int}, "memory/sampler")
+        """Restore the result of `state_dict`."""
+        state_schema.check(state, {"largest_priority": float, "sampled": int}, "memory/sampler")
         self.largest, self.batches = float(state["largest_priority"]), int(state["sampled"])
-
-    def loaded_masses(self, items: dict[str, Any], count: int, before: float) -> np.ndarray:
-        """Return p^α (count,) from saved masses p^before; those of 0, where there is no item, stay.
-
-        With an exponent of 0 no priority was known, and all items get the largest.
-        """
-        state_schema.check(items, {"mass": ArrayOf(count, (), np.float64)}, "memory/items")
-        masses = items["mass"]
-        if not np.all(np.isfinite(masses) & (masses >= 0)):
-            raise CheckpointError("The checkpoint's replay memory has priorities that are negative or not finite.")
-        exponent, there = self._prioritization.exponent, masses > 0
-        if before == exponent:
-            return masses
-        return np.where(there, masses ** (exponent / before) if before else self.mass(np.asarray(self.largest)), 0.0)
 
 
 class StepItems:
@@ -188,11 +148,16 @@ class MassItems:
         self._sums.set(index, 0.0)
         self._minima.set(index, np.inf)
 
-    def fill(self, masses: np.ndarray) -> None:
-        """Set all masses (size,); 0 where there is no item."""
-        self._sums.fill(masses)
-        self._minima.fill(np.where(masses > 0, masses, np.inf))
-        self._count = int(np.count_nonzero(masses))
+    def fill(self, index: np.ndarray, masses: np.ndarray) -> None:
+        """Replace all items by those at `index` (K,). CheckpointError for masses (K,) that no items have."""
+        state_schema.check({"mass": masses}, {"mass": ArrayOf(len(index), (), np.float64)}, "memory/items")
+        if not np.all(np.isfinite(masses) & (masses >= 0)):
+            raise CheckpointError("The checkpoint's replay memory has priorities that are negative or not finite.")
+        whole = np.zeros(len(self._sums.leaves))
+        whole[index] = masses
+        self._sums.fill(whole)
+        self._minima.fill(np.where(whole > 0, whole, np.inf))
+        self._count = int(np.count_nonzero(whole))
 
 
 def checked_priorities(spec: Any, sample: Sample, priority: np.ndarray | None) -> np.ndarray:
@@ -203,8 +168,6 @@ def checked_priorities(spec: Any, sample: Sample, priority: np.ndarray | None) -
         ValueError: One is negative, or there are not as many as the sample has items or steps.
     """
     mask = sample.batch.mask if isinstance(sample.batch, SequenceBatch) else np.ones(sample.index.shape)
-    if priority is None:
-        raise ValueError("Prioritised replay needs a priority for every item of the sample, not None")
     error = np.asarray(priority, np.float64)
     if error.shape != mask.shape:
         raise ValueError(f"The priorities have shape {error.shape}, the sample {mask.shape}")

@@ -20,14 +20,13 @@ Rewards are summed up to the end of the span at most: a step near its end looks 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
 from duetto.buffers.base import Experience
-from duetto.buffers.recurrent_states import PREFIX, RecurrentStates
 from duetto.buffers.replay import Replay
 from duetto.buffers.sequence_bounds import cut
 from duetto.buffers.storage import EpisodeStorage, Segment, expand
@@ -37,6 +36,44 @@ from duetto.functional.returns import n_step_return
 from duetto.functional.state_schema import ARRAY, ArrayOf, DictOf
 from duetto.networks import masks
 from duetto.networks.sequence_input import SequenceInput
+
+PREFIX = "carry/"  # of the names of hidden states in `Experience.extras` and in segments
+Arrays = dict[str, np.ndarray]
+
+
+class RecurrentStates:
+    """Hidden states of some indices. For steps without one, such as random actions, it is zeros.
+
+    Attributes:
+        zeros: The zero state, like the first state that was kept; {} before.
+    """
+
+    def __init__(self) -> None:
+        self.zeros: Arrays = {}
+        self._kept: dict[int, Arrays] = {}
+
+    def keep(self, index: np.ndarray, carry: Arrays) -> None:
+        """Keep copies of the states (K, ...) for the indices (K,)."""
+        if carry and not self.zeros:
+            self.zeros = {name: np.zeros(array.shape[1:], array.dtype) for name, array in carry.items()}
+        if carry:
+            for row, i in enumerate(index.tolist()):
+                self._kept[i] = {name: carry[name][row].astype(zeros.dtype) for name, zeros in self.zeros.items()}
+
+    def drop(self, index: np.ndarray) -> None:
+        """Remove the states of indices."""
+        if self._kept:
+            for i in index.tolist():
+                self._kept.pop(i, None)
+
+    def read(self, index: np.ndarray) -> Arrays:
+        """Return the states (B, ...) at these indices; empty if no state is stored."""
+        rows = [self._kept.get(i, self.zeros) for i in index.tolist()]
+        return {name: np.stack([row[name] for row in rows]) for name in self.zeros} if rows else {}
+
+    def has(self, index: np.ndarray) -> np.ndarray:
+        """Return which of these indices have a state, (K,) bool."""
+        return np.isin(index, list(self._kept))
 
 
 class SequenceReplay(Replay):
@@ -65,18 +102,14 @@ class SequenceReplay(Replay):
         self._carries = RecurrentStates()
 
     # ------------------------------------------------------------------------------------------------ filling
-    def _check_extras(self, experience: Experience) -> None:
-        """With `stored_carry`, the extras "carry/<name>" (K, ...) are the network's states before the steps."""
+    def _added(self, steps: Experience, index: np.ndarray) -> None:
+        self._steps[steps.env] += 1
+        self._drop(steps.env)
         if self._spec.stored_carry:
-            self._carries.check(experience.extras, len(experience.env))
-
-    def _added(self, turn: Experience, index: np.ndarray) -> None:
-        self._steps[turn.env] += 1
-        self._drop(turn.env)
-        if self._spec.stored_carry:
-            starts = (self._steps[turn.env] - 1) % (self._length - self._spec.overlap) == 0
-            self._carries.keep(index[starts], {name: array[starts] for name, array in turn.extras.items()})
-        self._cut(turn.env, turn.terminated | turn.truncated)
+            starts = (self._steps[steps.env] - 1) % (self._length - self._spec.overlap) == 0
+            carry = {name: part[starts] for name, part in steps.extras.items() if name.startswith(PREFIX)}
+            self._carries.keep(index[starts], carry)
+        self._cut(steps.env, steps.terminated | steps.truncated)
 
     def _interrupted(self, env: np.ndarray) -> None:
         self._cut(env, np.ones(len(env), bool))
@@ -84,7 +117,7 @@ class SequenceReplay(Replay):
     def _drop(self, env: np.ndarray) -> None:
         """Remove sequences and states whose steps, or the steps before them, were overwritten."""
         oldest = self._oldest()[env]
-        gone = self._storage.index(env, np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
+        gone = self._storage.index(env[:, None], np.maximum(oldest[:, None] - [1, 2], 0))[oldest > 0].ravel()
         self._carries.drop(gone)
         if self._length_at[gone].any():
             index = np.unique(gone[self._length_at[gone] > 0])
@@ -108,11 +141,62 @@ class SequenceReplay(Replay):
 
     # ------------------------------------------------------------------------------------------------ reading
     def _gather(self, index: np.ndarray) -> SequenceBatch:
-        found = SequenceSpans(
-            index // self.rows, self._storage.number(index), self._length_at[index], self._is_first[index]
+        """Return the batch of the sequences at `index` (B,), with weights of 1."""
+        spec, step = self._spec, np.arange(self._length)
+        env, first = index[:, None] // self.rows, self._storage.number(index)[:, None]  # of its first step
+        real, is_first = self._length_at[index][:, None], self._is_first[index]
+        carry = self._carries.read(index) if spec.stored_carry else {}
+        carry = {name.removeprefix(PREFIX): part for name, part in carry.items()}
+        window = self._window(env, first, real, is_first, carry)
+        steps = self._storage.index(env, first + np.minimum(step, real - 1))
+        action = self._storage.columns["action"].take(steps, axis=0)
+        if (allowed := masks.mask_of(window.obs)) is not None:  # padding must not take a forbidden action
+            action = np.where(step < real, action, allowed[:, : self._length].argmax(axis=-1))
+        reward, discount = self._returns(env, first, real, spec.n_step)
+        learned = (step >= spec.burn_in) | (is_first[:, None] & spec.learn_from_start)
+        one_step = None
+        if spec.one_step and spec.n_step > 1:
+            one_step = OneStep(*self._returns(env, first, real, 1), np.minimum(step + 1, real))
+        return SequenceBatch(
+            obs=window,
+            action=action,
+            reward=reward,
+            discount=discount,
+            ahead=np.minimum(step + spec.n_step, real),
+            weight=np.ones(len(index), np.float32),
+            mask=((step < real) & learned).astype(np.float32),
+            one_step=one_step,
         )
-        carry = self._carries.read(index.tolist()) if self._spec.stored_carry else {}
-        return read(self._storage, self._spec, found, carry)
+
+    def _window(
+        self, env: np.ndarray, first: np.ndarray, real: np.ndarray, is_first: np.ndarray, carry: Arrays
+    ) -> SequenceInput:
+        """Return the L + 1 observations of each sequence; where it is shorter, the last one is repeated."""
+        storage, step = self._storage, np.arange(self._length + 1)
+        number = first + np.minimum(step, real)
+        previous = storage.index(env, number - 1)
+        action, reward = (storage.columns[name].take(previous, axis=0) for name in ("action", "reward"))
+        action[is_first, 0] = -1 if action.dtype.kind == "i" else 0
+        reward[is_first, 0] = 0
+        starts = np.zeros(number.shape, bool)
+        starts[:, 0] = is_first
+        at = np.tile(step[:-1], (len(env), 1))
+        following = step >= real
+        obs = storage.observation(storage.index(env, number - following), following)
+        return SequenceInput(obs, action, reward, starts, carry, is_first, at)
+
+    def _returns(self, env: np.ndarray, first: np.ndarray, real: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sums of up to n rewards, and discounts, both (B, L) float32 and 0 behind a sequence's last step."""
+        step = np.arange(self._length)
+        number = first[..., None] + np.minimum(step[:, None] + np.arange(n), real[..., None] - 1)  # (B, L, n)
+        index = self._storage.index(env[..., None], number).reshape(-1, n)
+        reward, terminated = (self._storage.columns[name].take(index) for name in ("reward", "terminated"))
+        left = real - step
+        # Only a sequence's last step can be one where the episode is cut: `available` says so already.
+        truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)
+        summed, discount, _ = n_step_return(reward, terminated, truncated, available, self._spec.discount)
+        reward, discount = (np.where(left > 0, x.reshape(left.shape), 0).astype(np.float32) for x in (summed, discount))
+        return reward, discount
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def _saved_index(self) -> np.ndarray:
@@ -125,124 +209,44 @@ class SequenceReplay(Replay):
         return state | {
             "envs": state["envs"] | {"steps": self._steps.copy()},
             "items": state["items"] | items,
-            "carry": self._carries.state_dict(),
+            "carry": {name: zeros.copy() for name, zeros in self._carries.zeros.items()},  # their shapes
         }
 
     def _load_items(self, state: dict[str, Any]) -> None:
-        some = ArrayOf(None, (), np.int64)
-        items = {"index": some, "real": some, "is_first": ArrayOf(None, (), np.bool_)}
+        state_schema.check(state["items"], {"index": ArrayOf(None, (), np.int64)}, "memory/items")
+        some = ArrayOf(len(state["items"]["index"]), (), np.int64)
+        items = {"index": some, "real": some, "is_first": ArrayOf(some.rows, (), np.bool_)}
         form = {"envs": {"steps": self._steps}, "items": items, "carry": DictOf(ARRAY)}
         state_schema.check(state, form, "memory")
         self._steps[:] = state["envs"]["steps"]
         index, real = state["items"]["index"], state["items"]["real"]
-        self._check_sequences(index, real, state["items"]["is_first"])
+        inside = (index >= 0) & (index < len(self._length_at)) & (real > 0) & (real <= self._length)
+        if not np.all(inside):
+            raise CheckpointError("The checkpoint's sequence memory has sequences where it has no steps.")
         self._length_at[:] = 0
         self._length_at[index], self._is_first[index] = real, state["items"]["is_first"]
-        self._carries.load_state_dict(state["carry"])
+        self._carries = RecurrentStates()
+        self._carries.zeros = dict(state["carry"])
 
     @override
-    def all_rows(self, since: np.ndarray) -> Segment:
+    def segment(self, since: np.ndarray) -> Segment:
         """ "kept" says which steps have a recurrent state; "carry/<name>" has those of these steps."""
         segment = self._storage.segment(since)
         index = self._storage.index(*expand(segment["start"], segment["count"]))
-        kept = np.isin(index, self._carries.index)
-        carry = self._carries.read(index[kept].tolist()) if kept.any() else {}
-        return segment | {"kept": kept} | {PREFIX + name: array for name, array in carry.items()}
+        kept = self._carries.has(index)
+        carry = self._carries.read(index[kept])
+        return segment | {"kept": kept} | carry
 
+    @override
     def load_segment(self, segment: Segment) -> None:
-        """Put steps back, in any order of segments, after `load_state_dict`."""
-        carry = {name: array for name, array in segment.items() if name.startswith(PREFIX)}
-        self._storage.load_segment({name: part for name, part in segment.items() if name not in {"kept", *carry}})
-        kept = ArrayOf(int(segment["count"].sum()), (), np.bool_)
-        state_schema.check(segment, {"kept": kept}, "a segment of the memory")
+        super().load_segment(segment)
+        what, count = "a segment of the memory", int(segment["count"].sum())
+        state_schema.check(segment, {"kept": ArrayOf(count, (), np.bool_)}, what)
         rows = np.flatnonzero(segment["kept"])
-        try:
-            self._carries.check(carry, len(rows))
-        except ValueError as error:
-            raise CheckpointError(f"A segment of the memory is not one of this run: {error}.") from error
+        zeros = self._carries.zeros if len(rows) else {}
+        form = {name: ArrayOf(len(rows), part.shape, part.dtype) for name, part in zeros.items()}
+        state_schema.check(segment, form, what)
         env, number = (part[rows] for part in expand(segment["start"], segment["count"]))
         there = (number >= self._oldest()[env]) & (number < self._storage.written[env])
-        self._carries.keep(self._storage.index(env, number)[there], {n: array[there] for n, array in carry.items()})
-
-    def _check_sequences(self, index: np.ndarray, real: np.ndarray, is_first: np.ndarray) -> None:
-        """Raise CheckpointError for sequences that cannot exist."""
-        places = np.all((index >= 0) & (index < len(self._length_at))) and np.all(np.diff(index) > 0)
-        lengths = len(real) == len(is_first) == len(index) and np.all((real > 0) & (real <= self._length))
-        if not (places and lengths):
-            raise CheckpointError("The checkpoint's sequence memory has sequences where it has no steps.")
-
-
-class SequenceSpans(NamedTuple):
-    """B spans of at most L steps, each within one episode."""
-
-    env: np.ndarray  # (B,)
-    first: np.ndarray  # (B,), the number of its first step
-    length: np.ndarray  # (B,), steps, 1 .. L
-    is_first: np.ndarray  # (B,) bool, it starts its episode
-
-
-def read(
-    storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans, carry: dict[str, np.ndarray]
-) -> SequenceBatch:
-    """Return the batch of B spans, with the states `carry` before them and weights of 1."""
-    length = spec.burn_in + spec.unroll
-    step, real = np.arange(length), spans.length[:, None]
-    reward, discount = returns(storage, spec, spans, spec.n_step)
-    index = storage.index(spans.env, spans.first[:, None] + np.minimum(step, real - 1))
-    window = _window(storage, spans, length, carry)
-    action = storage.columns["action"].take(index, axis=0)
-    if (allowed := masks.mask_of(window.obs)) is not None:  # padding must not take a forbidden action
-        action = np.where(step < real, action, allowed[:, :length].argmax(axis=-1))
-    return SequenceBatch(
-        obs=window,
-        action=action,
-        reward=reward,
-        discount=discount,
-        ahead=np.minimum(step + spec.n_step, real),
-        weight=np.ones(len(spans.env), np.float32),
-        mask=learned_from(spec, spans).astype(np.float32),
-        one_step=_first_steps(storage, spec, spans) if spec.one_step and spec.n_step > 1 else None,
-    )
-
-
-def learned_from(spec: SequenceSpec, spans: SequenceSpans) -> np.ndarray:
-    """Return a mask (B, L) bool of the steps that are learned from."""
-    step = np.arange(spec.burn_in + spec.unroll)
-    learned = (step >= spec.burn_in) | (spans.is_first[:, None] & spec.learn_from_start)
-    return (step < spans.length[:, None]) & learned
-
-
-def _first_steps(storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans) -> OneStep:
-    step = np.arange(spec.burn_in + spec.unroll)
-    return OneStep(*returns(storage, spec, spans, 1), np.minimum(step + 1, spans.length[:, None]))
-
-
-def _window(storage: EpisodeStorage, spans: SequenceSpans, length: int, carry: dict[str, np.ndarray]) -> SequenceInput:
-    """Return the L + 1 observations of each span; where it is shorter, the last one is repeated."""
-    env, first, real, is_first = spans
-    number = first[:, None] + np.minimum(np.arange(length + 1), real[:, None])
-    previous = storage.index(env, number - 1)
-    action, reward = (storage.columns[name].take(previous, axis=0) for name in ("action", "reward"))
-    action[is_first, 0] = -1 if action.dtype.kind == "i" else 0
-    reward[is_first, 0] = 0
-    starts = np.zeros(number.shape, bool)
-    starts[:, 0] = is_first
-    at = np.tile(np.arange(length), (len(env), 1))
-    following = np.arange(length + 1) >= real[:, None]
-    obs = storage.observation(storage.index(env, number - following), following)
-    return SequenceInput(obs, action, reward, starts, carry, is_first, at)
-
-
-def returns(storage: EpisodeStorage, spec: SequenceSpec, spans: SequenceSpans, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return sums of up to n rewards, and discounts, both (B, L) float32 and 0 behind a span's last step."""
-    env, first, real = spans.env, spans.first[:, None, None], spans.length[:, None, None]
-    step = np.arange(spec.burn_in + spec.unroll)
-    number = first + np.minimum(step[:, None] + np.arange(n), real - 1)  # (B, L, n)
-    index = storage.index(env, number).reshape(-1, n)
-    reward, terminated = (storage.columns[name].take(index) for name in ("reward", "terminated"))
-    left = spans.length[:, None] - step
-    # Only a span's last step can be one where the episode is cut: `available` has checked it.
-    truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)
-    summed, discount, _ = n_step_return(reward, terminated, truncated, available, spec.discount)
-    reward, discount = (np.where(left > 0, x.reshape(left.shape), 0).astype(np.float32) for x in (summed, discount))
-    return reward, discount
+        carry = {name: segment[name][there] for name in zeros}
+        self._carries.keep(self._storage.index(env, number)[there], carry)

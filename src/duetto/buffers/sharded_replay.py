@@ -10,6 +10,8 @@ New steps and feedback wait for the next message, or until there are many:
 
     here       | steps 0 | steps 1 | a batch is due: all that waits .... | points ... | learn, errors | steps 2 |
     a shard    |         |         | store 0, store 1, count             | look up    |               |         |
+
+States and segments are those of one buffer with all environments, so a checkpoint does not depend on the shards.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from duetto.buffers import shard_states
-from duetto.buffers.base import Experience, ResolvedItems, selected
-from duetto.buffers.experience import scattered
-from duetto.buffers.factory import ReplayFactory
+from duetto.buffers.base import Experience, ResolvedItems
+from duetto.buffers.experience import concatenated, rows, scattered
 from duetto.buffers.replay import ReplayMemory
-from duetto.buffers.replay_shard import ShardRequest, Shards, ShardStatus
+from duetto.buffers.replay_shard import ReplayFactory, ShardRequest, Shards, ShardStatus
 from duetto.buffers.sampling import PriorityLine
+from duetto.buffers.sequences import PREFIX
 from duetto.buffers.storage import Segment
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ArrayOf
 
 WAITING = 16  # the largest number of requests that wait for a message to a shard
 
@@ -41,20 +44,19 @@ class ShardedReplay(ReplayMemory):
         self._shards, self._shares = shards, shards.shares
         self._firsts = np.array([share.start for share in self._shares])
         self._waiting: dict[int, list[ShardRequest]] = {}  # requests not sent yet
-        self._asked: set[int] = set()  # shards that have not answered yet
         self._status = self._shards.start(factory)
 
     @property
+    @override
     def written(self) -> np.ndarray:
-        """(num_envs,) int64, steps ever stored per environment; a copy."""
         self._settle()
         return np.concatenate([status.written for status in self._status])
 
     # ------------------------------------------------------------------------------------------------ filling
+    @override
     def add(self, experience: Experience) -> None:
-        """Store copies of the steps; a batch may be due afterwards."""
-        for index, rows in self._of_each(experience.env):
-            own = selected(experience, rows)
+        for index, which in self._of_each(experience.env):
+            own = rows(experience, which)
             self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
         self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
 
@@ -65,6 +67,7 @@ class ShardedReplay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ sampling
     @property
+    @override
     def line(self) -> PriorityLine:
         """The lines of all shards, laid end to end."""
         self._settle()
@@ -79,14 +82,14 @@ class ShardedReplay(ReplayMemory):
         # Rounding may put a point at the very end: it belongs to the last shard with items.
         shard = np.minimum(ends.searchsorted(point, side="right"), np.flatnonzero(length)[-1])
         starts = np.append(ends.dtype.type(0), ends[:-1])
-        rows = {index: np.flatnonzero(shard == index) for index in np.unique(shard).tolist()}
-        for index, own in rows.items():
+        places = {index: np.flatnonzero(shard == index) for index in np.unique(shard).tolist()}
+        for index, own in places.items():
             self._ask(index, "resolve", point[own] - starts[index])
         answers = self._settle()
         found = [
-            answers[index]._replace(index=answers[index].index + self._firsts[index] * self.rows) for index in rows
+            answers[index]._replace(index=answers[index].index + self._firsts[index] * self.rows) for index in places
         ]
-        return scattered(found, list(rows.values()))
+        return scattered(found, list(places.values()))
 
     @override
     def prioritize(self, index: np.ndarray, stamp: np.ndarray, error: np.ndarray) -> None:
@@ -102,31 +105,57 @@ class ShardedReplay(ReplayMemory):
                 self._ask(index, "raise_largest", error)
 
     # ------------------------------------------------------------------------------------------------ checkpoints
+    @override
     def state_dict(self) -> dict[str, Any]:
         """Return the state of one buffer with all environments."""
         states = self._answers("state_dict", ((),) * len(self._shares))
-        whole = shard_states.join_states(states, self._shares, self.rows)
-        return whole | {"shape": self._sizes, "schedule": self.schedule.state_dict()} | self.sampler_state()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`; the steps follow with `load_segment`.
-
-        Raises:
-            CheckpointError: The state is that of a buffer with other sizes.
-        """
-        self._check_state(state)
-        self._answers("load_state_dict", [(shard_states.take_state(state, one, self.rows),) for one in self._shares])
-        self.load_sampler_state(state)
-        self.schedule.load_state_dict(state["schedule"])
+        items = [state["items"] for state in states]
+        for one, first in zip(items, self._firsts, strict=True):
+            if "index" in one:
+                one["index"] = one["index"] + first * self.rows
+        whole = max(states, key=lambda state: len(state.get("carry", {})))  # a shard may have no hidden state yet
+        whole = whole | {"envs": concatenated([state["envs"] for state in states]), "items": concatenated(items)}
+        return whole | super().state_dict()
 
     @override
-    def all_rows(self, since: np.ndarray) -> Segment:
-        since_each = [(since[share.start : share.stop],) for share in self._shares]
-        return shard_states.join_segments(self._answers("all_rows", since_each))
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._answers("load_state_dict", [(self._share_of(state, share),) for share in self._shares])
+        self.load_sampler_state(state)
 
+    def _share_of(self, state: dict[str, Any], share: range) -> dict[str, Any]:
+        """Return the part of a state for the environments `share`."""
+        items, own = state["items"], slice(share.start * self.rows, share.stop * self.rows)
+        if (index := items.get("index")) is not None:
+            items = items | {"index": index - own.start}
+            own = slice(*index.searchsorted([own.start, own.stop]).tolist())
+        return state | {
+            "shape": state["shape"] | {"environments": len(share)},
+            "envs": rows(state["envs"], slice(share.start, share.stop)),
+            "items": rows(items, own),
+        }
+
+    @override
+    def segment(self, since: np.ndarray) -> Segment:
+        since_each = [(since[share.start : share.stop],) for share in self._shares]
+        segments = self._answers("segment", since_each)
+        names = max(segments, key=len)  # a shard may have no hidden state yet
+        return {name: np.concatenate([one[name] for one in segments if name in one]) for name in names}
+
+    @override
     def load_segment(self, segment: Segment) -> None:
-        """Put steps back, in any order of segments, after `load_state_dict`."""
-        self._answers("load_segment", [(shard_states.take_segment(segment, share),) for share in self._shares])
+        counts = ArrayOf(self._sizes["environments"], (), np.int64)
+        state_schema.check(segment, {"count": counts, "frame_count": counts}, "a segment of the memory")
+        kept = segment.get("kept", np.zeros(0, bool)).astype(np.int64)
+        parts = []
+        for share in self._shares:
+            own = slice(share.start, share.stop)
+            steps, frames = (_rows(segment[name], own) for name in ("count", "frame_count"))
+            places = dict.fromkeys(("start", "count", "frame_start", "frame_count"), own)
+            places |= {name: frames for name in segment if name.split("/")[0] == "obs"}
+            places |= {name: _rows(kept, steps) for name in segment if name.startswith(PREFIX)}
+            parts.append(({name: array[places.get(name, steps)] for name, array in segment.items()},))
+        self._answers("load_segment", parts)
 
     # ------------------------------------------------------------------------------------------------ shards
     def _of_each(self, env: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -135,42 +164,31 @@ class ShardedReplay(ReplayMemory):
         return [(index, np.flatnonzero(shard == index)) for index in np.unique(shard).tolist()]
 
     def _ask(self, index: int, method: str, *arguments: Any) -> None:
-        """Queue a request to a shard; send the queue if it is long."""
+        """Queue a request to a shard; send all queues if one is long."""
         waiting = self._waiting.setdefault(index, [])
         waiting.append((method, arguments))
         if len(waiting) >= WAITING:
-            self._send(index)
+            self._settle()
 
     def _answers(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Send every shard a request, with its own arguments, and return the answers."""
+        self._settle()  # the next message has these requests alone
         for index, own in enumerate(arguments):
             self._ask(index, method, *own)
         answers = self._settle()
         return [answers[index] for index in range(len(self._shares))]
 
-    def _send(self, index: int) -> None:
-        """Send a shard its queued requests."""
-        if index in self._asked:
-            self._collect()
-        self._asked.add(index)
-        self._shards.post(index, self._waiting.pop(index))
-
     def _settle(self) -> dict[int, Any]:
-        """Send all queued requests, wait, and return each shard's last answer."""
-        found: dict[int, Any] = {}
-        while self._asked or self._waiting:
-            if self._asked:
-                found |= self._collect()
-            for index in list(self._waiting):
-                self._send(index)
-        return found
-
-    def _collect(self) -> dict[int, Any]:
-        """Wait for the answers, note the counts, and return each shard's last answer."""
-        self._asked.clear()
-        replies = self._shards.wait()
+        """Send all queued requests, wait, note the counts, and return each shard's last answer."""
+        waiting, self._waiting = self._waiting, {}
+        replies = self._shards.execute(waiting) if waiting else {}
         for index, reply in replies.items():
             for status in reply:
                 if isinstance(status, ShardStatus):
                     self._status[index] = status
         return {index: reply[-1] for index, reply in replies.items()}
+
+
+def _rows(counts: np.ndarray, share: slice) -> slice:
+    """Return the rows of `share`, of which each has `counts` rows."""
+    return slice(int(counts[: share.start].sum()), int(counts[: share.stop].sum()))

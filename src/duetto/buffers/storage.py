@@ -26,13 +26,14 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
-from duetto.buffers.storage_fields import STEP, Field, Stacks, Values, step_values, transition_fields, unnamed
+from duetto.buffers.storage_fields import STEP, Stacks, Values, step_values, too_large, transition_fields, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ArrayOf
 from duetto.networks.spaces import Space
 
 MOST_WRITTEN = 2**48  # steps of one environment in a valid state
+_IN_SEGMENTS = ("action", "reward", "terminated")  # a step may be truncated after its segment was written
 
 Segment = dict[str, np.ndarray]
 
@@ -58,16 +59,20 @@ class EpisodeStorage:
         self.stacked: int = stacked
         self.written: np.ndarray = np.zeros(num_envs, np.int64)
         self.open: np.ndarray = np.zeros(num_envs, bool)
-        items = num_envs * rows
-        self.columns: dict[str, Any] = {name: self._fields[name].allocate(items) for name in STEP}
-        self._places = np.full((2, items), -1, np.int32)  # where each step's frame and the one after it lie
         self._frames = np.zeros(num_envs, np.int64)  # ever stored
         self._size = rows + rows // 16 + stacked + 1  # places of an environment's ring of frames
         self._limit = np.full(num_envs, self._size)  # the frame before which no frame is overwritten that is needed
         self._frame_fields = self._stacks.fields({n: f for n, f in self._fields.items() if n.split("/")[0] == "obs"})
-        self._pool: dict[str, Any] = {
-            n: field.allocate(num_envs * self._size) for n, field in self._frame_fields.items()
-        }
+        try:
+            self.columns: dict[str, Any] = {name: self._fields[name].allocate(num_envs * rows) for name in STEP}
+            self._places = np.full((2, num_envs * rows), -1, np.int32)  # where a step's frame and the one after it lie
+            self._pool: dict[str, Any] = {
+                n: field.allocate(num_envs * self._size) for n, field in self._frame_fields.items()
+            }
+        except MemoryError as error:
+            fields = [*(self._fields[name] for name in STEP), *self._frame_fields.values()]
+            what, hint = f"replay_capacity {num_envs * rows}", "Lower replay_capacity."
+            raise too_large(what, hint, fields, num_envs * rows) from error
         self._envs = set(range(num_envs))
         self._checks = 0
         self._missing = 0  # steps of a loaded state whose segments have not come
@@ -108,7 +113,7 @@ class EpisodeStorage:
         places = self._place(env, frame + 1)
         for name, part in next_newest.items():
             self._pool[name][places] = part
-        index = self._index(env, number)
+        index = self.index(env, number)
         for name, column in self.columns.items():
             column[index] = getattr(steps, name)
         self.written[env] = number + 1
@@ -121,7 +126,7 @@ class EpisodeStorage:
         """Truncate the running episodes of all environments, or of those in `envs` (N,) bool; return which (K,)."""
         env = np.flatnonzero(self.open if envs is None else self.open & envs)
         self.open[env] = False
-        self.columns["truncated"][self._index(env, self.written[env] - 1)] = True
+        self.columns["truncated"][self.index(env, self.written[env] - 1)] = True
         return env
 
     def _checked(self, steps: Experience) -> tuple[Values, Values]:
@@ -135,13 +140,12 @@ class EpisodeStorage:
             raise ValueError(
                 f"env is {steps.env}: give at most one step of each of the environments 0 to {len(self._envs) - 1}"
             )
-        if values.keys() != self._fields.keys():
-            raise ValueError(f"The fields are {sorted(values)}, the memory stores {sorted(self._fields)}")
         for name, field in self._fields.items():
             field.check(name, values[name], count)
         if self.stacked > 1 and count:
             self._checks += 1
-            self._stacks.check_steps(steps, self._checks % count, self._first_env)
+            row = self._checks % count
+            self._stacks.check_step(values, row, self._first_env + int(steps.env[row]))
         obs = {name: values[name] for name in self._pool}
         return obs, self._stacks.frame({name: values[f"next_{name}"] for name in self._pool})
 
@@ -152,13 +156,14 @@ class EpisodeStorage:
             newest = self._place(env, first - 1)
             for name, part in self._stacks.frame(obs).items():
                 pool = self._pool[name]
-                same = same & _same(part.astype(pool.dtype, copy=False), pool.take(newest, axis=0))
+                equal = part.astype(pool.dtype, copy=False) == pool.take(newest, axis=0)
+                same = same & equal.reshape(len(env), -1).all(axis=1)
         return same
 
     def _make_room(self, env: np.ndarray, number: np.ndarray, frame: np.ndarray) -> None:
         """Raise the limits of environments that add the steps `number`; the ring grows if it has too few places."""
         oldest = np.maximum(number + 1 - self.rows, 0)
-        needed = np.where(oldest < number, self._frame(self._index(env, oldest)), frame) - (self.stacked - 1)
+        needed = np.where(oldest < number, self._frame(self.index(env, oldest)), frame) - (self.stacked - 1)
         if (places := int((frame + 2 - needed).max())) > self._size:
             self._grow(places + self._size // 4)
         self._limit[env] = needed + self._size
@@ -198,10 +203,6 @@ class EpisodeStorage:
         """Return one part, which is no stack, of the observations that the steps `index` led to."""
         return self._pool[f"obs/{name}"].take(self._places[1].take(index), axis=0)
 
-    def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Return the indices (B, ...) of the steps `number` (B, ...) of the environments `env` (B,)."""
-        return self._index(env.reshape(-1, *[1] * (number.ndim - 1)), number)
-
     def locate(self, item: np.ndarray) -> np.ndarray:
         """Return the index of the item-th stored step, for item in 0 .. stored.sum()-1."""
         stored = self.stored
@@ -228,13 +229,13 @@ class EpisodeStorage:
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return everything but the steps, as arrays (num_envs, ...)."""
+        """Return everything but the steps, as arrays (num_envs, ...); "truncated" has a bit for each step."""
         env, some = np.arange(len(self.written)), self.written > 0
-        oldest = self._frame(self._index(env, self.written - self.stored))
+        oldest = self._frame(self.index(env, self.written - self.stored))
         return {
             "written": self.written.copy(),
             "open": self.open.copy(),
-            "truncated": self.columns["truncated"][self._index(env, self.written - 1)] & some,
+            "truncated": np.packbits(self.columns["truncated"].reshape(-1, self.rows), axis=1),
             "frames": self._frames.copy(),
             "needed": np.where(some, oldest - (self.stacked - 1), self._frames),  # the oldest frame
         }
@@ -245,8 +246,9 @@ class EpisodeStorage:
         Raises:
             CheckpointError: Another form, or numbers that no storage can have come to.
         """
-        form: dict[str, Any] = {"written": self.written, "open": self.open, "truncated": self.open}
-        state_schema.check(state, form | {"frames": self.written, "needed": self.written}, "memory/envs")
+        bits = ArrayOf(len(self.written), (-(-self.rows // 8),), np.uint8)
+        form = dict.fromkeys(("written", "frames", "needed"), self.written) | {"open": self.open, "truncated": bits}
+        state_schema.check(state, form, "memory/envs")
         written, frames, needed = (state[name] for name in ("written", "frames", "needed"))
         stored = np.minimum(written, self.rows)
         possible = (needed >= 0) & (needed <= frames) & (frames - needed <= stored * (self.stacked + 1))
@@ -256,17 +258,16 @@ class EpisodeStorage:
             self._grow(places)
         self.written[:], self.open[:], self._frames[:] = written, state["open"] & (written > 0), frames
         self._places[:], self._limit[:], self._missing = -1, needed + self._size, len(self)
-        env = np.flatnonzero(written)
-        self.columns["truncated"][:] = False
-        self.columns["truncated"][self._index(env, written[env] - 1)] = state["truncated"][env]
+        bits = np.unpackbits(state["truncated"].astype(np.uint8), axis=1, count=self.rows)
+        self.columns["truncated"][:] = bits.ravel()
 
     def segment(self, since: np.ndarray) -> Segment:
         """Return the steps stored after the counts `since` (num_envs,) that are still there.
 
         Returns:
             "start" and "count" (num_envs,): the numbers start .. start+count-1 of each environment. Then the fields of
-            every step, the environments' steps one after the other: the four of `columns`, "frame", and "cut", whether
-            the step before was truncated. "frame_start", "frame_count" and the parts of the observation: their frames.
+            every step, the environments' steps one after the other: `columns` except "truncated", and "frame".
+            "frame_start", "frame_count" and the parts of the observation: their frames.
 
         Raises:
             ValueError: `since` of another shape, or larger than the number of steps.
@@ -275,13 +276,11 @@ class EpisodeStorage:
             raise ValueError(f"since is {since}, but the environments have written {self.written} transitions")
         start, all_envs = np.maximum(since, self.written - self.rows), np.arange(len(since))
         count = self.written - start
-        first = np.where(count > 0, self._frame(self._index(all_envs, start)) - (self.stacked - 1), self._frames)
+        first = np.where(count > 0, self._frame(self.index(all_envs, start)) - (self.stacked - 1), self._frames)
         env, number = expand(start, count)
-        index = self._index(env, number)
-        known = number > np.maximum(self.written - self.rows, 0)[env]  # the step before is stored
+        index = self.index(env, number)
         segment = {"start": start, "count": count, "frame_start": first, "frame_count": self._frames - first}
-        segment |= {name: column[index] for name, column in self.columns.items()} | {"frame": self._frame(index)}
-        segment["cut"] = known & self.columns["truncated"][self._index(env, number - 1)]
+        segment |= {name: self.columns[name][index] for name in _IN_SEGMENTS} | {"frame": self._frame(index)}
         places = self._place(*expand(first, segment["frame_count"]))
         return segment | {name: pool[places] for name, pool in self._pool.items()}
 
@@ -293,15 +292,11 @@ class EpisodeStorage:
         """
         self._check_segment(segment)
         env, number = expand(segment["start"], segment["count"])
-        index, oldest = self._index(env, number), np.maximum(self.written - self.rows, 0)[env]
+        index, oldest = self.index(env, number), np.maximum(self.written - self.rows, 0)[env]
         wanted = (number >= oldest) & (number < self.written[env])
-        cut = segment["cut"] & wanted & (number > oldest)
         wanted[wanted] = self._places[0, index[wanted]] < 0  # not loaded yet
-        truncated = self.columns["truncated"].copy()  # the state and later segments know of later cuts
-        for name, column in self.columns.items():
-            column[index[wanted]] = segment[name][wanted]
-        self.columns["truncated"] |= truncated
-        self.columns["truncated"][self._index(env, number - 1)[cut]] = True
+        for name in _IN_SEGMENTS:
+            self.columns[name][index[wanted]] = segment[name][wanted]
         self._set_frame(index[wanted], segment["frame"][wanted])
         self._missing -= int(np.count_nonzero(wanted))
         env, frame = expand(segment["frame_start"], segment["frame_count"])
@@ -322,16 +317,15 @@ class EpisodeStorage:
         start, count, first, frames = (segment[name] for name in names)
         if any(np.any((part < 0) | (part > 2 * MOST_WRITTEN)) for part in (start, count, first, frames)):
             raise CheckpointError(f"A segment of the memory cannot hold {count} rows from {start} on.")
-        steps = {name: self._fields[name] for name in STEP}
-        steps |= {"frame": Field((), np.dtype(np.int64)), "cut": Field((), np.dtype(np.bool_))}
-        form = {name: field.rows(int(count.sum())) for name, field in steps.items()}
-        form |= {name: field.rows(int(frames.sum())) for name, field in self._frame_fields.items()}
+        total, size = int(count.sum()), int(frames.sum())
+        form = {name: ArrayOf.like(self.columns[name], total) for name in _IN_SEGMENTS}
+        form |= {"frame": ArrayOf(total, (), np.int64)}
+        form |= {name: ArrayOf.like(pool, size) for name, pool in self._pool.items()}
         state_schema.check(segment, form, what)
-        if np.any(segment["frame"] < 0):
-            raise CheckpointError("A segment of the memory has steps without frames.")
 
     # ------------------------------------------------------------------------------------------------ places
-    def _index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
+    def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
+        """Return the indices of the steps `number` of the environments `env`, two arrays of which one broadcasts."""
         return env * self.rows + number % self.rows
 
     def _frame(self, index: np.ndarray) -> np.ndarray:
@@ -346,16 +340,6 @@ class EpisodeStorage:
 
     def _place(self, env: np.ndarray, frame: np.ndarray) -> np.ndarray:
         return env * self._size + frame % self._size
-
-
-def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Compare rows (K, ...): (K,) bool; NaN equals NaN."""
-    equal = (one == other).reshape(len(one), -1)
-    if equal.all():
-        return np.ones(len(one), bool)
-    if one.dtype.kind == "f":
-        equal |= (np.isnan(one) & np.isnan(other)).reshape(equal.shape)
-    return equal.all(axis=1)
 
 
 def expand(start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -35,9 +35,8 @@ class Schedule:
     @classmethod
     def of(cls, spec: ReplaySpec | SequenceSpec) -> Self:
         """Return the schedule of a replay buffer with this spec."""
-        if isinstance(spec, SequenceSpec):
-            return cls(spec.learning_starts, spec.train_every, spec.gradient_steps)
-        return cls(spec.learning_starts, spec.train_every, spec.gradient_steps, spec.train_at_episode_end)
+        at_episode_end = isinstance(spec, ReplaySpec) and spec.train_at_episode_end
+        return cls(spec.learning_starts, spec.train_every, spec.gradient_steps, at_episode_end)
 
     def advance(self, steps: int, episode_ended: bool) -> None:
         """Count `steps` new steps; `episode_ended` says whether an episode ended with one of them."""

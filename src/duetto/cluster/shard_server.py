@@ -9,7 +9,7 @@ A shard that dies sends the run back to its newest checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -39,7 +39,6 @@ class RemoteShards(Shards):
         self.shares: Sequence[range] = shares
         self._actors = actors
         self._pool: ActorPool | None = None
-        self._posted: list[int] = []
 
     @override
     def start(self, factory: buffers.ReplayFactory) -> list[Any]:
@@ -53,16 +52,11 @@ class RemoteShards(Shards):
             raise UsageError(fault.what[0].upper() + fault.what[1:]) from fault
 
     @override
-    def post(self, index: int, asked: Sequence[buffers.ShardRequest]) -> None:
+    def execute(self, requests: Mapping[int, Sequence[buffers.ShardRequest]]) -> dict[int, list[Any]]:
         assert self._pool is not None
-        self._posted.append(index)
-        self._pool.post(index, [Request("execute", (method, *arguments)) for method, arguments in asked])
-
-    @override
-    def wait(self) -> dict[int, list[Any]]:
-        assert self._pool is not None
-        posted, self._posted = self._posted, []
-        return {index: reply.values for index, reply in self._pool.wait(posted).items()}
+        for index, asked in requests.items():
+            self._pool.post(index, [Request("execute", (method, *arguments)) for method, arguments in asked])
+        return {index: reply.values for index, reply in self._pool.wait(list(requests)).items()}
 
     @override
     def close(self) -> None:

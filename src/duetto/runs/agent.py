@@ -22,10 +22,10 @@ from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
 from duetto.runs import checkpoints
 from duetto.runs.observation_input import rows
-from duetto.storage.checkpoint import Best, Loaded
+from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
-from duetto.storage.reproducibility import changes, where
+from duetto.storage.reproducibility import changes, deciding
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 from duetto.training.policy import EvaluationPolicy
@@ -48,7 +48,7 @@ class Agent:
     """
 
     def __init__(
-        self, config: Config, learner: Learner, normalizer: Normalizer, loaded: Loaded | Best, notices: list[str]
+        self, config: Config, learner: Learner, normalizer: Normalizer, loaded: Loaded, notices: list[str]
     ) -> None:
         self.config: Config = config
         self.step: int = loaded.step
@@ -106,10 +106,11 @@ class Agent:
         learner.load_parameters(state["learner"]["parameters"])
         normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
         normalizer.load_state_dict(state["normalizer"])
-        notices = list(loaded.problems) if isinstance(loaded, Loaded) else []
-        if changed := changes(config, state["config"]):
-            edited = where(config, Path(path.name), changed)
-            notices.append(f"{edited} has changed since step {loaded.step:,} was trained: {sentence(changed)}.")
+        notices = list(loaded.problems)
+        if changed := changes(deciding(config), state["config"]):
+            notices.append(
+                f"{path.name} or a custom file has changed since step {loaded.step:,} was trained: {sentence(changed)}."
+            )
         return cls(config, learner, normalizer, loaded, notices)
 
     @property

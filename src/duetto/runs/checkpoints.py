@@ -6,10 +6,10 @@ from pathlib import Path
 
 from duetto.errors import UsageError
 from duetto.functional.rng import as_int
-from duetto.storage.checkpoint import Best, CheckpointStore, Loaded
+from duetto.storage.checkpoint import CheckpointStore, Loaded
 
 
-def chosen(folder: Path, checkpoint: str | int) -> Loaded | Best:
+def chosen(folder: Path, checkpoint: str | int) -> Loaded:
     """Load the "last" or "best" checkpoint of the run in `folder`, or that of a step.
 
     Experience, which acting does not need, is not read, be it large or damaged.

@@ -9,7 +9,7 @@ from typing import Any, Self
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.functional import state_schema
 from duetto.runs.checkpoints import chosen
-from duetto.storage.checkpoint import Best, Loaded
+from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.training.resume_checks import ACTING
 from duetto.training.trainer import Trainer
@@ -67,7 +67,7 @@ class WarmStart:
             )
         return replace(self, step=loaded.step)
 
-    def _loaded(self) -> Loaded | Best:
+    def _loaded(self) -> Loaded:
         """Load the checkpoint; if the step is known, CheckpointError unless it is of that step."""
         which = self.checkpoint if self.step is None or self.checkpoint == "best" else self.step
         try:

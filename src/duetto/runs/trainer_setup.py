@@ -101,7 +101,7 @@ def existing_trainer(
                 aside = free_folder(path, BEFORE)
                 for log in logs:
                     shutil.copy(log.path, aside)
-                    log.clear()
+                    log.cut_back(0)
                 trainer.notices.append(
                     f"{path} has no checkpoint: the run starts at step 0 again. Its earlier logs are in {aside}."
                 )

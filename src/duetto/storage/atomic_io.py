@@ -6,9 +6,9 @@ two of them.
 # ruff: noqa: PTH102, PTH104, PTH106, PTH108
 # (pathlib would hide the operations that tests count.)
 
-import errno
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -117,9 +117,9 @@ def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
         DuettoError: `path` was made meanwhile, or the disk refuses. The hidden folder stays, and the message names it.
     """
     path = path.absolute()
+    folder = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.partial-", dir=path.parent))
+        folder.mkdir(parents=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another folder.") from error
     try:
@@ -127,11 +127,8 @@ def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    mask = os.umask(0)
-    os.umask(mask)
     old = folder.with_name(f"{folder.name}.old")
     try:
-        folder.chmod(0o777 & ~mask)  # mkdtemp gives rights to the owner alone
         if overwrite and path.exists():
             path.rename(old)
         folder.rename(path)
@@ -152,10 +149,7 @@ def replacing(path: Path) -> Iterator[Path]:
     The temporary path is in a new folder of a random name: in a stranger's folder any other name may be a link. Raises
     OSError.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, "a part of its path is a file, not a folder", str(path)) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.stem}-", dir=path.parent) as folder:
         temporary = Path(folder) / path.name
         yield temporary

@@ -11,25 +11,17 @@ Nothing is changed in place. A new checkpoint is written under a temporary name,
 then is an old one removed. So at every moment the newest folder is whole, and readers need no lock.
 """
 
-import errno
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from duetto.errors import CheckpointError, UsageError, to_resume
+from duetto.errors import CheckpointError, to_resume
 from duetto.storage import atomic_io, manifest, safe_open
-from duetto.storage.manifest import (
-    DamagedError,
-    FileRecord,
-    Manifest,
-    MemoryRecord,
-    Segment,
-    SegmentRecord,
-)
+from duetto.storage.manifest import DamagedError, FileRecord, Manifest, Segment, SegmentRecord
 from duetto.storage.tree_codec import State, decode_tree, encode_arrays, encode_tree
 
 _FOLDER = re.compile(r"step-(\d{12,})(?:-(\d+))?")
@@ -37,23 +29,14 @@ _FOLDER = re.compile(r"step-(\d{12,})(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint that was read and verified."""
+    """A checkpoint, or the parameters of the best evaluation, read and verified."""
 
     step: int
     state: State
-    segments: Iterator[Segment]  # oldest first; read one at a time, so consume it before the next save
     path: Path
-    problems: list[str]  # a sentence for each newer checkpoint that is damaged
-
-
-@dataclass(frozen=True)
-class Best:
-    """The parameters of the best evaluation."""
-
-    step: int
-    state: State
-    info: State
-    path: Path
+    segments: Iterable[Segment] = ()  # oldest first; read one at a time, so consume it before the next save
+    problems: list[str] = field(default_factory=list)  # a sentence for each newer checkpoint that is damaged
+    info: State = field(default_factory=dict)  # stored with the best parameters
 
 
 class CheckpointStore:
@@ -65,8 +48,6 @@ class CheckpointStore:
     """
 
     def __init__(self, folder: Path, keep: int = 2, num_envs: int = 1) -> None:
-        if keep < 1:
-            raise UsageError(f"keep is {keep}, but at least one checkpoint must be kept. Give 1 or more.")
         self.folder = folder
         self.keep = keep
         self._num_envs = num_envs
@@ -78,44 +59,50 @@ class CheckpointStore:
     @property
     def covered(self) -> np.ndarray:
         """Rows per environment, (num_envs,) int64, of the last checkpoint saved or loaded. New rows start there."""
-        memory = self._last_memory()
-        return np.array(memory.written, np.int64) if memory else np.zeros(self._num_envs, np.int64)
+        return np.max([np.zeros(self._num_envs, np.int64), *(each.end for each in self._segments())], axis=0)
 
     def steps(self) -> list[int]:
         """Return the steps of all checkpoints, damaged ones too, ascending."""
         return list(folders(self.folder))
 
     def path_of(self, step: int) -> Path:
-        """Return the folder of the checkpoint of a step, which may not exist yet."""
+        """Return the folder of the newest checkpoint of a step, which may not exist yet."""
         return folders(self.folder).get(step, self.folder / folder_name(step))
 
-    def save(
-        self,
-        step: int,
-        state: State,
-        segment: Segment | None = None,
-        memory_window: tuple[np.ndarray, int] | None = None,
-    ) -> Path:
+    def new_path(self, step: int) -> Path:
+        """Return the folder that the next checkpoint of a step will have: a later name than those that exist."""
+        newest = self.path_of(step)
+        match = _FOLDER.fullmatch(newest.name)
+        if match is None or not newest.exists():
+            return newest
+        return self.folder / f"{folder_name(step)}-{int(match[2] or 1) + 1}"
+
+    def save(self, step: int, state: State, segment: Segment | None = None, oldest: np.ndarray | None = None) -> Path:
         """Write a checkpoint and return its folder. It is durable when this returns.
 
         Args:
             step: At least that of the last checkpoint; the same step replaces it.
             state: See `tree_codec`.
             segment: The experience since `covered`: the rows [start, start + count) of each environment, with "start"
-                and "count" (num_envs,) int64 and the caller's arrays.
-            memory_window: (written, rows): each environment's memory holds the newest `rows` of its `written` rows,
-                (num_envs,) int64. None if there is no memory.
+                and "count" (num_envs,) int64 and the caller's arrays. None if there is nothing new.
+            oldest: The number (num_envs,) of the first row that each environment needs. None without experience.
 
         Raises CheckpointError if the disk refuses. Then earlier checkpoints and `covered` are unchanged, and `save` can
         be called again.
         """
         self._check_continues(step)
         files = encode_tree("state", state)
-        memory, new_segment = self._extend_memory(segment, memory_window)
+        segments = [] if oldest is None else [record for record in self._segments() if record.is_needed(oldest)]
+        new_segment: dict[str, bytes] = {}
+        if segment is not None and segment["count"].any():
+            name = manifest.segment_name(self._segment_files())
+            new_segment[name] = encode_arrays(segment)
+            record = FileRecord.of(name, new_segment[name])
+            segments.append(SegmentRecord(record, segment["start"].tolist(), segment["count"].tolist()))
         target = self.new_path(step)
-        description = Manifest.of(step, files, memory)
-        with self._writing(f"The checkpoint at step {step}", files | new_segment):
-            self._prepare(self._memory if memory else self.folder)
+        description = Manifest.of(step, files, segments)
+        with self._writing(f"The checkpoint at step {step}"):
+            self._prepare(self._memory if new_segment else self.folder)
             for name, data in new_segment.items():
                 atomic_io.write_file(self._memory / (atomic_io.TEMPORARY + name), data)
             temporary = manifest.write_folder(target, files, description)
@@ -139,7 +126,7 @@ class CheckpointStore:
         """
         files = encode_tree("state", state) | encode_tree("info", info)
         target = self._best / f"{step:012}"
-        with self._writing(f"The best parameters at step {step}", files):
+        with self._writing(f"The best parameters at step {step}"):
             self._prepare(self._best)
             temporary = manifest.write_folder(target, files, Manifest.of(step, files))
             if target.exists():
@@ -185,14 +172,14 @@ class CheckpointStore:
             raise CheckpointError(f"{self.folder} has no checkpoint at step {step}. {known}.")
         return self._load(step, [], memory)
 
-    def load_best(self) -> Best:
+    def load_best(self) -> Loaded:
         """Load the parameters of the best evaluation. Raises CheckpointError if they are damaged or missing."""
         damage = ""
         for step in _newest_first(self._best_steps):
             path = self._best / f"{step:012}"
             try:
-                description, files = manifest.read_folder(path)
-                return Best(description.step, decode_tree("state", files), decode_tree("info", files), path)
+                found, files = manifest.read_folder(path)
+                return Loaded(found.step, decode_tree("state", files), path, info=decode_tree("info", files))
             except DamagedError as error:
                 damage = damage or str(error)
         raise CheckpointError(f"{damage or f'{self.folder} holds no best parameters yet.'} Use the latest checkpoint.")
@@ -206,17 +193,13 @@ class CheckpointStore:
         segments = description.segments if memory else []
         for record in segments:  # now: while the experience is loaded, it is too late for an older checkpoint
             record.file.read(self._memory)
-        self._history = self._readable_before(step) | {step: description}
-        return Loaded(step, state, (record.read(self._memory) for record in segments), path, problems)
-
-    def _readable_before(self, step: int) -> dict[int, Manifest]:
-        """Return the manifests of the checkpoints before a step, ascending, without damaged ones."""
-        manifests = {}
-        for older, path in folders(self.folder).items():
+        self._history = {}
+        for older, folder in folders(self.folder).items():
             with suppress(DamagedError):
                 if older < step:
-                    manifests[older] = Manifest.read(path)
-        return manifests
+                    self._history[older] = Manifest.read(folder)
+        self._history[step] = description
+        return Loaded(step, state, path, (record.read(self._memory) for record in segments), problems)
 
     def _check_continues(self, step: int) -> None:
         if not self._history and (steps := self.steps()):
@@ -227,43 +210,20 @@ class CheckpointStore:
         if self._history and step < (last := max(self._history)):
             raise ValueError(f"step {step} is before {last}, the step of the last checkpoint")
 
-    def _extend_memory(
-        self, segment: Segment | None, window: tuple[np.ndarray, int] | None
-    ) -> tuple[MemoryRecord | None, dict[str, bytes]]:
-        """Return what a checkpoint needs to rebuild its memory, and the content of the new segment file by its name.
-
-        Raises ValueError if rows that the memory holds, the newest `rows` of the `written` ones, are in no segment.
-        """
-        if window is None:
-            return None, {}
-        written, rows, covered, last = np.asarray(window[0]), int(window[1]), self.covered, self._last_memory()
-        start, count = (covered, np.zeros_like(covered)) if segment is None else (segment["start"], segment["count"])
-        oldest = np.maximum(written - rows, 0)
-        if np.any(start + count != written) or np.any(start > np.maximum(covered, oldest)):
-            raise ValueError(f"{count} rows from {start} do not continue {covered} to {written}, with {rows} in use")
-        segments = [record for record in (last.segments if last else []) if record.is_needed(oldest)]
-        files: dict[str, bytes] = {}
-        if segment is not None and np.any(count):
-            name = manifest.segment_name(self._segment_files())
-            files[name] = encode_arrays(segment)
-            segments.append(SegmentRecord(FileRecord.of(name, files[name]), start.tolist(), count.tolist()))
-        return MemoryRecord(written.tolist(), rows, segments), files
-
-    def _last_memory(self) -> MemoryRecord | None:
-        return self._history[max(self._history)].memory if self._history else None
+    def _segments(self) -> list[SegmentRecord]:
+        """Return the segments of the last checkpoint."""
+        return self._history[max(self._history)].segments if self._history else []
 
     @contextmanager
-    def _writing(self, what: str, files: Mapping[str, bytes]) -> Iterator[None]:
+    def _writing(self, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             with suppress(OSError):
                 self._sweep()
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-            size = max(sum(map(len, files.values())), 1e5) / 1e6
             raise CheckpointError(
-                f"{what} could not be written to {self.folder}: {error.strerror or error}. It needs {size:.1f} MB. "
-                f"{'Free some space' if full else 'Fix that'}, then resume: {to_resume(self.folder.parent)}"
+                f"{what} could not be written to {self.folder}: {error.strerror or error}. Free some space or fix "
+                f"that, then resume: {to_resume(self.folder.parent)}"
             ) from error
 
     def _prepare(self, folder: Path) -> None:
@@ -275,20 +235,11 @@ class CheckpointStore:
         for folder in (self.folder, self._memory, self._best):
             atomic_io.sweep(folder)
 
-    def new_path(self, step: int) -> Path:
-        """Return the folder that the next checkpoint of a step will have: a later name than those that exist."""
-        newest = folders(self.folder).get(step)
-        if newest is None:
-            return self.folder / folder_name(step)
-        match = _FOLDER.fullmatch(newest.name)
-        assert match is not None
-        return self.folder / f"{folder_name(step)}-{int(match[2] or 1) + 1}"
-
     def _remove_others(self) -> None:
         """Remove checkpoints that the store does not continue, and older ones of the same step."""
-        newest = folders(self.folder)
-        for step, path in _listing(self.folder):
-            if step not in self._history or path != newest[step]:
+        newest = {path for step, path in folders(self.folder).items() if step in self._history}
+        for path in sorted(self.folder.glob("step-*")):
+            if _FOLDER.fullmatch(path.name) and path not in newest:
                 atomic_io.set_aside(path)
 
     def _tidy(self) -> None:
@@ -322,10 +273,6 @@ def folder_name(step: int) -> str:
 
 def folders(folder: Path) -> dict[int, Path]:
     """Return the folder of each step's newest checkpoint, ascending."""
-    return dict(_listing(folder))
-
-
-def _listing(folder: Path) -> list[tuple[int, Path]]:
     matches = [(match, path) for path in folder.glob("step-*") if (match := _FOLDER.fullmatch(path.name))]
     by_age = sorted((int(match[1]), int(match[2] or 1), path) for match, path in matches)
-    return [(step, path) for step, _, path in by_age]
+    return {step: path for step, _, path in by_age}

@@ -8,26 +8,26 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import yaml
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.option_bounds import Bounds, Count, CountOrZero, NonNegative, check_fields
-from duetto.algorithms.suggestions import nearest, units
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.cpu import processor
-from duetto.errors import CheckpointError, DuettoError, UsageError, near
+from duetto.errors import CheckpointError, UsageError, near
 from duetto.functional import state_schema
-from duetto.functional.state_schema import ListOf
+from duetto.functional.state_schema import ListOf, OptionalOf
 from duetto.networks.specs import CustomNetwork
-from duetto.storage import atomic_io, signing, user_code
+from duetto.storage import signing, user_code
 from duetto.storage.resume_history import KEY, History
-from duetto.storage.safe_yaml import read_yaml, to_yaml
+from duetto.storage.safe_yaml import read_yaml, to_yaml, write_yaml
 from duetto.storage.user_code import Origin
 
 RECORDED = (
@@ -45,7 +45,6 @@ RECORDED = (
     "gymnax",
     "playground",
     "navix",
-    "safetensors",
 )
 
 
@@ -115,10 +114,7 @@ class Config:
 
     def save(self, path: Path) -> None:
         """Write `config.yaml`, whole or not at all. Raises DuettoError if the disk refuses."""
-        try:
-            atomic_io.publish_file(path, self.to_yaml().encode())
-        except OSError as error:
-            raise DuettoError(f"{path} cannot be written: {error.strerror}. Fix that and try again.") from error
+        write_yaml(path, self.to_yaml())
 
     def to_yaml(self) -> str:
         """Return the text of `config.yaml`. Raises UsageError for options that YAML cannot hold."""
@@ -132,42 +128,31 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the config as YAML values, the most important first."""
-        return (
-            {
-                "algorithm": {"name": self.algorithm.name()}
-                | ({"from": self.origin.to_dict()} if self.origin else {})
-                | _plain(self.algorithm),
-                "environment": {
-                    "id": self.environment,
-                    "options": self.environment_options,
-                    "remakeable": self.remakeable,
-                }
-                | ({"sha256": self.checksum} if self.checksum else {}),
-                "run": _plain(self.run),
-            }
-            | ({"cluster": self.cluster} if self.cluster else {})
-            | ({"from": self.began_from} if self.began_from else {})
-            | ({"other_seeds": list(self.other_seeds)} if self.other_seeds else {})
-            | ({KEY: self.history.to_dict()} if self.history != History() else {})
-            | ({"signature": self.signature} if self.signature else {})
-            | {
-                "preset": self.preset,
-                "command": self.command,
-                "versions": self.versions,
-                "format": FORMAT,
-            }
-        )
+        origin = {"from": self.origin.to_dict()} if self.origin else {}
+        environment = {"id": self.environment, "options": self.environment_options, "remakeable": self.remakeable}
+        optional = {
+            "cluster": self.cluster,
+            "from": self.began_from,
+            "other_seeds": list(self.other_seeds),
+            KEY: self.history.to_dict(),
+            "signature": self.signature,
+        }
+        return {
+            "algorithm": {"name": self.algorithm.name()} | origin | _plain(self.algorithm),
+            "environment": environment | ({"sha256": self.checksum} if self.checksum else {}),
+            "run": _plain(self.run),
+            **{name: value for name, value in optional.items() if value},
+            "preset": self.preset,
+            "command": self.command,
+            "versions": self.versions,
+            "format": FORMAT,
+        }
 
     @property
     def references(self) -> list[signing.Reference]:
         """The files, modules and folders of this machine that the config names, which need trust."""
         environment = self.environment if self.remakeable else ""
-        return signing.references(
-            environment,
-            self.environment_options,
-            (self.origin.file, self.origin.kind) if self.origin and self.origin.file else None,
-            str(self.began_from["run"]) if self.began_from else None,
-        )
+        return _references(environment, self.environment_options, self.origin, self.began_from)
 
     def signed(self) -> Config:
         """Return a copy with this user's signature of all references."""
@@ -200,19 +185,12 @@ class Config:
         """
         if not path.is_file():
             raise UsageError(f"{path.parent} is no run folder: it has no {path.name}.")
-        if algorithm is not None and not (isinstance(algorithm, type) and issubclass(algorithm, Algorithm)):
-            raise UsageError(f"algorithm is {algorithm!r}; it must be the class of a custom algorithm.")
-        if not isinstance(networks, dict | None):
-            raise UsageError(f"networks is {networks!r}; they must be networks by their options' names.")
         try:
-            values = read_yaml(path)
-            return cls._from_values(values, networks or {}, algorithm, trusted)
+            return cls._from_values(_checked(read_yaml(path)), networks or {}, algorithm, trusted)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
-            raise CheckpointError(
-                f"{path} cannot be read ({_shortened(repr(error))}): was it changed by hand?"
-            ) from error
+            raise CheckpointError(f"{path} cannot be read ({repr(error)[:60]}): was it changed by hand?") from error
 
     @classmethod
     def _from_values(
@@ -222,15 +200,13 @@ class Config:
         algorithm: type[Algorithm] | None,
         trusted: bool,
     ) -> Config:
-        _check(values)
         fields, environment = dict(values["algorithm"]), values["environment"]
         name, origin = fields.pop("name"), fields.pop("from", None)
         origin = Origin.from_dict(origin) if origin else None
-        start = values.get("from") or {}
-        if algorithm is None and origin and origin.file:  # before the file is run
-            named = environment["id"] if environment["remakeable"] else ""
-            listed = signing.references(named, environment["options"], (origin.file, origin.kind), start.get("run"))
-            signing.check(listed, values.get("signature"), "it", "algorithm", trusted)
+        file = environment["id"] if environment["remakeable"] else ""
+        if algorithm is None and origin:  # before the file is run
+            listed = _references(file, environment["options"], origin, values["from"])
+            signing.check(listed, values["signature"], "it", "algorithm", trusted)
         kind, origin = _kind(name, origin, algorithm)
         _check_keys("algorithm.", fields, kind.options())
         run = RunOptions(**values["run"])
@@ -242,17 +218,20 @@ class Config:
             environment=environment["id"],
             environment_options=environment["options"],
             remakeable=environment["remakeable"],
-            signature=values.get("signature"),
-            checksum=user_code.checksum(environment["id"]) if environment["remakeable"] else "",  # as it is now
-            cluster=values.get("cluster") or {},
-            began_from=start or None,
-            other_seeds=tuple(values.get("other_seeds") or ()),
+            checksum=user_code.checksum(file),  # as it is now
+            began_from=values["from"],
+            other_seeds=tuple(values["other_seeds"]),
             history=History.of(values),
             run=run,
-            preset=values["preset"],
-            command=values["command"],
-            versions=values["versions"],
+            **{name: values[name] for name in ("signature", "cluster", "preset", "command", "versions")},
         )
+
+
+def _references(
+    environment: str, options: dict[str, Any], origin: Origin | None, began_from: dict[str, Any] | None
+) -> list[signing.Reference]:
+    algorithm = (origin.file, origin.kind) if origin and origin.file else None
+    return signing.references(environment, options, algorithm, str(began_from["run"]) if began_from else None)
 
 
 def _kind(name: str, origin: Origin | None, custom: type[Algorithm] | None) -> tuple[type[Algorithm], Origin | None]:
@@ -265,25 +244,32 @@ def _kind(name: str, origin: Origin | None, custom: type[Algorithm] | None) -> t
         return origin.load()
     if name not in ALGORITHMS:
         raise UsageError(
-            f"there is no algorithm {name!r}{_nearest(name, ALGORITHMS)}. Pass the class of a custom "
+            f"there is no algorithm {name!r}.{did_you_mean(name, ALGORITHMS, 'Duetto has')} Pass the class of a custom "
             "algorithm in Python: duetto.Run(path, algorithm=...)."
         )
     return ALGORITHMS[name], None
 
 
 FORMAT = 1  # of config.yaml
-_KEYS = ("algorithm", "environment", "run", "cluster", "from", "other_seeds", KEY, "signature")
-_KEYS += ("preset", "command", "versions", "format")
-_LONGEST_ERROR = 60  # characters of an error that another library raised
 _FORM: dict[str, Any] = {
     "algorithm": dict,
     "environment": {"id": str, "options": dict, "remakeable": bool},
     "run": dict,
+    "cluster": dict,
+    "from": OptionalOf({"run": str}),
+    "other_seeds": ListOf(int),
     "preset": str,
     "command": str,
     "versions": dict,
 }
-_OPTIONAL: dict[str, Any] = {"cluster": dict, "from": {"run": str}, "other_seeds": ListOf(int)}
+_DEFAULTS: dict[str, Any] = {
+    "cluster": {},
+    "from": None,
+    "other_seeds": [],
+    KEY: {},
+    "signature": None,
+    "format": FORMAT,
+}
 
 
 def check_format(values: dict[str, Any]) -> None:
@@ -292,37 +278,27 @@ def check_format(values: dict[str, Any]) -> None:
         raise UsageError(f"it has format {written!r}, and this Duetto reads {FORMAT}. Install a newer Duetto.")
 
 
-def _check(values: dict[str, Any]) -> None:
-    """Raise UsageError if a key or a type is wrong, those of the algorithm excepted."""
-    _check_keys("", values, _KEYS)
+def _checked(values: Any) -> dict[str, Any]:
+    """Return the values with defaults. Raise UsageError for a wrong key or type, those of the algorithm excepted."""
+    _check_keys("", values, _FORM | _DEFAULTS)
     check_format(values)
-    form = _FORM | {name: part for name, part in _OPTIONAL.items() if values.get(name)}
-    if fault := state_schema.problem(values, form):
+    values = _DEFAULTS | values
+    if fault := state_schema.problem(values, _FORM):
         raise UsageError(f"{fault.lstrip('/ ').replace('/', '.')}. Correct it, or put back what was there.")
     _check_keys("environment.", values["environment"], ("id", "options", "remakeable", "sha256"))
     _check_keys("run.", values["run"], [entry.name for entry in dataclasses.fields(RunOptions)])
     if strange := [key for key in values["environment"]["options"] if not isinstance(key, str)]:
         raise UsageError(f"environment.options has {strange[0]!r}, which is no name of an option. Take it out.")
+    return values
 
 
-def _check_keys(where: str, values: dict[str, Any], known: Iterable[str]) -> None:
+def _check_keys(where: str, values: Any, known: Iterable[str]) -> None:
     """Raise UsageError for an unknown key: the mistake would go unnoticed. Keys that are left out have defaults."""
     if not isinstance(values, dict):
         raise TypeError(f"{values!r} where keys should be")
     for key in values:
         if key not in known:
-            raise UsageError(f"nothing is called {where}{key}{_nearest(key, known)}. Correct it, or take it out.")
-
-
-def _nearest(name: Any, known: Iterable[str]) -> str:
-    known = list(known)
-    near = nearest(name, known)
-    return f" (did you mean {near[0]!r}{units(str(name))}?)" if near else f"; there are {', '.join(known)}"
-
-
-def _shortened(text: str) -> str:
-    """Return the start of a text: a file that cannot be read may be any file."""
-    return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]} ..."
+            raise UsageError(f"nothing is called {where}{key}.{did_you_mean(key, known)} Correct it, or take it out.")
 
 
 def circumstances() -> dict[str, str]:
@@ -330,11 +306,9 @@ def circumstances() -> dict[str, str]:
     machine = {"python": platform.python_version(), "platform": platform.platform(), "processor": processor()}
     recorded = machine | versions(RECORDED)
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        commit = subprocess.run(git, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return recorded
-    return recorded | ({"git": commit.stdout.strip()} if commit.returncode == 0 else {})
+    with suppress(OSError, subprocess.SubprocessError):
+        recorded["git"] = subprocess.run(git, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    return recorded
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
@@ -345,10 +319,9 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 @cache
 def _version(package: str) -> str:
     """Return the version of a package, or "" if it is not installed. Cached, since that takes 10 ms."""
-    try:
+    with suppress(PackageNotFoundError):
         return version(package)
-    except PackageNotFoundError:
-        return ""
+    return ""
 
 
 def networks_source(values: dict[str, Any]) -> str:
@@ -356,10 +329,8 @@ def networks_source(values: dict[str, Any]) -> str:
 
     Raises KeyError, TypeError or AttributeError if the `from` of these contents of a `config.yaml` is malformed.
     """
-    if not (start := values.get("from")):
-        return "scratch"
-    step = [] if start.get("step") is None else [f"step {start['step']}"]
-    return f"{near(Path(start['run']))} ({', '.join([str(start.get('checkpoint')), *step])})"
+    start = values.get("from")
+    return f"{near(Path(start['run']))} ({start['checkpoint']}, step {start['step']})" if start else "scratch"
 
 
 def command_line() -> str:
@@ -367,23 +338,21 @@ def command_line() -> str:
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name in (entry.name for entry in dataclasses.fields(value)):
-        held = getattr(value, name)
-        if isinstance(held, CustomNetwork):
-            held = {"custom": {kind: _qualified(getattr(held, kind)) for kind in ("torch", "jax")} | {"arguments": ...}}
-            held["custom"]["arguments"] = getattr(value, name).arguments
-        held = held.item() if isinstance(held, np.generic) else held
-        fields[name] = list(held) if isinstance(held, tuple) else held
-    return fields
-
-
-def _qualified(network: type | None) -> str | None:
-    return f"{network.__module__}.{network.__qualname__}" if network else None
+def _plain(options: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass as YAML values."""
+    values = {entry.name: getattr(options, entry.name) for entry in dataclasses.fields(options)}
+    for name, value in values.items():
+        if isinstance(value, CustomNetwork):
+            pair = {"torch": value.torch, "jax": value.jax}
+            classes = {name: kind and kind.__qualname__ for name, kind in pair.items()}  # a module's name may change
+            values[name] = {"custom": classes | {"arguments": value.arguments}}
+        elif isinstance(value, tuple):
+            values[name] = list(value)
+    return values
 
 
 def _restored(fields: dict[str, Any], networks: dict[str, CustomNetwork]) -> dict[str, Any]:
+    """Return an algorithm's options with the networks that were passed in Python."""
     restored = dict(fields)
     for name, value in fields.items():
         if isinstance(value, dict) and "custom" in value:

@@ -22,7 +22,7 @@ def flat(values: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 def text(value: Any) -> str:
     """Return a value as JSON, the same for equal values."""
-    return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, default=str)
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
 def dict_diff(before: Mapping[str, str], now: Mapping[str, str], ignore: Collection[str] = ()) -> Diff:
@@ -35,10 +35,3 @@ def dict_diff(before: Mapping[str, str], now: Mapping[str, str], ignore: Collect
 def sentence(diff: Diff) -> str:
     """Return the differences as text: `run.steps was 100, is now 200; ...`."""
     return few([f"{key} was {old}, is now {new}" for key, (old, new) in diff.items()], SHOWN, "; ")
-
-
-def _plain(value: Any) -> Any:
-    """Return the value with text for keys and lists for tuples."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

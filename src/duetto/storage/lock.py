@@ -55,7 +55,15 @@ class FolderLock:
         except OSError as error:
             holder = os.read(descriptor, 300).decode(errors="replace").split()
             os.close(descriptor)
-            raise self._refusal(error, holder) from error
+            if error.errno not in _HELD_ELSEWHERE:
+                raise DuettoError(
+                    f"{self.folder} cannot be locked: {error.strerror}. Put runs on a local disk."
+                ) from error
+            pid, host = holder if len(holder) == 2 else ("PID", "this machine")  # it has not written its name yet
+            raise RunInUseError(
+                f"{self.folder} is in use by process {pid} on {host}. Wait until it ends, or stop it there with "
+                f"`kill {pid}`, then try again."
+            ) from error
         with suppress(OSError):  # a full disk: the text is only for the error of other processes
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
@@ -63,23 +71,8 @@ class FolderLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # a full disk
-            if self._descriptor is not None:
-                os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
-        self._close()
-
-    def _close(self) -> None:
         if self._descriptor is not None:
+            with suppress(OSError):  # a full disk
+                os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
             os.close(self._descriptor)
             self._descriptor = None
-
-    def _refusal(self, error: OSError, holder: list[str]) -> DuettoError:
-        if error.errno not in _HELD_ELSEWHERE:
-            return DuettoError(f"{self.folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
-        if len(holder) != 2:  # it locked a moment ago and has not written yet
-            return RunInUseError(f"{self.folder} is in use by another process. Wait until it ends, then try again.")
-        pid, host = holder
-        return RunInUseError(
-            f"{self.folder} is in use by process {pid} on {host}. "
-            f"Wait until it ends, or stop it there with `kill {pid}`, then try again."
-        )

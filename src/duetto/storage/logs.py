@@ -1,10 +1,7 @@
 """Logs that only grow: lines that survive kill -9, and can be cut back to where a checkpoint was made.
 
 A line counts once it has its newline. Half a line of a killed process is skipped by readers, and dropped by the next
-writer.
-
-A checkpoint records a `Mark`, the log's length and a checksum. A resume cuts the log back to it. If lines before it
-were changed, the log continues with those that can be read.
+writer. A checkpoint records the number of lines, and a resume drops the later ones.
 """
 
 import csv
@@ -12,12 +9,11 @@ import io
 import json
 import math
 import os
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -30,75 +26,43 @@ _UNREADABLE = (ValueError, OverflowError, TypeError, AttributeError, RecursionEr
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-class Mark(TypedDict):
-    """A log's end: length in bytes, and the CRC-32 of its content."""
-
-    length: int
-    crc: int
-
-
-MARK = {"length": int, "crc": int}  # its schema
-
-
 class Scan(NamedTuple):
     """The rows of a log that can be read, and the lines that cannot."""
 
     rows: list[dict[str, Any]]
     damaged: list[int]  # the numbers of whole lines that cannot be read, from 1
-    half: bool  # whether a line without an end follows
 
 
 class _Log(ABC):
     """A file of whole lines, appended one by one. `_append` returns once the operating system has the line."""
 
-    _header = b""  # the first line of every log of its kind
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, header: bytes = b"") -> None:
+        self.path, self._header = path, header
         try:
+            content = safe_open.read_file(path, LARGEST) if path.exists() else b""
             descriptor = safe_open.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         except OSError as error:
             raise DuettoError(f"{path} cannot be opened for writing: {error.strerror}.") from error
         self._file = os.fdopen(descriptor, "ab+", buffering=0)
-        self._is_whole = False  # whether its last line is known to have its end
-        if (size := os.fstat(descriptor).st_size) > LARGEST:  # the file is read whole
+        try:
+            self.cut_back(content.count(b"\n"))
+        except BaseException:
             self.close()
-            raise DuettoError(f"{path} has {size:,} bytes, more than a log may have. Move it away to start a new one.")
+            raise
 
-    @property
-    def mark(self) -> Mark:
-        """The mark of the log's end, for a checkpoint to refer to; the log is synced to the disk until there."""
-        self._drop_half_line()
+    def synced_lines(self) -> int:
+        """Sync the log to the disk and return the number of its lines, for a checkpoint."""
         os.fsync(self._file.fileno())
-        return _mark_of(self._read())
+        return self._lines
 
-    def return_to(self, mark: Mark, step: int) -> str:
-        """Drop everything after the mark, which the checkpoint of `step` has.
-
-        If the lines before it were changed, keep the readable lines until `step`, and return a sentence on that.
-        """
-        content, notice = self._read(), ""
-        lines = content[: mark["length"]]
-        if _mark_of(lines) != mark:
-            readable = [line + b"\n" for line in content.split(b"\n")[:-1] if self._is_until(line, step)]
-            lines = self._header + b"".join(readable)
-            notice = (
-                f"{self.path} was changed since the checkpoint of step {step}; it continues with its {len(readable)} "
-                "readable lines until then."
-            )
-        self._is_whole = True
-        if content.startswith(lines):
-            self._file.truncate(len(lines))
-        else:
-            self._file.truncate(0)
-            self._append(lines)
-        self._write_header()
-        return notice
-
-    def clear(self) -> None:
-        """Drop everything but the header."""
-        self._file.truncate(0)
-        self._write_header()
+    def cut_back(self, lines: int) -> None:
+        """Drop everything but the first lines. A table keeps its header."""
+        self._file.seek(0)
+        kept = self._file.read().split(b"\n")[:-1][:lines]
+        self._file.truncate(sum(len(line) + 1 for line in kept))
+        self._lines = len(kept)
+        if not kept and self._header:
+            self._append(self._header)
 
     def close(self) -> None:
         """Close the file."""
@@ -111,7 +75,6 @@ class _Log(ABC):
         self.close()
 
     def _append(self, line: bytes) -> None:
-        self._drop_half_line()
         size = os.fstat(self._file.fileno()).st_size
         try:
             if self._file.write(line) != len(line):
@@ -122,6 +85,7 @@ class _Log(ABC):
             raise DuettoError(
                 f"{self.path} cannot be written: {error.strerror}. Fix that, then resume: {to_resume(self.path.parent)}"
             ) from error
+        self._lines += 1
 
     @classmethod
     def read(cls, path: Path) -> list[dict[str, Any]]:
@@ -134,45 +98,22 @@ class _Log(ABC):
     @classmethod
     def scan(cls, path: Path) -> Scan:
         """Return the rows that can be read, and the lines that cannot."""
-        *lines, half = safe_open.read_file(path, LARGEST).split(b"\n")
-        rows: list[dict[str, Any]] = []
-        damaged: list[int] = []
+        lines = safe_open.read_file(path, LARGEST).split(b"\n")[:-1]
+        found = Scan([], [])
         for number, line in enumerate(lines, 1):
             try:
                 row = cls._parse(line, lines[0])
                 if row is not None and not math.isfinite(float(row.get("step", 0))):
                     raise ValueError
-                rows += [] if row is None else [row]
+                found.rows.extend([] if row is None else [row])
             except _UNREADABLE:
-                damaged.append(number)
-        return Scan(rows, damaged, bool(half))
+                found.damaged.append(number)
+        return found
 
     @staticmethod
     @abstractmethod
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
         """Return the row of a line of a log whose first line is `first`, or None for a header."""
-
-    def _is_until(self, line: bytes, last: int) -> bool:
-        """Return whether a line can be read and is of a step up to `last`."""
-        try:
-            row = self._parse(line, self._header.rstrip())
-            return row is not None and float(row["step"]) <= last
-        except (*_UNREADABLE, KeyError):
-            return False
-
-    def _write_header(self) -> None:
-        if self._header and os.fstat(self._file.fileno()).st_size == 0:
-            self._append(self._header)
-
-    def _read(self) -> bytes:
-        self._file.seek(0)
-        return self._file.read()
-
-    def _drop_half_line(self) -> None:
-        if not self._is_whole:
-            self._file.truncate(self._read().rfind(b"\n") + 1)
-            self._is_whole = True
-            self._write_header()
 
 
 class JsonLines(_Log):
@@ -198,14 +139,8 @@ class Csv(_Log):
     """A log that is a CSV table with a header. Floats come back exactly; None is an empty cell."""
 
     def __init__(self, path: Path, fields: Sequence[str]) -> None:
-        super().__init__(path)
         self.fields: tuple[str, ...] = tuple(fields)
-        self._header = _csv_line(self.fields)
-        try:
-            self._drop_half_line()  # writes the header
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(path, _csv_line(fields))
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one row."""
@@ -213,12 +148,7 @@ class Csv(_Log):
 
     @staticmethod
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
-        fields = _cells(first)
-        return None if line == first else dict(zip(fields, _cells(line), strict=True))
-
-
-def _mark_of(data: bytes) -> Mark:
-    return {"length": len(data), "crc": zlib.crc32(data)}
+        return None if line == first else dict(zip(_cells(first), _cells(line), strict=True))
 
 
 def _cells(line: bytes) -> list[str]:

@@ -10,7 +10,7 @@ byte in it or in a listed file.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 
 from duetto.errors import CheckpointError, DuettoError
 from duetto.functional import state_schema
-from duetto.functional.state_schema import ListOf, OptionalOf
+from duetto.functional.state_schema import ListOf
 from duetto.storage import atomic_io, safe_open
 from duetto.storage.tree_codec import decode_arrays
 
@@ -28,11 +28,9 @@ VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENT_FILE = re.compile(r"segment-(\d{12,})\.safetensors")
 Segment = dict[str, np.ndarray]
-FILE: dict[str, Any] = {"name": str, "size": int, "sha256": str}
-_COUNTS = ListOf(int)
-_SEGMENT = {"file": FILE, "start": _COUNTS, "count": _COUNTS}
-_MEMORY = {"written": _COUNTS, "rows": int, "segments": ListOf(_SEGMENT)}
-_FORM = {"step": int, "files": ListOf(FILE), "memory": OptionalOf(_MEMORY)}
+FILE = {"name": str, "size": int, "sha256": str}
+_SEGMENT = {"file": FILE, "start": ListOf(int), "count": ListOf(int)}
+_FORM = {"step": int, "files": ListOf(FILE), "segments": ListOf(_SEGMENT)}
 _LARGEST = 2**27  # bytes; a hundred segments of a hundred environments take a tenth of a million
 
 
@@ -74,10 +72,14 @@ class SegmentRecord:
     start: list[int]  # (num_envs,)
     count: list[int]  # (num_envs,)
 
+    @property
+    def end(self) -> np.ndarray:
+        """(num_envs,), start + count."""
+        return np.add(self.start, self.count)
+
     def is_needed(self, oldest: np.ndarray) -> bool:
         """Return whether it holds a row that is not older than `oldest`, (num_envs,), in any environment."""
-        count = np.array(self.count)
-        return bool(np.any((count > 0) & (np.array(self.start) + count > oldest)))
+        return bool(np.any((np.array(self.count) > 0) & (self.end > oldest)))
 
     def read(self, folder: Path) -> Segment:
         """Read and verify the segment. Raises DamagedError."""
@@ -85,31 +87,17 @@ class SegmentRecord:
 
 
 @dataclass(frozen=True)
-class MemoryRecord:
-    """The experience that a checkpoint needs: the newest `rows` of the `written` rows of each environment."""
-
-    written: list[int]  # (num_envs,)
-    rows: int
-    segments: list[SegmentRecord]  # oldest first
-
-
-@dataclass(frozen=True)
 class Manifest:
-    """The files and the experience that belong to one checkpoint."""
+    """The files of one checkpoint, and the segments of experience that it needs, oldest first."""
 
     step: int
     files: list[FileRecord]
-    memory: MemoryRecord | None
+    segments: list[SegmentRecord]
 
     @classmethod
-    def of(cls, step: int, files: Mapping[str, bytes], memory: MemoryRecord | None = None) -> "Manifest":
+    def of(cls, step: int, files: Mapping[str, bytes], segments: Sequence[SegmentRecord] = ()) -> "Manifest":
         """Describe a checkpoint of these file contents."""
-        return cls(step, [FileRecord.of(name, data) for name, data in files.items()], memory)
-
-    @property
-    def segments(self) -> list[SegmentRecord]:
-        """The segments of experience that the checkpoint needs, oldest first."""
-        return self.memory.segments if self.memory else []
+        return cls(step, [FileRecord.of(name, data) for name, data in files.items()], list(segments))
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -126,7 +114,12 @@ class Manifest:
             )
         try:
             state_schema.check(content, _FORM, MANIFEST)
-            return cls(content["step"], list(map(file_record, content["files"])), _memory(content["memory"]))
+            segments = [
+                SegmentRecord(file_record(each["file"]), each["start"], each["count"]) for each in content["segments"]
+            ]
+            if len({len(counts) for each in segments for counts in (each.start, each.count)}) > 1:
+                raise ValueError("its segments have different numbers of environments")
+            return cls(content["step"], list(map(file_record, content["files"])), segments)
         except (CheckpointError, ValueError) as error:
             raise DamagedError(f"{path} is damaged: {error}") from error
 
@@ -135,10 +128,9 @@ def write_folder(target: Path, files: Mapping[str, bytes], manifest: Manifest) -
     """Write a checkpoint durably under a temporary name next to its target. Return that path, ready to be renamed."""
     temporary = target.with_name(atomic_io.TEMPORARY + target.name)
     atomic_io.make_folder(temporary)
-    for name, data in files.items():
-        atomic_io.write_file(temporary / name, data)
     content = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
-    atomic_io.write_file(temporary / MANIFEST, seal(content))
+    for name, data in {**files, MANIFEST: seal(content)}.items():
+        atomic_io.write_file(temporary / name, data)
     atomic_io.sync_folder(temporary)
     return temporary
 
@@ -156,18 +148,8 @@ def segment_name(taken: Iterable[str]) -> str:
 
 
 def file_record(record: dict[str, Any]) -> FileRecord:
-    """Return the record of a file in a manifest that has the form FILE. Raises ValueError for another name."""
+    """Return the record of a file in a manifest. Raises ValueError for a name that no file of a checkpoint has."""
     return FileRecord(record["name"], record["size"], record["sha256"])
-
-
-def _memory(record: dict[str, Any] | None) -> MemoryRecord | None:
-    if record is None:
-        return None
-    segments = [SegmentRecord(file_record(each["file"]), each["start"], each["count"]) for each in record["segments"]]
-    lengths = {len(counts) for each in segments for counts in (each.start, each.count)}
-    if lengths - {len(record["written"])}:
-        raise ValueError(f"it has segments of {lengths} environments, and {len(record['written'])} environments")
-    return MemoryRecord(record["written"], record["rows"], segments)
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
@@ -184,24 +166,18 @@ def _read(path: Path, most: int) -> bytes:
         return safe_open.read_file(path, most)
     except FileNotFoundError:
         raise DamagedError(f"{path} is missing.") from None
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror}.") from error
-    except MemoryError as error:
-        raise CheckpointError(f"{path} is larger than this machine has memory for.") from error
-    except DuettoError as error:
-        raise DamagedError(str(error)) from error
+    except (OSError, MemoryError, DuettoError) as error:
+        raise DamagedError(f"{path} cannot be read: {str(error) or 'the memory is too small for it'}") from error
 
 
 def seal(content: dict[str, Any]) -> bytes:
     """Return the bytes of a manifest of this content."""
-    document = {"content": content, "sha256": _sha256(_canonical(content))}
-    return _canonical(document)
+    return _canonical({"content": content, "sha256": _sha256(_canonical(content))})
 
 
 def unseal(data: bytes) -> dict[str, Any]:
     """Undo `seal`. Raises ValueError, KeyError, TypeError or RecursionError unless every byte is what was written."""
-    document = json.loads(data)
-    content = document["content"]
+    content = json.loads(data)["content"]
     if not isinstance(content, dict) or seal(content) != data:
         raise ValueError("the checksum is wrong")
     return content

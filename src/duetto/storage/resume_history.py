@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.errors import UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ListOf
-from duetto.storage import atomic_io
-from duetto.storage.safe_yaml import read_yaml, to_yaml
+from duetto.storage.safe_yaml import read_yaml, to_yaml, write_yaml
 
 KEY = "history"
 _EVENTS = ListOf({"step": int, "what": str})
-_FORM = {"changed": _EVENTS, "inexact": _EVENTS}
 
 
 class Event(NamedTuple):
@@ -37,32 +35,24 @@ class History(NamedTuple):
     changed: tuple[Event, ...] = ()
     inexact: tuple[Event, ...] = ()
 
-    def going_on(self, step: int, changed: Iterable[str], inexact: Iterable[str]) -> Self:
+    def going_on(self, step: int, changed: Iterable[str], inexact: Iterable[str]) -> History:
         """Return the history of a run that is resumed at `step` with these events; later events are dropped."""
-        return self._replace(changed=_longer(self.changed, step, changed), inexact=_longer(self.inexact, step, inexact))
+        kept = ([event for event in events if event.step <= step] for events in self)
+        new = ([Event(step, what) for what in sentences] for sentences in (changed, inexact))
+        return History(*(tuple(dict.fromkeys(old + events)) for old, events in zip(kept, new, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the history as YAML values, without empty lists."""
-        events = {name: [event._asdict() for event in getattr(self, name)] for name in ("changed", "inexact")}
-        return {name: value for name, value in events.items() if value}
+        return {name: [event._asdict() for event in events] for name, events in self._asdict().items() if events}
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
+    def of(cls, values: Mapping[str, Any]) -> History:
         """Read the history from the contents of a `config.yaml`. Raises UsageError if it is malformed."""
         content = values.get(KEY) or {}
-        try:
-            if unknown := content.keys() - _FORM.keys():
-                raise UsageError(f"{KEY} has {sorted(map(str, unknown))[0]!r}; there are {', '.join(_FORM)}.")
-            complete = {key: [] for key in _FORM} | content
-            state_schema.check(complete, _FORM, KEY)
-        except (AttributeError, CheckpointError) as error:
-            raise UsageError(
-                f"{KEY} is {str(content)[:60]!r}; it must be events (step and what) of a run. Take it out."
-            ) from error
-        changed, inexact = (
-            tuple(Event(event["step"], event["what"]) for event in complete[name]) for name in ("changed", "inexact")
-        )
-        return cls(changed, inexact)
+        lists = {"changed": [], "inexact": []} | content if isinstance(content, dict) else content
+        if fault := state_schema.problem(lists, dict.fromkeys(cls._fields, _EVENTS)):
+            raise UsageError(f"{KEY}{fault}; it must be events (step and what) of a run. Take it out.")
+        return cls(*(tuple(Event(event["step"], event["what"]) for event in lists[name]) for name in cls._fields))
 
 
 def note_inexact(path: Path, event: Event) -> None:
@@ -70,18 +60,8 @@ def note_inexact(path: Path, event: Event) -> None:
 
     Raises DuettoError if the disk refuses.
     """
-    if not path.is_file():
-        return
-    values = read_yaml(path)
-    before = History.of(values)
-    after = before._replace(inexact=tuple(dict.fromkeys([*before.inexact, event])))
-    try:
-        atomic_io.publish_file(path, to_yaml(values | {KEY: after.to_dict()}).encode())
-    except OSError as error:
-        raise DuettoError(f"{path} cannot be written: {error.strerror}. Fix that and try again.") from error
-
-
-def _longer(events: tuple[Event, ...], step: int, what: Iterable[str]) -> tuple[Event, ...]:
-    return tuple(
-        dict.fromkeys([event for event in events if event.step <= step] + [Event(step, sentence) for sentence in what])
-    )
+    if path.is_file():
+        values = read_yaml(path)
+        before = History.of(values)
+        after = before._replace(inexact=tuple(dict.fromkeys([*before.inexact, event])))
+        write_yaml(path, to_yaml(values | {KEY: after.to_dict()}))

@@ -18,14 +18,10 @@ def free_folder(parent: Path, name: str) -> Path:
         path = parent / (name if number == 1 else f"{name}-{number}")
         try:
             path.mkdir(parents=True)
-        except FileExistsError as error:
-            if not parent.is_dir():  # or the search would never end
-                raise UsageError(f"{parent} is not a folder, or a broken link. Choose another --runs-dir.") from error
-            number += 1
         except OSError as error:
-            raise UsageError(
-                f"{path} cannot be made: {error.strerror}. Fix that, or choose another --runs-dir."
-            ) from error
+            number += 1
+            if not (isinstance(error, FileExistsError) and parent.is_dir()):  # else the name is taken
+                raise UsageError(f"{path} cannot be made: {error.strerror}. Choose another --runs-dir.") from error
         else:
             return path
 

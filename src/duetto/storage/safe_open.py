@@ -30,12 +30,8 @@ def open_file(path: Path, flags: int) -> int:
     if stat.S_ISREG(status.st_mode) and not (written and status.st_nlink > 1):
         return descriptor
     os.close(descriptor)
-    if stat.S_ISREG(status.st_mode):
-        raise DuettoError(
-            f"{path} has a second name elsewhere (it is a hard link), and what is there would be changed too. "
-            "Put a copy in its place."
-        )
-    raise DuettoError(f"{path} is no plain file. Take it away, or put the file there that belongs there.")
+    fault = "is a hard link: it has a second name elsewhere" if stat.S_ISREG(status.st_mode) else "is no plain file"
+    raise DuettoError(f"{path} {fault}. Put a copy of the file that belongs there in its place.")
 
 
 def read_file(path: Path, most: int) -> bytes:
@@ -43,9 +39,7 @@ def read_file(path: Path, most: int) -> bytes:
     with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise DuettoError(
-                f"{path} has {size:,} bytes, more than the {most:,} that are read. Is it what it should be?"
-            )
+            raise DuettoError(f"{path} has {size:,} bytes, more than the {most:,} that are read.")
         return file.read(size)
 
 
@@ -65,7 +59,4 @@ def _refuse_link(path: Path) -> None:
     except OSError:  # missing, or opening it will raise
         return
     if stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) in _WINDOWS_LINKS:
-        raise DuettoError(
-            f"{path} is a link. A run's folder must contain its files, so that nothing outside it is changed: "
-            "put what the link leads to in its place, or link the whole folder."
-        )
+        raise DuettoError(f"{path} is a link. Put what it leads to in its place, or link the whole folder.")

@@ -8,14 +8,14 @@ from typing import Any
 
 import yaml
 
-from duetto.storage import safe_open
+from duetto.errors import DuettoError
+from duetto.storage import atomic_io, safe_open
 
 LARGEST = 2**20  # bytes
 DEEPEST = 50  # lists within lists
 _SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, if it is there: 3 times as fast
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TAG = "tag:yaml.org,2002:"
-_MERGE = f"{_TAG}merge"
 # YAML 1.2's core schema (10.3.2), and 1.1's <<. PyYAML reads 1.1, which takes on for true and 1_000 for 1000.
 _SCHEMA = {
     "null": "~|null|Null|NULL|",
@@ -28,6 +28,18 @@ _SCHEMA = {
 
 class _Loader(_SAFE):
     yaml_implicit_resolvers: Any = {}  # noqa: RUF012 - PyYAML's own attribute, without those of 1.1
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Raise YAMLError if a mapping has a key twice, which YAML forbids; PyYAML takes the last one."""
+        if hasattr(node, "is_flat"):  # an alias leads here again
+            return
+        node.is_flat, keys = True, set[tuple[str, str]]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if (key.tag, key.value) in keys:
+                    raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
+                keys.add((key.tag, key.value))
+        super().flatten_mapping(node)
 
 
 class _Dumper(_DUMPER):  # has the resolvers of 1.1 as well: a text that either takes for something else is quoted
@@ -60,29 +72,7 @@ def read_yaml(path: Path) -> Any:
 
 def parse(text: str) -> Any:
     """Parse a YAML text. Raises YAMLError if it is malformed or has a key twice."""
-    loader = _Loader(text)
-    try:
-        node = loader.get_single_node()
-        _check_keys(node, set())
-        return None if node is None else loader.construct_document(node)
-    finally:
-        loader.dispose()
-
-
-def _check_keys(node: Any, seen: set[int]) -> None:
-    """Raise YAMLError if a key is given twice, which YAML forbids; PyYAML takes the last one."""
-    if id(node) in seen or not isinstance(node, yaml.CollectionNode):
-        return
-    seen.add(id(node))  # aliases lead there again
-    keys: set[tuple[str, str]] = set()
-    for part in node.value:
-        key, *values = part if isinstance(part, tuple) else (None, part)
-        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-            if (key.tag, key.value) in keys:
-                raise yaml.YAMLError(f"line {key.start_mark.line + 1} has {key.value} once more: leave one of them")
-            keys.add((key.tag, key.value))
-        for value in values:
-            _check_keys(value, seen)
+    return yaml.load(text, _Loader)
 
 
 def to_yaml(values: Any) -> str:
@@ -91,3 +81,11 @@ def to_yaml(values: Any) -> str:
         return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     except RecursionError as error:
         raise yaml.YAMLError("a value contains itself") from error
+
+
+def write_yaml(path: Path, text: str) -> None:
+    """Write a YAML text, whole or not at all. Raises DuettoError if the disk refuses."""
+    try:
+        atomic_io.publish_file(path, text.encode())
+    except OSError as error:
+        raise DuettoError(f"{path} cannot be written: {error.strerror}. Fix that and try again.") from error

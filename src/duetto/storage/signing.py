@@ -19,6 +19,7 @@ import json
 import os
 import secrets
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -93,16 +94,11 @@ def check(listed: Sequence[Reference], signature: object, where: object, kind: s
     if trust or needed is None or is_ours(listed, signature):
         return
     _, name, detail = needed
-    options = "" if detail == "{}" else f" with {detail}"
-    use = {
-        "environment": f"is of the environment {name!r}{options}, and to make it Python "
-        + ("runs that file" if user_code.is_file(name) else "imports what that names"),
-        "algorithm": f"is of an algorithm in a file, {name}:{detail}, and to continue Python runs that file",
-        "from": f"starts from the networks of another run, {name}, and copies them",
-    }
+    options = "" if detail in ("", "{}") else f" ({detail})"
+    verb = {"environment": "imports or runs", "algorithm": "runs", "from": "copies the networks of"}[kind]
     raise UsageError(
-        f"{where} {use[kind]}. It was not started by you on this machine, or it was changed since. If you trust it: "
-        "--trust (in Python: trust=True)."
+        f"{where} {verb} {name!r}{options}, and it was not started by you on this machine, or was changed since. If "
+        "you trust it: --trust (in Python: trust=True)."
     )
 
 
@@ -110,11 +106,8 @@ def key_path() -> Path:
     """Return the path of this user's key, which may not exist yet."""
     if chosen := os.environ.get(KEY_FILE):
         return Path(chosen)
-    if sys.platform == "win32":
-        parent = os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming"
-    else:
-        parent = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(parent) / "duetto" / "key"
+    parent = os.environ.get("APPDATA" if sys.platform == "win32" else "XDG_CONFIG_HOME")
+    return Path(parent or Path.home() / ".config") / "duetto" / "key"
 
 
 def _signed(key: bytes, listed: Sequence[Reference]) -> str:
@@ -139,15 +132,11 @@ def _key(make: bool) -> bytes:
 def _make_key(path: Path) -> None:
     """Write a new key; if several processes do so, the first key counts."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
+    with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # readable by this user alone
+        file.write(secrets.token_bytes(_KEY_BYTES))
+        file.flush()
         with suppress(FileExistsError):
-            os.link(temporary, path)  # whole or not at all, and never over an existing key
-    finally:
-        temporary.unlink()
+            os.link(file.name, path)  # whole or not at all, and never over an existing key
 
 
 def _texts(value: object) -> list[str]:

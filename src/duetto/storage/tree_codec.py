@@ -26,9 +26,9 @@ _DTYPES = {np.dtype(code) for code in ("?", "u1", "u2", "u4", "u8", "i1", "i2", 
 def encode_tree(name: str, state: State) -> dict[str, bytes]:
     """Return the contents of a state's files, by file name. Raises TypeError for other leaves."""
     if type(state) is not dict:
-        raise TypeError(f"A state is a dict, not {_type_name(state)}.")
+        raise TypeError(f"A state is a dict, not {type(state).__name__}.")
     arrays: dict[str, np.ndarray] = {}
-    files = {f"{name}.json": json.dumps(_encode(state, (), arrays), separators=(",", ":")).encode()}
+    files = {f"{name}.json": json.dumps(_encode(state, "", arrays), separators=(",", ":")).encode()}
     return files | ({f"{name}.safetensors": encode_arrays(arrays)} if arrays else {})
 
 
@@ -40,10 +40,8 @@ def decode_tree(name: str, files: Mapping[str, bytes]) -> State:
     arrays = {} if data is None else decode_arrays(data)
     try:
         state = _decode(json.loads(files[f"{name}.json"]), arrays)
-        if arrays:
-            raise ValueError(f"it does not name the arrays {sorted(arrays)}")
-        if not isinstance(state, dict):
-            raise ValueError("it holds no state")
+        if arrays or not isinstance(state, dict):
+            raise ValueError(f"it holds no state of the arrays {sorted(arrays)}")
         return state
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointError(f"{name}.json is damaged: {error}.") from error
@@ -52,7 +50,9 @@ def decode_tree(name: str, files: Mapping[str, bytes]) -> State:
 def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Return the contents of a safetensors file of named arrays. Raises TypeError for arrays that it cannot hold."""
     for name, array in arrays.items():
-        _check_array(array, name)
+        # A subclass carries more than its numbers: a mask, a file, a unit.
+        if type(array) is not np.ndarray or array.dtype not in _DTYPES:
+            raise TypeError(f"{name}: {type(array).__name__} {getattr(array, 'dtype', '')} cannot be saved.")
     # safetensors >= 0.6 reads the memory behind an array and ignores its strides
     return safetensors.numpy.save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
@@ -65,31 +65,29 @@ def decode_arrays(data: bytes) -> dict[str, np.ndarray]:
         raise CheckpointError(f"A safetensors file is damaged: {error}.") from error
 
 
-def _encode(node: object, path: tuple[str, ...], arrays: dict[str, np.ndarray]) -> object:
-    if type(node) is dict:
-        for key in node:
-            if type(key) is not str:
-                raise TypeError(f"{_show(path)}: the key {key!r} is not text.")
-        return {
-            ("$" + key if key.startswith("$") else key): _encode(child, (*path, key), arrays)
-            for key, child in node.items()
-        }
+def _encode(node: object, path: str, arrays: dict[str, np.ndarray]) -> object:
+    """Return JSON values for a node at a path such as "a/b/", and put its arrays into `arrays`."""
     if isinstance(node, np.ndarray):
-        _check_array(node, _show(path))
-        name = _array_name(path)
-        arrays[name] = node
-        return {"$array": name}
-    return _encode_value(node, path)
+        arrays[path[:-1]] = node
+        return {"$array": path[:-1]}
+    if type(node) is not dict:
+        return _encode_value(node, path)
+    if strange := [key for key in node if type(key) is not str]:
+        raise TypeError(f"{path[:-1]}: the key {strange[0]!r} is not text.")
+    return {
+        ("$" + key if key.startswith("$") else key): _encode(child, f"{path}{_quoted(key)}/", arrays)
+        for key, child in node.items()
+    }
 
 
-def _encode_value(value: Any, path: tuple[str, ...]) -> object:
+def _encode_value(value: Any, path: str) -> object:
     # Exact types: a subclass, such as NumPy's float64, would not keep its type.
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is list:
-        return [_encode_value(item, (*path, str(i))) for i, item in enumerate(value)]
+        return [_encode_value(item, path) for item in value]
     raise TypeError(
-        f"{_show(path)}: a leaf is an array, None, bool, int, float, text or a list of those, not {_type_name(value)}."
+        f"{path[:-1]}: a leaf is an array, None, bool, int, float, text or a list of those, not {type(value).__name__}."
     )
 
 
@@ -102,21 +100,6 @@ def _decode(node: Any, arrays: dict[str, np.ndarray]) -> Any:
     return {key.removeprefix("$"): _decode(child, arrays) for key, child in node.items()}
 
 
-def _check_array(array: object, path: str) -> None:
-    if type(array) is not np.ndarray:  # a subclass carries more than its numbers: a mask, a file, a unit
-        raise TypeError(f"{path}: expected a plain NumPy array, not {_type_name(array)}.")
-    if array.dtype not in _DTYPES:
-        raise TypeError(f"{path}: arrays of {array.dtype!r} cannot be saved.")
-
-
-def _array_name(path: tuple[str, ...]) -> str:
-    name = "/".join(quote(key, safe=" ", errors="surrogatepass") for key in path)
-    return "%5F_metadata__" if name == "__metadata__" else name  # safetensors reserves that name
-
-
-def _show(path: tuple[str, ...]) -> str:
-    return "/".join(path) or "(root)"
-
-
-def _type_name(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+def _quoted(key: str) -> str:
+    """Return the key as a part of an array's name. safetensors reserves the name `__metadata__`."""
+    return quote(key, safe=" ", errors="surrogatepass") if key != "__metadata__" else "%5F_metadata__"

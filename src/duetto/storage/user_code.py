@@ -7,10 +7,11 @@ shows whether it was edited between a run and its resume. It does not cover the 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
+import os
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ import cloudpickle
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.options import check_declared_options
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 
 PREFIX = "_duetto_"  # of the module names of such files
@@ -65,14 +67,13 @@ class Origin:
         """
         if not self.file:
             raise UsageError(
-                f"its algorithm is {self.kind}, a class that was handed over in Python. Hand it over again: "
-                f"duetto.Run(path, algorithm={self.kind.rpartition('.')[2]}). The command line takes classes from "
-                "files: duetto train ./my_algorithm.py:MyAlgorithm."
+                f"its algorithm is {self.kind}, a class that was passed in Python. Pass it again: "
+                f"duetto.Run(path, algorithm={self.kind.rpartition('.')[2]})."
             )
         if not Path(self.file).is_file():
             raise UsageError(
-                f"its algorithm's file {self.file} is not there. Put it back; or write into this config.yaml where it "
-                "is now, and give --trust; or hand the class over in Python: duetto.Run(path, algorithm=...)."
+                f"its algorithm's file {self.file} is missing. Put it back, or pass the class in Python: "
+                "duetto.Run(path, algorithm=...)."
             )
         kind, origin = from_file(Path(self.file), self.kind)
         return kind, dataclasses.replace(origin, file=self.file)
@@ -90,8 +91,7 @@ def names_file(name: str) -> bool:
 
 def named(text: str) -> tuple[type[Algorithm], Origin]:
     """Load the class "my_algorithm.py:MyAlgorithm", with its origin. UsageError if it names none."""
-    file, kind = _split(text)
-    return from_file(Path(file).expanduser(), kind)
+    return from_file(*parts(text))
 
 
 def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
@@ -102,10 +102,9 @@ def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
         raise UsageError(f"{path} has no algorithm (a subclass of duetto.algorithms.Algorithm) {name!r}.")
     try:
         check_declared_options(kind)
+        kind()
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
-    try:
-        kind()
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         raise UsageError(f"{name} in {path} cannot be made without arguments: {said}") from error
@@ -139,12 +138,10 @@ def load(path: Path, name: str, role: str, base: type = object) -> tuple[Any, st
             for key, value in vars(module).items()
             if isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
         ]
-        there = f"It has: {', '.join(classes)}." if classes else f"It has no subclass of {base.__name__}."
+        there = did_you_mean(name, classes) if classes else f" It has no subclass of {base.__name__}."
         if not name:
-            raise UsageError(f"Say which class of {path.name} is the {role}: {path.name}:CLASS. {there}")
-        near = difflib.get_close_matches(name, classes, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"{path} has no class {name!r}. {hint}{there}")
+            raise UsageError(f"Say which class of {path.name} is the {role}: {path.name}:CLASS.{there}")
+        raise UsageError(f"{path} has no class {name!r}.{there}")
     return loaded, hashlib.sha256(source).hexdigest()
 
 
@@ -156,10 +153,7 @@ def is_file(text: str) -> bool:
 def parts(text: str) -> tuple[Path, str]:
     """Return the file's absolute path, and the name after the colon or ""."""
     file, name = _split(text)
-    try:
-        return Path(file).expanduser().resolve(), name
-    except RuntimeError as error:
-        raise UsageError(f"{file} starts with the home folder of an unknown user.") from error
+    return Path(os.path.expanduser(file)).resolve(), name  # noqa: PTH111 - pathlib raises for an unknown user
 
 
 def absolute(text: str) -> str:
@@ -178,12 +172,9 @@ def short(text: str) -> str:
 
 def checksum(text: str) -> str:
     """Return the SHA-256 of the file that a text names; "" if it names none, or an unreadable one."""
-    if not is_file(text) or not (file := parts(text)[0]).is_file():
-        return ""
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return ""
+    with suppress(OSError):
+        return hashlib.sha256(parts(text)[0].read_bytes()).hexdigest() if is_file(text) else ""
+    return ""
 
 
 @lru_cache(maxsize=16)

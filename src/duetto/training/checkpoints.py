@@ -82,7 +82,8 @@ class Checkpoints:
         """
         state, memory = self.state_dict(step, seconds), self._components.memory
         check_finite(state["learner"]["parameters"])
-        path = self.store.save(step, state, memory.segment(self.store.covered), (memory.written, memory.rows))
+        oldest = memory.written - memory.rows if memory.rows else None
+        path = self.store.save(step, state, memory.segment(self.store.covered), oldest)
         self._evaluator.keep_best()
         self.last = (step, self._components.learner.updates)
         self._components.look_at_saved(state["stepper"])
@@ -132,7 +133,7 @@ class Checkpoints:
         if "algorithm.temperature" in plan.changed:
             components.set_fixed()
         self._callbacks.expect(state["callbacks"])
-        plan.notices += self._log.load_state_dict(state["log"], step)
+        self._log.load_state_dict(state["log"])
         plan.notices += self._evaluator.load_state_dict(state["evaluations"], step)
         self._log.purge_after(self._evaluator.written())
         self.last = (step, components.learner.updates)

@@ -15,7 +15,7 @@ from duetto.functional.state_schema import OptionalOf
 from duetto.networks import spaces
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import RunOptions
-from duetto.storage.logs import MARK, Csv
+from duetto.storage.logs import Csv
 from duetto.training.evaluation import PARALLEL, Evaluation, evaluate
 from duetto.training.policy import EvaluationPolicy
 
@@ -31,7 +31,7 @@ class Evaluator:
         table: The table of results.
     """
 
-    STATE: ClassVar[dict[str, Any]] = {"mark": MARK, "best": OptionalOf(float), "best_step": int}
+    STATE: ClassVar[dict[str, Any]] = {"lines": int, "best": OptionalOf(float), "best_step": int}
 
     def __init__(
         self,
@@ -104,16 +104,16 @@ class Evaluator:
             self._vec_env.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """The best return; `mark` is where the table ends."""
-        return {"mark": self.table.mark, "best": self._best, "best_step": self._best_step}
+        """The best return; `lines` is the length of the table."""
+        return {"lines": self.table.synced_lines(), "best": self._best, "best_step": self._best_step}
 
     def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
         """Undo `state_dict`, and drop the rows and the best parameters of later evaluations.
 
         Returns sentences on what was damaged.
         """
-        notice = self.table.return_to(state["mark"], step)
-        notices = [notice] if notice else []
+        self.table.cut_back(state["lines"])
+        notices: list[str] = []
         self._best, self._best_step = state["best"], state["best_step"]
         if self._best is None:
             return notices

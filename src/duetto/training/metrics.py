@@ -20,7 +20,7 @@ from duetto.errors import NonFiniteError, UsageError
 from duetto.functional.state_schema import DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
-from duetto.storage.logs import MARK, JsonLines
+from duetto.storage.logs import JsonLines
 from duetto.training.tensorboard import Board
 
 _OWN = "/"  # what the names of the user's own numbers start with, among the sums
@@ -40,7 +40,7 @@ class MetricLog:
     """
 
     STATE: ClassVar[dict[str, Any]] = {
-        "mark": MARK,
+        "lines": int,
         "window": DictOf({"sum": float, "count": int}),
         "returns": ListOf(float),
         "lengths": ListOf(int),
@@ -156,10 +156,10 @@ class MetricLog:
         self._board.add(step, {name: value for name, value in values.items() if name != "step" and value is not None})
 
     def state_dict(self) -> dict[str, Any]:
-        """The window and the recent episodes; `mark` is where the file ends."""
+        """The window and the recent episodes; `lines` is the length of the file."""
         self.look()
         return {
-            "mark": self.lines.mark,
+            "lines": self.lines.synced_lines(),
             "window": {name: {"sum": total, "count": count} for name, (total, count) in self._window.items()},
             "returns": list(self._returns),
             "lengths": list(self._lengths),
@@ -168,15 +168,14 @@ class MetricLog:
             "last": list(self.last),
         }
 
-    def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
-        """Undo `state_dict`, which is of `step`, and drop later lines. Returns a sentence if lines are damaged."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`, and drop later lines."""
         self._window = {name: (part["sum"], part["count"]) for name, part in state["window"].items() if part["count"]}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
         self.episodes, self.last = state["episodes"], tuple(state["last"])
-        notice = self.lines.return_to(state["mark"], step)
-        return [notice] if notice else []
+        self.lines.cut_back(state["lines"])
 
     def purge_after(self, evaluated: int) -> None:
         """Have TensorBoard drop the points after the last line and after `evaluated`, the last evaluation's step."""

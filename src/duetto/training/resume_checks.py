@@ -15,7 +15,7 @@ from duetto.learners import Learner
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import Diff, sentence
-from duetto.storage.reproducibility import ENVIRONMENT, changes, other_versions, packages, where
+from duetto.storage.reproducibility import ENVIRONMENT, changes, deciding, packages
 from duetto.training.callbacks import CallbackList
 from duetto.training.components import Components
 from duetto.training.evaluator import Evaluator
@@ -25,7 +25,7 @@ from duetto.training.normalizer import Normalizer
 ACTING: dict[str, Any] = {  # what acting needs
     "learner": {"parameters": ANY},
     "normalizer": Normalizer.STATE,
-    "config": ANY,
+    "config": DictOf(str),
     "spaces": {"observation": ANY, "action": ANY, "action_dtype": str, "action_mask": bool, "action_structure": ANY},
 }
 STATE: dict[str, Any] = ACTING | {  # what resuming needs
@@ -95,10 +95,10 @@ def resumption(
                 f"The checkpoints in {folder} are of the {kind} {before}, but its config.yaml says {name}. Put that "
                 "back, or start a new run."
             )
-    changed = changes(config, state["config"])
+    changed = changes(deciding(config), state["config"])
     if changed and not accept_changes:
         raise UsageError(
-            f"{where(config, folder / 'config.yaml', changed)} has changed since the checkpoint at step "
+            f"{folder / 'config.yaml'} or a custom file has changed since the checkpoint at step "
             f"{loaded.step:,}, in what decides the numbers: {sentence(changed)}. To continue with what it says now, "
             "give --accept-changes (in Python accept_changes=True); else put the old values back."
         )
@@ -115,7 +115,7 @@ def resumption(
     if _scheduled(config, components, loaded.step, horizon) != _scheduled(config, components, loaded.step, before):
         plan.schedules = f"schedules end at step {horizon:,}, not at {before:,}"
         plan.notices.append(f"From here, {plan.schedules}. Set schedule_steps to {before} in config.yaml to keep them.")
-    if others := other_versions(state["versions"], run_state(config, components.learner)["versions"]):
+    if others := changes(run_state(config, components.learner)["versions"], state["versions"]):
         plan.inexact.append(
             f"Computed otherwise {since}: {sentence(others)}. From here the numbers may differ from those of a "
             "run that was never interrupted."

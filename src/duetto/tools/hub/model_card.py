@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from duetto.errors import escaped
@@ -52,7 +51,7 @@ def metadata(config: Config, evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _text(config: Config, repository: str, result: CardResult, without_video: str) -> str:
-    run, evaluation, values = config.run, result.evaluation, config.to_dict()
+    run, evaluation, values = config.run, result.evaluation, without_places(config.to_dict())
     folder = repository.rpartition("/")[2]
     which = "" if result.checkpoint == "last" else f" --checkpoint {result.checkpoint}"
     loaded = result.checkpoint if result.checkpoint.isdecimal() else f'"{result.checkpoint}"'
@@ -62,9 +61,9 @@ def _text(config: Config, repository: str, result: CardResult, without_video: st
     packages = ("duetto", "python", "gymnasium", "numpy", run.backend)
     versions = ", ".join(f"{package} {installed[package]}" for package in packages if package in installed)
     elsewhere = "" if config.remakeable else " --environment ENVIRONMENT"
-    again = [_plain(repeat_command.command(values, f"{folder}/{CONFIG}", names_all=True))]
+    again = [_plain(repeat_command.command(values, f"{folder}/{CONFIG}"))]
     again.append(f"duetto evaluate {folder}{which} --episodes {episodes} --seed {result.seed}{elsewhere}")
-    needed = repeat_command.needed(values, lambda path: _code(Path(path).name))
+    needed = repeat_command.needed(values)
     sentences = [
         f"# {_plain(_algorithm(config))} on {_code(_environment(config))}",
         f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}. {film}",

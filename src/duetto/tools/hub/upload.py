@@ -18,7 +18,7 @@ from duetto.errors import CheckpointError, DuettoError, UsageError, near
 from duetto.runs.checkpoints import chosen
 from duetto.runs.run import Run
 from duetto.storage import atomic_io, safe_open
-from duetto.storage.checkpoint import Best, CheckpointStore, Loaded, folder_name
+from duetto.storage.checkpoint import CheckpointStore, Loaded, folder_name
 from duetto.storage.dict_diff import dict_diff, flat
 from duetto.storage.logs import LARGEST
 from duetto.storage.manifest import Manifest, read_folder, write_folder
@@ -178,7 +178,7 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     return step, notices
 
 
-def _pack_state(loaded: Loaded | Best, target: Path, environments: bool = False) -> Manifest:
+def _pack_state(loaded: Loaded, target: Path, environments: bool = False) -> Manifest:
     """Write a checkpoint or best parameters without private data; return its manifest."""
     manifest, files = read_folder(loaded.path)
     state = {name: value for name, value in decode_tree("state", files).items() if name != "callbacks"}
@@ -187,7 +187,7 @@ def _pack_state(loaded: Loaded | Best, target: Path, environments: bool = False)
     deciding = state.get("config", {})
     state = without_places(state) | {"config": {key: _bare_json(text) for key, text in deciding.items()}}
     files |= encode_tree("state", state)
-    manifest = Manifest.of(manifest.step, files, manifest.memory)
+    manifest = Manifest.of(manifest.step, files, manifest.segments)
     target.parent.mkdir(exist_ok=True)
     atomic_io.move(write_folder(target, files, manifest), target)
     return manifest

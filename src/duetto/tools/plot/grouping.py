@@ -238,7 +238,7 @@ def _points(scan: Scan, metric: str, path: Path) -> tuple[np.ndarray, int]:
             errors.append(error)
     if errors and not points:
         raise DuettoError(f"{path} has no numbers by step in {metric!r} ({errors[0]!r}).") from errors[0]
-    return np.array(points).reshape(-1, 2), len(scan.damaged) + scan.half + len(errors)
+    return np.array(points).reshape(-1, 2), len(scan.damaged) + len(errors)
 
 
 def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:
