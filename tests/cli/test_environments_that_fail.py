@@ -102,7 +102,13 @@ def test_a_process_that_dies_stops_the_run_and_keeps_its_checkpoint(train: Comma
 
 def test_the_limit_is_the_runs_option(train: Command, monkeypatch: pytest.MonkeyPatch):
     seen: list[float] = []
-    monkeypatch.setattr(Trainer, "run", lambda self, _: seen.append(self.stepper.engine._timeout))
+    run = Trainer.run
+
+    def running(self: Trainer, callbacks: Any) -> None:
+        seen.append(self.stepper.engine._timeout)
+        run(self, callbacks)
+
+    monkeypatch.setattr(Trainer, "run", running)
     options = ("--vectorization", "subprocess", "--worker-timeout", "7.5")
     assert train(*options, environment="test_environments_that_fail:Failing-v0").code == 0
     assert seen == [7.5]

@@ -207,11 +207,10 @@ def test_the_source_never_unpickles():
             "pickle.loads(pipe.recv_bytes())",
             "pickle.loads(packed)()])",
             "pickle.loads(packed))",
-            "pickle.loads(packed))",
         ],
         "environments/pickling.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
         "runs/worker.py": ["pickle.loads(self._jobs.get())"],
-        "cluster/actor_server.py": ["pickle.loads(self._role).make(self._share)"],
+        "cluster/actor_server.py": ["pickle.loads(self._role)(self._share)"],
     }
     source = Path(duetto.__file__).parent
     for path in source.rglob("*.py"):

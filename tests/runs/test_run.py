@@ -115,7 +115,10 @@ def fails() -> Any:
             type("Old", (), {"step": None})(),
             r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; replace",
         ),
-        (type("Old", (), {"step": None}), r"Old is no gymnasium\.Env\. Derive its class from gymnasium\.Env; replace"),
+        (
+            type("Old", (), {"step": None}),
+            r"The factory Old returned .*Old\. Return one gymnasium\.Env\. Derive its class from",
+        ),
         (fails, r"(?s)factory fails failed: KeyError: 'size'\n.*test_run\.py\", line \d+, in fails"),
     ],
 )
