@@ -347,8 +347,9 @@ def _more(results: Results) -> tuple[str, ...]:
 def _middle(results: Results) -> tuple[str, ...]:
     last = [one.mean() for one in results.final.values()]
     scores = np.array(last if len(last) == len(results.seeds) else results.returns[:, -1])
-    [point], [[low], [high]] = interquartile(scores[:, None])
-    return results.job.name, str(len(scores)), _number(point), f"{_number(low)} to {_number(high)}"
+    [point], interval = interquartile(scores[:, None])
+    ends = "-" if interval is None else " to ".join(_number(end) for [end] in interval)
+    return results.job.name, str(len(scores)), _number(point), ends
 
 
 def _cost(results: Results) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
+from vector_envs import Whole
 
 from duetto.testing import check_engine, check_tracker
 from duetto.trackers import Point, Tracker
@@ -52,8 +53,8 @@ class Unseeded(gymnasium.Wrapper):
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_a_vector_environment(mode: AutoresetMode):
-    def make(wrap: Any = lambda env: env, name: str = "CartPole-v1") -> SyncVectorEnv:
-        return SyncVectorEnv([lambda: wrap(gymnasium.make(name))] * 2, autoreset_mode=mode)
+    def make(wrap: Any = lambda env: env, name: str = "CartPole-v1") -> Whole:
+        return Whole([lambda: wrap(gymnasium.make(name))] * 2, autoreset_mode=mode)
 
     check_engine(make)
     with pytest.raises(AssertionError, match="step 0: /reward differs with the same seed and actions"):

@@ -28,40 +28,35 @@ if TYPE_CHECKING:
     from duetto.tools.report.report import report as report
     from duetto.tools.sweep.api import sweep as sweep
     from duetto.tools.sweep.results import SweepResult as SweepResult
+    from duetto.tools.tune.api import TuneResult as TuneResult
     from duetto.tools.tune.api import tune as tune
-    from duetto.tools.tune.results import TuneResult as TuneResult
     from duetto.training.callbacks import Callback as Callback
     from duetto.training.evaluation import Evaluation as Evaluation
     from duetto.training.trainer import Trainer as Trainer
 
 # Looked up when first used, so that `import duetto` costs next to nothing and imports no framework.
-_HOMES = {
-    "Callback": "duetto.training.callbacks",
-    "Cluster": "duetto.cluster",
-    "DuettoError": "duetto.errors",
-    "UsageError": "duetto.errors",
-    "CustomNetwork": "duetto.networks.specs",
-    "Agent": "duetto.runs.agent",
-    "Evaluation": "duetto.training.evaluation",
-    "Finding": "duetto.environments.check",
-    "Run": "duetto.runs.run",
-    "Trainer": "duetto.training.trainer",
-    "check": "duetto.environments.check",
-    "export": "duetto.tools.export.writing",
-    "load": "duetto.runs.api",
-    "plot": "duetto.tools.plot.figure",
-    "pull": "duetto.tools.hub.download",
-    "push": "duetto.tools.hub.upload",
-    "report": "duetto.tools.report.report",
-    "SweepResult": "duetto.tools.sweep.results",
-    "sweep": "duetto.tools.sweep.api",
-    "table": "duetto.tools.plot.table",
-    "train": "duetto.runs.api",
-    "TuneResult": "duetto.tools.tune.results",
-    "tune": "duetto.tools.tune.api",
+_NAMES = {
+    "cluster": "Cluster",
+    "environments.check": "Finding check",
+    "errors": "DuettoError UsageError",
+    "networks.specs": "CustomNetwork",
+    "runs.agent": "Agent",
+    "runs.api": "load train",
+    "runs.run": "Run",
+    "tools.export.writing": "export",
+    "tools.hub.download": "pull",
+    "tools.hub.upload": "push",
+    "tools.plot.figure": "plot",
+    "tools.plot.table": "table",
+    "tools.report.report": "report",
+    "tools.sweep.api": "sweep",
+    "tools.sweep.results": "SweepResult",
+    "tools.tune.api": "TuneResult tune",
+    "training.callbacks": "Callback",
+    "training.evaluation": "Evaluation",
+    "training.trainer": "Trainer",
 }
-
-_ROOMS = ("callbacks", "trackers")
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __version__ = version("duetto")
 
@@ -69,10 +64,10 @@ __version__ = version("duetto")
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return __dir__()
-    if name in _ROOMS:
+    if name in ("callbacks", "trackers"):
         return import_module(f"duetto.{name}")
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        return getattr(import_module(f"duetto.{_HOMES[name]}"), name)
     if not name.startswith("_"):
         for kind in import_module("duetto.algorithms").ALGORITHMS.values():
             if kind.__name__ == name:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from duetto.algorithms.option_bounds import Bounds, Count, check_fields
-from duetto.functional import state_schema
-from duetto.functional.state_schema import OptionalOf
 from duetto.training import video
 from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer
 
-__all__ = ["Callback", "RecordVideo", "StopAtReturn", "StopWithoutImprovement", "TimeLimit"]
-
-
-def _warn_without_evaluations(callback: Callback, trainer: Trainer) -> None:
-    if not trainer.config.run.evaluate_every:
-        trainer.notices.append(
-            f"{type(callback).__name__} needs evaluations, and evaluate_every is 0: only trainer.evaluate() makes some."
-        )
+__all__ = ["Callback", "RecordVideo", "StopAtReturn", "TimeLimit"]
 
 
 @dataclass
@@ -34,56 +25,14 @@ class StopAtReturn(Callback):
 
     def on_start(self, trainer: Trainer) -> None:
         """Warn if evaluations are off."""
-        _warn_without_evaluations(self, trainer)
+        if not trainer.config.run.evaluate_every:
+            trainer.notices.append("StopAtReturn needs evaluations, and evaluate_every is 0.")
 
     def on_evaluation(self, trainer: Trainer) -> None:
         """Stop the run if the mean return has reached the value."""
         _, result = trainer.last_evaluation or (0, None)
         if result is not None and result.mean_return >= self.value:
             trainer.stop(f"The evaluation's mean return, {result.mean_return:.6g}, has reached {self.value:g}.")
-
-
-@dataclass
-class StopWithoutImprovement(Callback):
-    """End the run after this many consecutive evaluations without a new best mean return.
-
-    A new best is higher by more than `least`. A resumed run continues to count.
-    """
-
-    evaluations: Count
-    least: Annotated[float, Bounds(0.0)] = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        self._best: float | None = None
-        self._without = 0
-
-    def on_start(self, trainer: Trainer) -> None:
-        """Warn if evaluations are off."""
-        _warn_without_evaluations(self, trainer)
-
-    def on_evaluation(self, trainer: Trainer) -> None:
-        """Count evaluations without a new best, and stop the run at the limit."""
-        _, result = trainer.last_evaluation or (0, None)
-        if result is None:
-            return
-        if self._best is None or result.mean_return > self._best + self.least:
-            self._best, self._without = result.mean_return, 0
-            return
-        self._without += 1
-        if self._without >= self.evaluations:
-            trainer.stop(
-                f"{self._without} evaluations in a row were no better than the mean return {self._best:.6g} before."
-            )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the best mean return, and the number of evaluations since then."""
-        return {"best": self._best, "without": self._without}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the state of `state_dict`. Raises CheckpointError if it is malformed."""
-        state_schema.check(state, {"best": OptionalOf(float), "without": int}, "callbacks/StopWithoutImprovement")
-        self._best, self._without = state["best"], state["without"]
 
 
 @dataclass

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -52,13 +51,6 @@ def _flags(fields: dict[str, str]) -> set[str]:
 
 
 # ---------------------------------------------------------------------------------------------------- NumPy's threads
-class BlasThreads(NamedTuple):
-    """The functions that get and set a BLAS library's number of threads."""
-
-    get: Callable[[], int]
-    set: Callable[[int], None]
-
-
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Compute NumPy's matrix products with one thread inside, if NumPy comes from its own wheel.
@@ -67,24 +59,25 @@ def one_blas_thread() -> Iterator[None]:
     and for the cores that learn meanwhile, and the last bits depend on their number.
     """
     threads = _openblas()
-    if threads is None or (before := threads.get()) == 1:
+    before = threads[0]() if threads else 1
+    if threads is None or before == 1:
         yield
         return
-    threads.set(1)
+    threads[1](1)
     try:
         yield
     finally:
-        threads.set(before)
+        threads[1](before)
 
 
 @cache
-def _openblas() -> BlasThreads | None:
-    """Return the thread functions of the OpenBLAS in NumPy's own wheel; None if there is none."""
+def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """Return the functions that get and set the threads of the OpenBLAS in NumPy's own wheel; None without one."""
     package = Path(np.__file__).parent
     for file in [*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")]:
         try:
             library = ctypes.CDLL(str(file))
-            return BlasThreads(library.scipy_openblas_get_num_threads64_, library.scipy_openblas_set_num_threads64_)
+            return library.scipy_openblas_get_num_threads64_, library.scipy_openblas_set_num_threads64_
         except (OSError, AttributeError):
             continue
     return None

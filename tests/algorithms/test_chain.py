@@ -6,9 +6,10 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from learning_cases import first_q
 from probes import run
+from vector_envs import Whole
 
 from duetto.algorithms import DDPG, TD3
 
@@ -49,7 +50,7 @@ class Chain(gymnasium.Env):
     ("kind", "mode"), [(TD3, AutoresetMode.NEXT_STEP), (TD3, AutoresetMode.SAME_STEP), (DDPG, AutoresetMode.SAME_STEP)]
 )
 def test_o18_value_of_a_chain(backend, kind, mode, truncates, values, tmp_path):
-    vector = SyncVectorEnv([partial(Chain, truncates)] * 2, autoreset_mode=mode)
+    vector = Whole([partial(Chain, truncates)] * 2, autoreset_mode=mode)
     learner = run(kind(**TABLE), vector, backend, tmp_path, 1000).learner
     found = first_q(learner, np.eye(3), np.zeros((3, 1)))
     np.testing.assert_allclose(found, values, rtol=0.03)

@@ -5,10 +5,11 @@ from functools import partial
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from policy_cases import noise
 from probes import Aim, Combine, Constant, Count, Foresee, Look, Pick, Wait, run
 from test_chain import Chain
+from vector_envs import Whole
 
 from duetto.algorithms import PPO
 from duetto.networks.spaces import Discrete
@@ -135,6 +136,6 @@ class ChosenChain(Chain):
 @pytest.mark.parametrize(("truncates", "values"), [(False, [2.71, 1.9, 1.0]), (True, [10.0, 10.0, 10.0])])
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_o18_value_of_a_chain(backend, mode, truncates, values, tmp_path):
-    vector = SyncVectorEnv([partial(ChosenChain, truncates)] * 4, autoreset_mode=mode)
+    vector = Whole([partial(ChosenChain, truncates)] * 4, autoreset_mode=mode)
     learner = run(PPO(**TABLE), vector, backend, tmp_path, 6000).learner
     np.testing.assert_allclose(learner.value(np.arange(3)), values, rtol=0.03)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 
 import numpy as np
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
-from small_runs import StopAt, checkpoints, outcome, small
+from small_runs import AtStart, StopAt, checkpoints, outcome, small
 
 import duetto
 from duetto.algorithms import ALGORITHMS
@@ -145,7 +145,7 @@ def resume(folder: Path, callbacks: tuple[AnyCallback, ...] = (), **options: Any
         if trainer.step >= STEPS:
             trainer.stop()
 
-    run = Run(folder).resume(callbacks=[listen, *callbacks], on_start=listen, **options)
+    run = Run(folder).resume(callbacks=[AtStart(listen), listen, *callbacks], **options)
     return _outcome(run), notices
 
 

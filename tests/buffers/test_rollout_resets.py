@@ -12,10 +12,11 @@ import gymnasium
 import numpy as np
 import policy_cases
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_cases import build, one, step, worth
+from vector_envs import Whole
 
 from duetto import environments
 from duetto.algorithms import PPO
@@ -50,7 +51,7 @@ class Ticks(gymnasium.Env):
 def collected(mode: AutoresetMode, scripts: list[Any], steps: int) -> tuple[RolloutBatch, dict[str, float], int]:
     """The batch of a rollout of `steps` vector steps of such environments, its numbers and its real steps."""
     made = [lambda env=env, script=script: Ticks(env, *script) for env, script in enumerate(scripts)]
-    stepper = environments.make(SyncVectorEnv(made, autoreset_mode=mode))
+    stepper = environments.make(Whole(made, autoreset_mode=mode))
     stepper.reset(0)
     rollout = build(len(scripts), steps=steps)
     for time in range(steps):

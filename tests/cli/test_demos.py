@@ -36,7 +36,7 @@ def test_an_expert_of_a_file_is_recorded(recorded: Result):
     found = demonstrations.load("demos")
     about = found.metadata
     assert (about.environment, about.options, about.expert) == (TASK, {}, "Duetto's planner for MiniGrid")
-    assert {"duetto", "minigrid"} <= about.versions.keys()
+    assert "duetto" in about.versions
     assert found.seeds == list(range(5, 17))
     stepper = environments.make(TASK)
     demonstrations.check_fits(found, stepper.observation_space, stepper.action_space, TASK, {})
@@ -225,10 +225,6 @@ MISTAKES = {
     "too good": ([TASK, "--expert", PLANNER, "--minimum-return", "0.99"], "Only 0 of 20 episodes were good enough"),
     "no episodes": ([TASK, "--expert", PLANNER, "--episodes", "0"], "episodes is 0; it must be at least 1"),
     "no episodes of a run": ([TASK, "--expert", ".", "--episodes", "0"], "episodes is 0; it must be at least 1"),
-    "no checkpoints": (
-        [TASK, "--expert", PLANNER, "--checkpoint", "7"],
-        "--checkpoint is of a run, and the expert is ",
-    ),
 }
 
 
@@ -271,7 +267,7 @@ def test_who_plays_may_stop_at_any_time(duetto: Command, monkeypatch: pytest.Mon
 # ---------------------------------------------------------------------------------------------------- import
 def test_a_minari_dataset_is_imported(duetto: Command):
     write_minari(Path("old"))
-    call = ["demos", "import", "old", "--environment", "Pendulum-v1", "--output", "demos", "--expert", "a spring"]
+    call = ["demos", "import", "old", "--environment", "Pendulum-v1", "--output", "demos"]
     code, _, err = duetto(*call)
     assert code == 2
     assert "old is read by Minari and HDF5" in err
@@ -281,7 +277,6 @@ def test_a_minari_dataset_is_imported(duetto: Command):
     assert (code, err) == (0, "")
     assert "demos: 2 episodes, 6 steps" in out
     found = demonstrations.load("demos")
-    assert found.metadata.expert == "a spring"
     assert found.episodes[0].action.tolist() == [[1.0]] * 3
     assert duetto(*call, "--trust").code == 2  # exists already
 
@@ -309,11 +304,10 @@ def test_inspecting(duetto: Command, recorded: Result):
         "steps         5 (5 to 5), 60 in all",
     ):
         assert line in out
-    assert "and 2 more: --all lists them." in out
+    assert "and 2 more: --json lists them." in out
     rows = [line for line in out.splitlines() if "terminated │" in line]
     assert [row.split()[1::2][:4] for row in rows[:2]] == [["0", "5", "0.955", "5"], ["1", "6", "0.955", "5"]]
     assert len(rows) == 10
-    assert duetto("demos", "inspect", "demos", "--all").out.count("terminated │") == 12
 
 
 def test_a_video_of_an_episode(duetto: Command):
@@ -395,9 +389,6 @@ def test_what_is_damaged_is_not_shown(duetto: Command, episode: None):
 
 
 def test_nothing_to_inspect(duetto: Command):
-    code, _, err = duetto("demos", "inspect", "nowhere", "--episode", "1")
-    assert code == 2
-    assert "--episode 1 says which one to record: give --video FILE.mp4 too." in err
     code, _, err = duetto("demos", "inspect", "nowhere")
     assert code == 2
     assert "nowhere holds no demonstrations" in err
@@ -421,7 +412,7 @@ def test_help_names_the_four(duetto: Command, arguments: list[str]):
         ),
         ("export", ["DEMOS", "--output FOLDER"]),
         ("import", ["Minari", "--environment ID", "--trust"]),
-        ("inspect", ["--video FILE.mp4", "--episode K", "--all"]),
+        ("inspect", ["--video FILE.mp4", "--episode K"]),
     ],
 )
 def test_each_has_its_help(duetto: Command, command: str, said: list[str]):

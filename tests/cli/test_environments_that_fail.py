@@ -73,7 +73,7 @@ def test_one_that_gives_nothing_is_a_mistake_in_the_call(train: Command, monkeyp
     code, _, err = train(environment="Failing-v0")
     assert code == 2
     assert err.startswith("duetto: Failing-v0, environment 0, vector step 45: step gave None. Return observation")
-    assert err.endswith(f"\nThen continue with: duetto resume {RUN}\n")
+    assert err.endswith(f"is kept for evaluate and resume in {RUN}.\n")
 
 
 def test_that_it_is_the_one_for_evaluation_is_said(train: Command, duetto: Command, monkeypatch: pytest.MonkeyPatch):

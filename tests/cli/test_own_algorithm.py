@@ -239,7 +239,7 @@ def test_a_strangers_config_takes_the_class_that_the_call_names(
     """As the card of a pushed run says it: the file is not there, and nobody signed it here."""
     assert begin("--pessimism", "0.25").code == 0
     sent = tmp_path / "hub" / "x"
-    assert duetto("push", FOLDER, "me/x", "--dry-run", "--output", sent, "--episodes", "1", "--no-video").code == 0
+    assert duetto("push", FOLDER, "me/x", "--dry-run", "--episodes", "1", "--no-video").code == 0
     card = (sent / "README.md").read_text()
     assert "# Pessimist on `Pendulum-v1`" in card
     assert "name: Pessimist" in card

@@ -14,7 +14,7 @@ from commands import SMALL, Command
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import repeat_command
-from duetto.tools.cli import recorded
+from duetto.tools.cli import options as cli_options
 
 
 @pytest.fixture(scope="module")
@@ -226,8 +226,9 @@ def test_a_strangers_config_begins_with_no_run_of_ones_own(duetto: Command, tune
     del config["signature"]
     (second / "config.yaml").write_text(yaml.safe_dump(config))
     code, _, err = duetto("train", "td3", "--config", second, "--name", "again")
-    assert (code, f"started with the networks of {first}, and it is of no run" in err) == (2, True)
-    assert "Name that other run yourself: --from RUN --from-checkpoint " in err
+    assert (code, f"starts from the networks of another run, {first}" in err) == (2, True)
+    assert "If you trust it: --trust" in err
+    assert duetto("train", "td3", "--config", second, "--trust", "--name", "trusted").code == 0
     assert duetto("train", "td3", "--config", second, "--from", first, "--name", "again").code == 0
 
 
@@ -240,7 +241,7 @@ def test_a_run_on_a_cluster_is_not_repeated_without_one(
         asked.append((given["cluster"], given["mode"], given.get("actors"), given.get("block")))
         raise UsageError("no cluster is started here")
 
-    monkeypatch.setattr(recorded, "cluster", stop)
+    monkeypatch.setattr(cli_options, "cluster", stop)
     values = yaml.safe_load((trained / "config.yaml").read_text())
     values["cluster"] = {"mode": "sync", "actors": 4, "block": 64}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(values))
@@ -249,7 +250,7 @@ def test_a_run_on_a_cluster_is_not_repeated_without_one(
     assert "other.yaml is of a run on a cluster, which decides its numbers. Give --cluster" in err
     for options in (("--cluster",), ("--cluster", "--mode", "async"), ("--cluster", "--actors", "4")):
         assert duetto("train", "td3", "--config", "other.yaml", *options).code == 2
-    assert asked == [("here", "sync", 4, 64), ("here", "async", None, None), ("here", "sync", 4, 64)]
+    assert asked == [("here", "sync", 4, 64), ("here", "async", 4, 64), ("here", "sync", 4, 64)]
     assert repeat_command.command(values, "other.yaml") == "duetto train td3 --config other.yaml --cluster"
     assert "Cluster: it ran on Ray actors, which decide its numbers." in repeat_command.needed(values)
     assert repeat_command.command(values | {"cluster": {}}, "other.yaml") == "duetto train td3 --config other.yaml"

@@ -296,9 +296,9 @@ def test_no_preset(duetto: Command):
         (["td3", "Pendulum-v1", "--runs-dir", "/proc/no"], "/proc/no/td3-Pendulum-v1-s0 cannot be made"),
         (
             ["td3", "Pendulum-v1", "--environment-options", "g=9", "g=10"],
-            "--environment-options has two values for g. Give one each.",
+            "--environment-options cannot read 'g=10'. Give KEY=VALUE, each key once",
         ),
-        (["td3", "Pendulum-v1", "--environment-options", "=3"], "--environment-options has '=3'. Give one each."),
+        (["td3", "Pendulum-v1", "--environment-options", "=3"], "--environment-options cannot read '=3'."),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, arguments: list[str], sentence: str):

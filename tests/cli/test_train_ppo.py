@@ -96,9 +96,9 @@ def test_they_reach_the_environment(pendulum: Command, tmp_path: Path):
         (["CartPole-v1", "--minibatches", "256"], "256 minibatches of 256 steps have one step each. Choose fewer"),
         (
             ["CartPole-v1", "--environment-options", "speed"],
-            "--environment-options takes KEY=VALUE, not 'speed': --env",
+            "--environment-options cannot read 'speed'. Give KEY=VALUE",
         ),
-        (["CartPole-v1", "--environment-options", "a=[1"], "--environment-options cannot read the value of 'a=[1'"),
+        (["CartPole-v1", "--environment-options", "a=[1"], "--environment-options cannot read 'a=[1'"),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, arguments: list[str], sentence: str):

@@ -42,8 +42,11 @@ def test_videos(duetto: Command, tmp_path: Path):
         (["--time-limit", "-3"], "--time-limit is -3.0; it must be more than 0."),
         (["--video-every", "0"], "--video-every is 0; it must be at least 1."),
         (["--stop-at-return", "nan"], "--stop-at-return is nan; it must be a number."),
-        (["--track"], "--track names no tracker. There are: wandb, mlflow, trackio."),
-        (["--track", "nobody"], "There is no tracker 'nobody'. There are: wandb, mlflow, trackio."),
+        (["--track"], "--track needs a value: TRACKER."),
+        (
+            ["--track", "nobody"],
+            "There is no tracker 'nobody'. There are: wandb, mlflow, trackio; or give a duetto.trackers.Tracker.",
+        ),
     ],
 )
 def test_mistakes_leave_nothing_behind(duetto: Command, tmp_path: Path, options: list[str], message: str):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 import pytest
 
 from duetto.cluster import Cluster
@@ -59,38 +55,3 @@ def test_a_run_goes_on_with_the_actors_that_it_was_given_though_some_had_no_envi
             UsageError, match=f"continues with actors 4, which decides its numbers, not {min(actors, 5)}"
         ):
             Cluster(actors=actors).resuming(kept, num_envs)
-
-
-@pytest.mark.parametrize(
-    ("address", "token", "mode", "imported", "then"),
-    [
-        ("ray://10.0.0.1:10001", True, None, False, "token"),
-        ("ray://10.0.0.1:10001", False, None, False, None),
-        ("ray://10.0.0.1:10001", True, "disabled", False, "disabled"),
-        ("ray://10.0.0.1:10001", True, None, True, None),  # too late: Ray has looked
-        ("10.0.0.1:6379", True, None, False, None),  # Ray itself does it
-    ],
-)
-def test_rays_client_shows_the_token_that_there_is(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    address: str,
-    token: bool,
-    mode: str | None,
-    imported: bool,
-    then: str | None,
-):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_AUTH_MODE"):
-        monkeypatch.setenv(name, "")  # so that it is as before afterwards
-        monkeypatch.delenv(name)
-    if mode:
-        monkeypatch.setenv("RAY_AUTH_MODE", mode)
-    if token:
-        (tmp_path / ".ray").mkdir()
-        (tmp_path / ".ray" / "auth_token").write_text("secret")
-    monkeypatch.delitem(sys.modules, "ray", raising=False)
-    if imported:
-        monkeypatch.setitem(sys.modules, "ray", object())
-    options.show_token(address)
-    assert os.environ.get("RAY_AUTH_MODE") == then

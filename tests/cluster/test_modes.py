@@ -454,13 +454,13 @@ def nothing_kept(patch: pytest.MonkeyPatch) -> None:
 
 def not_held_in_order(patch: pytest.MonkeyPatch) -> None:
     """The newest block of an actor is handed out first."""
-    hold = BlockSource._hold
+    accept = BlockSource._accept
 
-    def in_front(self: BlockSource, index: int, accepted: Any) -> None:
-        hold(self, index, accepted)
+    def in_front(self: BlockSource, index: int, reply: Any) -> None:
+        accept(self, index, reply)
         self._held[index].rotate()
 
-    patch.setattr(BlockSource, "_hold", in_front)
+    patch.setattr(BlockSource, "_accept", in_front)
 
 
 def held_not_in_the_cut(patch: pytest.MonkeyPatch) -> None:

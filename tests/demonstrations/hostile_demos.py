@@ -46,13 +46,13 @@ def change_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> No
 
 
 def write_segment(folder: Path, data: bytes) -> None:
-    """Replace the content of the segment, with its checksum."""
+    """Replace the content of the first episode, with its checksum."""
     (folder / SEGMENT).write_bytes(data)
-    change_manifest(folder, lambda content: content.update(segments=[vars(FileRecord.of(SEGMENT, data))]))
+    change_manifest(folder, lambda content: content["episodes"][0].update(vars(FileRecord.of(SEGMENT, data))))
 
 
 def change_segment(folder: Path, change: Callable[[dict[str, np.ndarray]], Any]) -> None:
-    """Change the arrays of the segment, with its checksum."""
+    """Change the arrays of the first episode, with its checksum."""
     arrays = decode_arrays((folder / SEGMENT).read_bytes())
     change(arrays)
     write_segment(folder, encode_arrays(arrays))
@@ -78,7 +78,7 @@ def import_all(source: Path) -> list[Demonstration]:
 
 def import_here(source: Path, output: Path) -> None:
     """Import as the child process does, in this one: quicker."""
-    minari_datasets.convert(source, output, description(), clip=False, log=False)
+    minari_datasets.convert(source, output, description())
 
 
 # ---------------------------------------------------------------------------------------------------- segments
@@ -88,17 +88,6 @@ def arrays(**changes: Any) -> Callable[[dict[str, np.ndarray]], Any]:
 
 SEGMENTS: dict[str, Callable[[dict[str, np.ndarray]], Any]] = {
     "an array is missing": lambda found: found.pop("reward"),
-    "an array too many": arrays(more=np.zeros(2)),
-    "no rows": arrays(length=np.array([4, 2**40])),
-    "lengths beyond 64 bits together": arrays(length=np.array([2**63 - 1, 2**63 - 1])),
-    "a negative length": arrays(length=np.array([-4, 12])),
-    "a length of 0": arrays(length=np.array([8, 0])),
-    "lengths of another type": arrays(length=np.array([4.0, 4.0])),
-    "lengths of another shape": arrays(length=np.array([[4, 4]])),
-    "fewer seeds": arrays(seed=np.array([1])),
-    "no episodes": lambda found: found.update({name: rows[:0] for name, rows in found.items()}),
-    "parts out of order": arrays(part=np.array([5, -3])),
-    "no end": lambda found: found.update(terminated=found["terminated"] & False),
     "a row too few": lambda found: found.update(obs=found["obs"][1:]),
     "an array without rows": arrays(reward=np.float32(1)[...]),
     "rewards in double precision": lambda found: found.update(reward=found["reward"].astype(float)),
@@ -115,7 +104,7 @@ def described(**changes: Any) -> Callable[[dict[str, Any]], Any]:
 
 
 def recorded(**changes: Any) -> Callable[[dict[str, Any]], Any]:
-    return lambda content: content["segments"][0].update(changes)
+    return lambda content: content["episodes"][0].update(changes)
 
 
 MANIFESTS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -123,11 +112,14 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an absolute file": recorded(name="/etc/passwd"),
     "a size to make room for": recorded(size=HUGE),
     "no size": recorded(size="4"),
-    "no segments": described(segments=[]),
-    "segments that are none": described(segments=[[]]),
+    "no episodes": described(episodes=[]),
+    "episodes that are none": described(episodes=[[]]),
+    "a seed that is none": recorded(seed="1"),
+    "parts out of order": recorded(part=5),
+    "no end": recorded(terminated=False),
     "an id that is none": described(environment=["CartPole-v1"]),
     "options that are none": described(options="fast"),
-    "options without an end": described(options=json.loads('{"a":' * 300 + "1" + "}" * 300)),
+    "options without an end": described(options=json.loads("[" * 300 + "]" * 300)),
     "versions that are none": described(versions={"duetto": {}}),
     "an expert who is a number": described(expert=1),
     "a space of nothing": described(observation_space={}),

@@ -76,15 +76,6 @@ def test_episodes_are_a_sequence(tmp_path: Path):
         found[3]
 
 
-def test_many_episodes_are_in_several_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(demonstrations.dataset, "SEGMENT", 120)
-    episodes = saved(tmp_path / "demos", count=7)
-    assert 1 < len(list((tmp_path / "demos").glob("segment-*"))) < 7
-    found = demonstrations.load(tmp_path / "demos")
-    for one, other in zip(found.episodes, episodes, strict=True):
-        check_same(one, other)
-
-
 def test_seeds_may_be_unknown(tmp_path: Path):
     demonstrations.save(tmp_path / "demos", description(), [episode()])
     assert demonstrations.load(tmp_path / "demos").seeds == [None]
@@ -102,10 +93,7 @@ def interrupted(error: type[BaseException]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupted_recording_leaves_nothing(
-    tmp_path: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(demonstrations.dataset, "SEGMENT", 1)
+def test_an_interrupted_recording_leaves_nothing(tmp_path: Path, error: type[BaseException]):
     with pytest.raises(error):
         demonstrations.save(tmp_path / "demos", description(), interrupted(error))
     assert left_in(tmp_path) == []
@@ -191,7 +179,7 @@ BAD = {
     "no end": (lambda e: e._replace(terminated=False), "neither terminated nor truncated"),
     "no steps": (lambda e: e._replace(reward=e.reward[:0]), "no steps"),
     "a reward that is none": (lambda e: e._replace(reward=e.reward * np.float32(np.nan)), "NaN"),
-    "rewards in double precision": (lambda e: e._replace(reward=e.reward.astype(float)), "Give float32"),
+    "rewards in double precision": (lambda e: e._replace(reward=e.reward.astype(float)), "reward is float64"),
 }
 
 
@@ -273,8 +261,7 @@ def test_a_manifest_that_is_none(tmp_path: Path, content: bytes):
         demonstrations.load(tmp_path / "demos")
 
 
-def test_damage_that_came_after_loading_shows_when_an_episode_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(demonstrations.dataset, "SEGMENT", 1)
+def test_damage_that_came_after_loading_shows_when_an_episode_is_read(tmp_path: Path):
     saved(tmp_path / "demos")
     found = demonstrations.load(tmp_path / "demos")
     DAMAGE["cut"](tmp_path / "demos" / SEGMENT)

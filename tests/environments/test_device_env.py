@@ -98,7 +98,7 @@ def test_discrete_actions():
         ("gymnax:CartPol-v1", {}, "pip install|Did you mean gymnax:CartPole-v1"),
         (PointMass, {"kwargs": {"limits": 3}}, "limits"),
         (PointMass, {"render_mode": "rgb_array"}, "renders no frames"),
-        (PointMass, {"vectorization": "subprocess"}, "compiled programs"),
+        (PointMass, {"vectorization": "subprocess"}, "steps all its environments at once"),
     ],
 )
 def test_mistakes(environment: Any, how: dict[str, Any], sentence: str):

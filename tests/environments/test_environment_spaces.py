@@ -206,14 +206,6 @@ def test_random_actions_fill_each_dimension_on_its_own() -> None:  # C11
     assert np.abs(np.corrcoef(sampled.T) - np.eye(3)).max() < 0.03
 
 
-def test_whole_numbers_without_bounds_come_back() -> None:
-    """The greatest int64 is no float64: the nearest one is too large for an int64."""
-    space = gym.Box(-np.inf, np.inf, (2,), np.int64)
-    assert to_gymnasium(from_gymnasium(space), space.dtype) == space
-    parts = gym.Dict({"some": space})
-    assert to_gymnasium(from_gymnasium(parts), dtypes={"some": np.dtype(np.int64)}) == parts
-
-
 def test_choices_are_shifted() -> None:
     actions = ActionMap(gym.Discrete(3, start=5))
     assert actions.to_environment(np.array([0, 2])).tolist() == [5, 7]

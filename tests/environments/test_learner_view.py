@@ -7,8 +7,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from scripted_environments import Counting
+from vector_envs import Whole
 
 from duetto.environments import Episode, VecEnv
 from duetto.environments.engines import Engine, GymVectorEngine, SyncEngine
@@ -48,7 +49,7 @@ class Lives(gymnasium.Env):
 def engines(mode: str) -> Engine:
     if mode == "loop":
         return SyncEngine([Lives()])
-    return GymVectorEngine(SyncVectorEnv([Lives], autoreset_mode=AutoresetMode(mode)), "Lives")
+    return GymVectorEngine(Whole([Lives], autoreset_mode=AutoresetMode(mode)), "Lives")
 
 
 def play(stepper: VecEnv, steps: int) -> tuple[list[str], list[Episode]]:
@@ -187,9 +188,7 @@ SERVED = ["23 1", "34 0 TS", "78 1", "89 0 TS", "1213 1", "1314 0 TS"]
 def test_fire_is_pressed_where_a_game_begins_and_after_each_life(mode: str) -> None:
     env = Serving()
     inside = (
-        SyncEngine([env])
-        if mode == "loop"
-        else GymVectorEngine(SyncVectorEnv([lambda: env], autoreset_mode=mode), "Serving")
+        SyncEngine([env]) if mode == "loop" else GymVectorEngine(Whole([lambda: env], autoreset_mode=mode), "Serving")
     )
     stepper = VecEnv(LearnerView(inside, episodic_life=True, clip_rewards=False, fires=True))
     stepper.reset(0)

@@ -36,7 +36,7 @@ from duetto.install_hint import install
         ("Pendulum-v0", "no environment Pendulum-v0 ..* use `Pendulum-v1`"),
         ("Foo/Bar-v1", "no environment Foo/Bar-v1"),
         ("not an id!", "no environment not an id!"),
-        ("no_such_module:Foo-v0", "no_such_module:Foo-v0 cannot be made: No module named 'no_such_module'"),
+        ("no_such_module:Foo-v0", "no_such_module:Foo-v0 cannot be made: ModuleNotFoundError: No module"),
     ],
 )
 def test_unknown_ids(name: str, message: str) -> None:
@@ -151,15 +151,15 @@ def test_instances() -> None:
     stepper = make(env)
     assert stepper.name == "Counting"
     assert stepper.num_envs == 1
-    with pytest.raises(UsageError, match="Pass its id, or a factory"):
+    with pytest.raises(UsageError, match="Pass an id, or a factory"):
         make(env, num_envs=2)
     with pytest.raises(UsageError, match="come too late"):
         make(env, render_mode="rgb_array")
     vector = SyncVectorEnv([Counting] * 3)
     assert make(vector).num_envs == 3
-    with pytest.raises(UsageError, match="has 3 environments, num_envs says 2"):
+    with pytest.raises(UsageError, match="with 3 environment"):
         make(vector, num_envs=2)
-    with pytest.raises(UsageError, match=r'vectorization="subprocess" comes too late\. Leave it out'):
+    with pytest.raises(UsageError, match="come too late"):
         make(vector, vectorization="subprocess")
     with pytest.raises(UsageError, match="is no environment"):
         make(7)

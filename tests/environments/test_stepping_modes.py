@@ -8,10 +8,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_environments import Components, Counting, Ending, Scripted, Step
+from vector_envs import Whole
 
 from duetto.environments import Episode, Transition, VecEnv, make
 from duetto.errors import NonFiniteError, UsageError
@@ -20,7 +21,7 @@ MODES = [*AutoresetMode]
 
 
 def counting(mode: AutoresetMode) -> VecEnv:
-    return make(SyncVectorEnv([Counting], autoreset_mode=mode, copy=False))
+    return make(Whole([Counting], autoreset_mode=mode, copy=False))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def counting(mode: AutoresetMode) -> VecEnv:
     ],
 )
 def test_gymnasium_raw_rows_are_as_the_specification_says(mode: AutoresetMode, rows: str) -> None:
-    vector = SyncVectorEnv([Counting], autoreset_mode=mode)
+    vector = Whole([Counting], autoreset_mode=mode)
     obs, _ = vector.reset(seed=0)
     for row in rows.split():
         next_obs, reward, terminated, _, infos = vector.step(np.array([5]))
@@ -83,7 +84,7 @@ def test_stored_transitions_are_what_happened(scripts: list[list[Ending]], steps
             stepper = make(lambda makers=makers, numbers=numbers: makers[next(numbers)](), num_envs=len(makers))
             envs: Any = stepper.engine.envs
         else:
-            vector = SyncVectorEnv(makers, autoreset_mode=mode, copy=copy)
+            vector = Whole(makers, autoreset_mode=mode, copy=copy)
             stepper, envs = make(vector), vector.envs
         check_against_log(stepper, [env.unwrapped for env in envs], steps)
 
@@ -121,9 +122,7 @@ def check_against_log(stepper: VecEnv, envs: list[Any], steps: int) -> None:
 @pytest.mark.parametrize("mode", [*MODES, None])
 def test_nothing_returned_shares_memory(mode: AutoresetMode | None) -> None:
     script = [Ending(3, True, False)]
-    stepper = make(
-        partial(Scripted, script) if mode is None else SyncVectorEnv([partial(Scripted, script)], copy=False)
-    )
+    stepper = make(partial(Scripted, script) if mode is None else Whole([partial(Scripted, script)], copy=False))
     stepper.reset(0)
     kept: list[tuple[Transition, Any]] = []
     for _ in range(10):
@@ -286,12 +285,12 @@ def test_nan_and_infinity_name_environment_field_and_step(bad: str, field: str, 
     makers = [Counting, partial(Counting, bad=bad)]
     numbers = iter(range(2))
     stepper = make(
-        (lambda: makers[next(numbers)]()) if mode is None else SyncVectorEnv(makers, autoreset_mode=mode),
+        (lambda: makers[next(numbers)]()) if mode is None else Whole(makers, autoreset_mode=mode),
         num_envs=2,
     )
     stepper.reset(0)
     stepper.step(np.zeros(2, int))
-    name = "Counting" if mode is None else "SyncVectorEnv"
+    name = "Counting" if mode is None else "Whole"
     with pytest.raises(NonFiniteError, match=f"{name}, environment 1, vector step 2: the {field} is NaN or infinite"):
         stepper.step(np.zeros(2, int))
 
@@ -362,7 +361,7 @@ def test_what_cannot_be_shown_is_said() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_observations_in_parts_are_alike_in_every_mode(mode: AutoresetMode) -> None:
-    ours, vector = make(Components), make(SyncVectorEnv([Components], autoreset_mode=mode, copy=False))
+    ours, vector = make(Components), make(Whole([Components], autoreset_mode=mode, copy=False))
     for stepper in (ours, vector):
         stepper.reset(5)
     random, episodes = np.random.default_rng(0), 0
@@ -409,7 +408,7 @@ class Enormous(Counting):
 @pytest.mark.filterwarnings("error")
 def test_numbers_too_large_for_float32_count_as_infinite(several: bool) -> None:
     makers = [Enormous, Enormous]
-    stepper = make(SyncVectorEnv(makers) if several else Enormous, num_envs=2)
+    stepper = make(Whole(makers) if several else Enormous, num_envs=2)
     stepper.reset(0)
     stepper.step(np.zeros(2, int))
     sentence = r"environment 0, vector step 2: the observation is NaN or infinite \(\[-inf\]\)"
@@ -435,7 +434,8 @@ def test_a_reset_does_not_write_over_the_final_observation(copies: bool):
             self.at[0] = 3
             return self.at.copy() if self.copies else self.at, 0.0, True, False, {}
 
-    stepper = make(SyncVectorEnv([partial(Buffered, copies)] * 2, autoreset_mode=AutoresetMode.SAME_STEP))
+    vector = gymnasium.vector.SyncVectorEnv([partial(Buffered, copies)] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
+    stepper = make(vector)
     stepper.reset(0)
     row, _ = stepper.step(np.zeros(2, np.int64))
     assert row.next_obs.tolist() == [[3.0], [3.0]]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
+from vector_envs import Whole
 
 from duetto import environments
 from duetto.environments import VecEnv, check, make
@@ -81,7 +82,7 @@ def test_tensors_with_a_gradient_are_detached_where_they_enter() -> None:
 
 
 def test_where_gymnasium_takes_them_an_error_names_the_environment() -> None:
-    stepper = make(gymnasium.vector.SyncVectorEnv([Differentiable]))
+    stepper = make(Whole([Differentiable]))
     with pytest.raises(DuettoError, match=r"grad"):
         check_steps(stepper, np.zeros((1, 2)), [0.5])
 

@@ -158,11 +158,11 @@ def fail_to_listen() -> None:
     ("how", "said"),
     [
         ("raises", r"factory OnlyInTheTrainer failed .*OSError: address in use"),
-        ("dies", r"could not start .environment 0: its process ended with exit code 4"),
+        ("dies", r"environment 0, vector step 0: its process ended with exit code 4"),
     ],
 )
 def test_one_that_cannot_be_made_there(how: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(DuettoError, match=said):
         make(OnlyInTheTrainer, num_envs=2, vectorization="subprocess", kwargs={"how": how})
 
 

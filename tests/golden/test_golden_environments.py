@@ -8,9 +8,10 @@ from typing import Any
 import adapter
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from store import compare
 from streams import Arrays, Script, series
+from vector_envs import Whole
 
 SEEN = {"size": 24, "stack": 2, "episodic_life": True}
 
@@ -37,7 +38,7 @@ def _small(array: np.ndarray) -> np.ndarray:
 def test_scripted(engine: Any, masked: bool):
     make = partial(Script, masked=masked, numbers=not masked, echo=True)
     if isinstance(engine, AutoresetMode):
-        found = played(SyncVectorEnv([make] * 4, autoreset_mode=engine), 300)
+        found = played(Whole([make] * 4, autoreset_mode=engine), 300)
     else:
         found = played(make, 300, num_envs=4, vectorization=engine)
     case, lives = f"scripted{' masked' * masked}", found.pop("then/lives")

@@ -11,9 +11,10 @@ import adapter
 import numpy as np
 import pytest
 import streams
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from store import compare
 from streams import Arrays, Reach, Script, near, series
+from vector_envs import Whole
 
 import duetto
 from duetto import demonstrations, environments
@@ -130,7 +131,7 @@ def test_runs(case: str, tmp_path: Path):
 @pytest.mark.parametrize("mode", AutoresetMode, ids=str)
 def test_recurrent_rollouts(mode: AutoresetMode, tmp_path: Path):
     make = partial(Script, masked=False)
-    vector = SyncVectorEnv([partial(make, lengths=(length,)) for length in (1, 2, 3, 5, 30)], autoreset_mode=mode)
+    vector = Whole([partial(make, lengths=(length,)) for length in (1, 2, 3, 5, 30)], autoreset_mode=mode)
     algorithm = duetto.PPO(**ROLLOUTS, recurrent="lstm", recurrent_size=8, observation_statistics="steps")
     found = train(tmp_path, algorithm, vector, num_envs=5, evaluate_every=0)
     check(f"rollouts{' gaps' * (mode is AutoresetMode.NEXT_STEP)}", found, acts=False)

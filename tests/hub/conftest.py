@@ -70,7 +70,6 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no token"))
-    monkeypatch.setattr("duetto.tools.hub.client.PAUSE", 0.0)
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # huggingface_hub's own pauses between tries
     connect = socket.socket.connect
 

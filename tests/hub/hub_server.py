@@ -141,6 +141,12 @@ class Handler(BaseHTTPRequestHandler):
             about["siblings"] = self.hub.listed([entry(path, data) for path, data in files.items()])
             self._json(self.hub.looked(about))
 
+    def tree(self, body: bytes, name: str, revision: str) -> None:
+        found = self._find(name, revision)
+        if found is not None:
+            files = found[0].commits[found[1]]
+            self._json([{"type": "file", "path": path, "size": len(data), "oid": "0"} for path, data in files.items()])
+
     def resolve(self, body: bytes, name: str, revision: str, path: str) -> None:
         found = self._find(name, revision)
         if found is None:
@@ -232,6 +238,7 @@ ROUTES: dict[str, Callable[..., None]] = {
     r"POST /api/repos/create": Handler.create,
     rf"GET /api/models/{_NAME}": Handler.about,
     rf"GET /api/models/{_NAME}/revision/(.+)": Handler.about,
+    rf"GET /api/models/{_NAME}/tree/(.+)": Handler.tree,
     rf"GET /{_NAME}/resolve/([^/]+)/(.+)": Handler.resolve,
     r"POST /api/validate-yaml": Handler.validate,
     rf"POST /api/models/{_NAME}/preupload/(.+)": Handler.preupload,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duetto.tools.hub.private_paths import bare_command, without_places
+from duetto.tools.hub.file_rules import without_places
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,3 @@ def test_in_nested_values(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Path, "home", lambda: Path("/home/alice"))
     values: Any = {"a": [{"b": "/x/y"}, 3, None, 0.5], "flags": "-I/home/alice"}
     assert without_places(values) == {"a": [{"b": "y"}, 3, None, 0.5], "flags": "-I~"}
-
-
-def test_a_command():
-    command = "duetto train td3 Ant-v5 --runs-dir '/home/alice/my runs' --cluster ray://alice-pc:10001 --name=/a/b"
-    assert bare_command(command) == "duetto train td3 Ant-v5 --runs-dir 'my runs' --cluster ADDRESS --name=b"
-    assert bare_command("duetto train td3 --cluster=10.0.0.7:6379") == "duetto train td3 --cluster=ADDRESS"
-    assert bare_command("duetto train td3 --cluster --actors 2") == "duetto train td3 --cluster --actors 2"
-    assert bare_command("broken 'quote /home/alice/x") == "broken 'quote x"

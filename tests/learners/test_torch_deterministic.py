@@ -15,7 +15,7 @@ from torch.utils import deterministic
 from duetto.algorithms import TD3
 from duetto.learners import torch as torch_module
 from duetto.learners import torch_deterministic
-from duetto.learners.jax import SAME_EACH_TIME
+from duetto.learners.jax import EIGEN, EIGEN_ROWS, EIGEN_UNITS, SAME_EACH_TIME
 from duetto.learners.torch_deterministic import deterministic as repeatable
 
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
@@ -101,4 +101,15 @@ def test_jax_compiles_for_a_gpu_by_rule(monkeypatch: pytest.MonkeyPatch):
         assert len(told) >= 2
         assert all((own == SAME_EACH_TIME) is on_gpu for own in told), told
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_deterministic_ops=false")  # somebody's own way
-    assert learner.by_rule() is None
+    assert learner.compiler_options() is None
+
+
+def test_jax_multiplies_large_batches_by_small_layers_with_eigen(monkeypatch: pytest.MonkeyPatch):
+    small_layers: Any = build("jax", algorithm=small(TD3))
+    wide: Any = build("jax", algorithm=TD3(hidden=(EIGEN_UNITS,), critic_hidden=(8,)))
+    half: Any = build("jax", algorithm=small(TD3), precision="bf16")
+    assert small_layers.compiler_options(EIGEN_ROWS) == EIGEN
+    for learner, rows in [(small_layers, EIGEN_ROWS - 1), (wide, EIGEN_ROWS), (half, EIGEN_ROWS)]:
+        assert learner.compiler_options(rows) is None
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_experimental_ynn_fusion_type=dot")
+    assert small_layers.compiler_options(EIGEN_ROWS) is None

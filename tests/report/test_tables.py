@@ -43,9 +43,7 @@ def test_runs_of_one_name_are_told_apart(
     runs = [pretend(tmp_path / place / "runs" / "x-s0", [value]) for place, value in (("A", 1), ("B", 2))]
     rows = table(runs, tmp_path / "t.csv")
     assert [(row.exp_name, row.seed, row.value) for row in rows] == [("A/runs/x-s0", 0, 1), ("B/runs/x-s0", 0, 2)]
-    assert capsys.readouterr().err == (
-        f"{runs[1]} has the options of {runs[0]} and a seed that is there already: it makes its own curve.\n"
-    )
+    assert capsys.readouterr().err == ""
 
 
 def test_of_two_values_of_one_step_the_last_is_in_the_table(tmp_path: Path):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_run import same
 from line_environment import Line
-from small_runs import CrashAt, CrashError, StopAt, checkpoints, outcome, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, checkpoints, outcome, small, train
 from test_run import edit
 
 from duetto.errors import CheckpointError, UsageError
@@ -73,10 +73,10 @@ def test_killed_before_its_first_checkpoint_it_begins_there_again(made: Run, tmp
 @pytest.mark.parametrize(
     ("algorithm", "options", "sentence"),
     [
-        ({}, {"environment": Line}, "The run was made with the observation space"),
+        ({}, {"environment": Line}, "Line has the observation space"),
         ({"hidden": (16,)}, {}, "do not fit this network: missing [], unknown"),
         ({"hidden": (16, 16)}, {"from_checkpoint": "best"}, "This run cannot start from"),
-        ({"normalize_observations": "off"}, {}, "has statistics of all observations"),
+        ({"normalize_observations": "off"}, {}, "has statistics of the observations"),
         ({}, {"from_checkpoint": "7"}, "has no checkpoint at step 7"),
     ],
 )
@@ -110,7 +110,7 @@ def test_more_steps_stretch_schedules_and_say_so(tmp_path: Path):
     algorithm = small(learning_rate_decay="linear", actor_learning_rate=0.01, exploration_final_scale=0.5)
     run = train(tmp_path, algorithm, steps=100, evaluate_every=0)
     said: list[str] = []
-    run.resume(steps=200, on_start=lambda trainer: said.extend(trainer.notices))
+    run.resume(steps=200, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
     assert said == [
         "From here, schedules end at step 200, not at 100. Set schedule_steps to 100 in config.yaml to keep them."
     ]
@@ -126,7 +126,7 @@ def test_schedules_that_an_edit_moves_are_said_too(tmp_path: Path, how: str):
     else:
         run = edit(run, {f"run.{how}": 200})
     said: list[str] = []
-    run.resume(**given, callbacks=[StopAt(80)], on_start=lambda trainer: said.extend(trainer.notices))
+    run.resume(**given, callbacks=[StopAt(80), AtStart(lambda trainer: said.extend(trainer.notices))])
     assert said[0].startswith("From here, schedules end at step 200, not at 100.")
     history = Run(run.path).config.history
     assert [event.what for event in history.changed] == ["schedules end at step 200, not at 100"]
@@ -135,5 +135,5 @@ def test_schedules_that_an_edit_moves_are_said_too(tmp_path: Path, how: str):
 def test_where_nothing_is_measured_in_the_runs_length_nothing_is_said(tmp_path: Path):
     run = train(tmp_path, steps=100, evaluate_every=0)
     said: list[str] = []
-    run.resume(steps=120, on_start=lambda trainer: said.extend(trainer.notices))
+    run.resume(steps=120, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
     assert said == []

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 from line_environment import Line, Looking
-from small_runs import CrashAt, CrashError, assert_same, checkpoints, small
+from small_runs import AtStart, CrashAt, CrashError, assert_same, checkpoints, small
 
 import duetto
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
@@ -124,14 +124,14 @@ def test_every_seed_has_a_folder_like_any_other_and_is_resumed_from_it_alone(tmp
         found.extend([trainer.step, trainer.learner.state_dict(), list(trainer.notices)])
 
     on = Run(runs[1].path, environment=Ending)
-    on.resume(steps=100, on_start=look)
+    on.resume(steps=100, callbacks=[AtStart(look)])
     step, learner, notices = found
     assert step == 60
     np.testing.assert_equal(learner, state["learner"])  # every bit
     assert any("seeds side by side was 3, is now 1" in notice for notice in notices)
     assert_close(*(checkpoints(run).load_latest().state["learner"] for run in (on, alone)))
     found.clear()
-    on.resume(steps=110, on_start=look)  # once is enough: the checkpoint is one of the run alone now
+    on.resume(steps=110, callbacks=[AtStart(look)])  # once is enough: the checkpoint is one of the run alone now
     assert not any("side by side" in notice for notice in found[2])
     assert [row["step"] for row in on.metrics()] == [25, 50, 75, 100, 110]
 

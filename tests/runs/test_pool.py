@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import queue
-import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -17,28 +16,25 @@ from duetto.runs.pool import WorkerProcess
 def test_where_its_log_cannot_be_written_a_sentence_says_so(tmp_path: Path):
     (tmp_path / "logs").touch()
     with pytest.raises(DuettoError, match=r"logs.log cannot be written: .*\. Fix that; the same call continues\."):
-        WorkerProcess(queue.Queue(), tmp_path / "logs" / "log")
+        WorkerProcess(tmp_path / "logs" / "log", 1)
 
 
-def test_a_pipe_that_is_held_open_longer_than_anybody_waits_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pool, "LAST_MESSAGES_SECONDS", 0.05)
-    listening: list[threading.Thread] = []
-    reading, held = os.pipe()
-    stream = os.fdopen(reading, "rb")
-    listen = WorkerProcess._listen
+def test_a_dead_process_is_gone_though_its_children_hold_the_connection_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    start, held = pool.subprocess_python.start, list[int]()
 
-    def listens(worker: WorkerProcess, _: object) -> None:
-        listening.append(threading.current_thread())
-        listen(worker, stream)
+    def starting(program: str, stdin: int, *streams: object) -> object:
+        held.append(os.dup(stdin))
+        return start(program, stdin, *streams)
 
-    monkeypatch.setattr(WorkerProcess, "_listen", listens)
-    inbox: queue.Queue[object] = queue.Queue()
-    worker = WorkerProcess(inbox, tmp_path / "log")
-    worker._process.stdout.close()
-    worker.kill()
-    assert inbox.get(timeout=10)[1] == ("gone", -9)
-    assert listening[0].is_alive()
-    assert not stream.closed
-    os.close(held)  # by what the process had started
-    listening[0].join(10)
-    assert stream.closed
+    monkeypatch.setattr(pool.subprocess_python, "start", starting)
+    worker = WorkerProcess(tmp_path / "log", 1)
+    assert worker.receive() is None
+    worker._process.kill()
+    deadline = time.monotonic() + 10
+    while (message := worker.receive()) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert message == ("gone", -9)
+    os.close(held[0])
+    worker.close()

@@ -14,8 +14,7 @@ from duetto.runs.spec import RunSpec
 from duetto.runs.worker import FAILED, HINDERED, IN_USE, Job
 from duetto.storage.config import Config, RunOptions
 from duetto.tools.sweep import sweep as loop
-from duetto.tools.sweep.experiments import Experiment
-from duetto.tools.sweep.plan import PlannedRun, runs
+from duetto.tools.sweep.plan import Experiment, PlannedRun, runs
 from duetto.tools.sweep.results import results_of
 from duetto.tools.sweep.sweep import Sweep
 

@@ -7,22 +7,16 @@ from pathlib import Path
 import pytest
 
 from duetto.learners import runtime
-from duetto.tools.sweep.plan import last_evaluation, last_logged_step
+from duetto.tools.sweep.plan import last_evaluation
 
 
-def test_the_last_whole_line_counts(tmp_path: Path):
-    assert (last_logged_step(tmp_path), last_evaluation(tmp_path)) == (0, None)
-    logs = tmp_path / "metrics.jsonl"
-    logs.write_text('{"step": 10}\n{"step": 20}\n{"step": 3')
-    assert last_logged_step(tmp_path) == 20
-    logs.write_text('{"step": 10}\n' + '{"step": 20, "x": 0.123456789}\n' * 10_000)
-    assert last_logged_step(tmp_path) == 20
+def test_the_last_evaluation_that_can_be_read(tmp_path: Path):
+    assert last_evaluation(tmp_path) is None
     table = tmp_path / "evaluations.csv"
     table.write_text("step,mean_return\n0,-9.0\n30,-1.5\n")
     assert last_evaluation(tmp_path) == (30, -1.5)
     table.write_text("step,mean_return\n")
-    logs.write_bytes(b"\xff\xfe\n")
-    assert (last_logged_step(tmp_path), last_evaluation(tmp_path)) == (0, None)
+    assert last_evaluation(tmp_path) is None
 
 
 @pytest.mark.parametrize(("said", "most"), [(None, 4), ("2", 2), ("2,1", 2), ("16", 4), ("0", 4), ("many", 4)])

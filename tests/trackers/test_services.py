@@ -17,7 +17,6 @@ from tracked_runs import CrashAt, CrashError, evaluations_of, lines_of, train
 
 from duetto.callbacks import RecordVideo
 from duetto.runs.run import Run
-from duetto.trackers import Trackio
 
 OPTIONS: dict[str, Any] = {"steps": 130, "environment_options": {"max_episode_steps": 15}, "name": "run"}
 
@@ -168,22 +167,3 @@ def test_trackio(storage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert config is not None
     assert config["algorithm.batch_size"] == 16
     assert f"best-{name}" in [artifact["name"] for artifact in storage.get_artifacts("duetto")]
-
-
-def test_trackio_that_ended_before_its_first_point(storage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Trackio does not know such a run, and cannot resume it: another one gets everything."""
-
-    def refuse(*_: object) -> None:
-        raise ConnectionError
-
-    monkeypatch.setattr(Trackio, "send", refuse)
-    with pytest.raises(CrashError):
-        train(tmp_path, track=["trackio"], callbacks=[CrashAt(30)], **OPTIONS)
-    monkeypatch.undo()
-    record = tmp_path / "run" / "tracking" / "trackio.json"
-    ended, heard = json.loads(record.read_text())["id"], []
-    run = Run(tmp_path / "run").resume(track=["trackio"], on_start=lambda trainer: heard.append(trainer.notices))
-    assert f"The tracker trackio: tracked run {ended} no longer exists; starting a new one." in " ".join(heard[0])
-    name = json.loads(record.read_text())["id"]
-    assert name != ended
-    check_values(run, trackio_values(storage, name))

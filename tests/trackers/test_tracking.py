@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from small_runs import AtStart
 from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, train
 
 import duetto
@@ -74,7 +75,7 @@ class Numbered(Fake):
 
 def said(run: Run, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(on_start=lambda trainer: notices.append(trainer.notices), **options)
+    run.resume(callbacks=[AtStart(lambda trainer: notices.append(trainer.notices))], **options)
     return notices[0]
 
 
@@ -217,12 +218,12 @@ def test_videos_come_with_the_next_point(tmp_path: Path):
     [
         (["wandbb"], "There is no tracker 'wandbb'. There are: wandb, mlflow, trackio."),
         ("wandb", r"track is 'wandb'; it must be a list, such as \['wandb'\]"),
-        ([Fake(Service()), Fake(Service())], "tracker fake is given twice"),
+        ([Fake(Service()), Fake(Service())], "with one tracker twice"),
         (None, r"track is None; it must be a list"),
-        ([Fake], r"Fake is a class. Give an object of it"),
-        ([3], "3 is no tracker"),
-        ([Sliding(Service())], r"The tracker Sliding has the name 'my/tracker'\. Use letters, digits"),
-        ([Nameless(Service())], "The tracker Nameless has the name None. Use letters"),
+        ([Fake], "There is no tracker <class"),
+        ([3], "There is no tracker 3"),
+        ([Sliding(Service())], r"A tracker has the name 'my/tracker'\. Use letters, digits"),
+        ([Nameless(Service())], "A tracker has the name ''. Use letters"),
     ],
 )
 def test_what_is_no_tracker_is_refused_before_anything_is_made(tmp_path: Path, track: Any, message: str):

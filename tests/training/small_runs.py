@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from duetto.networks import spaces
 from duetto.runs.run import Run
 from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.logs import Csv, JsonLines
+from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer
 
 # The replay is smaller than the runs, so that its rings are full and go round.
@@ -61,6 +63,16 @@ class CrashAt:
     def __call__(self, trainer: Trainer) -> None:
         if trainer.step >= self.step:
             raise CrashError
+
+
+class AtStart(Callback):
+    """A callback that hands over the trainer before the first step, and whenever the run is resumed."""
+
+    def __init__(self, act: Callable[[Trainer], object]) -> None:
+        self.act = act
+
+    def on_start(self, trainer: Trainer) -> None:
+        self.act(trainer)
 
 
 class StopAt:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import CrashAt, CrashError, StopAt, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, small, train
 from test_run import check_refused_unharmed, edit
 
 import duetto
@@ -29,7 +29,7 @@ def made(tmp_path: Path) -> Run:
 def resumed(run: Run, **arguments: Any) -> list[str]:
     """Resume, and return what was said before the first step."""
     said: list[str] = []
-    run.resume(on_start=lambda trainer: said.extend(trainer.notices), **arguments)
+    run.resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))], **arguments)
     return said
 
 
@@ -130,7 +130,7 @@ def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
         assert not trainer.stepper.resumed_exactly
         said.extend(trainer.notices)
 
-    run.resume(accept_changes=True, on_start=look)
+    run.resume(accept_changes=True, callbacks=[AtStart(look)])
     assert seen == [3.0]
     assert len(said) == 1
     assert said[0].endswith("The run continues with the new values, and with new episodes.")

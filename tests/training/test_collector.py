@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from line_environment import Line
 from small_runs import small
+from vector_envs import Whole
 
 from duetto import environments
 from duetto.algorithms import Algorithm
@@ -150,7 +151,7 @@ def test_statistics_of_what_is_collected(mode: str, count: float | None):
 def test_noise_begins_at_0_with_an_episode_in_every_autoreset_mode(mode: AutoresetMode):
     """Where a step only resets, an action is drawn that nobody takes, and it moved the process on."""
     algorithm = small("ddpg", random_steps=0, exploration="ou", ou_theta=0.0, exploration_noise=0.2)
-    parts = Components(algorithm, environment=SyncVectorEnv([partial(Line, 3)] * 4, autoreset_mode=mode))
+    parts = Components(algorithm, environment=Whole([partial(Line, 3)] * 4, autoreset_mode=mode))
     starts = []
     for step in range(400):
         starts.append(parts.stepper.starts.copy())

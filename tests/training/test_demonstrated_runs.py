@@ -89,7 +89,7 @@ def test_pretraining_brings_the_margin_loss_below_the_margin(tmp_path: Path, dem
     def watch(trainer: Trainer) -> None:
         if trainer.memory.pretraining_left:
             trainer.log.look()
-            sums.append(trainer.log._sums["margin_loss"])
+            sums.append(trainer.log._window["margin_loss"][0])
 
     options = SEQUENCES | CHOICES | {"learning_rate": 5e-3, "adam_epsilon": 1e-5, "n_step_weight": 0.1}
     options |= {"one_step_weight": 0.1, "hidden": (32,), "recurrent": "none" if name == "dqfd" else "lstm"}

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import pytest
 from line_environment import Line
-from small_runs import small, train
+from small_runs import AtStart, small, train
 
 from duetto.algorithms import PPO
 from duetto.networks.spaces import Box, Dict, Discrete
@@ -33,7 +33,7 @@ def noted(folder: Path, algorithm: str = "td3", hyperparameters: dict[str, Any] 
 
     chosen = small(algorithm, **hyperparameters or {})
     options = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0} | options
-    start(RunSpec(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder), on_start=look)
+    start(RunSpec(chosen, "Pendulum-v1", RunOptions(**options), runs_dir=folder), [AtStart(look)])
     return said, trainers[0].learner.updates
 
 
@@ -110,14 +110,14 @@ R2D2 = {"recurrent_size": 4, "burn_in": 12, "unroll": 4, "overlap": 12, "learn_f
             small("r2d2", **R2D2),
             Choosing,
             12,
-            "No episode was long enough for a sequence (burn_in is 12, unroll is 4).",
+            "unless learn_from_start is true, for an episode of burn_in and unroll steps.",
         ),
         (small("r2d2", **R2D2), Choosing, 10**9, ""),
         (
             small("dqn", train_at_episode_end=True),
             Choosing,
             10**9,
-            "No episode ended, and with train_at_episode_end updates wait",
+            "No episode ended: give the environment a time limit",
         ),
         (small("dqn", train_at_episode_end=True), Choosing, 150, ""),
     ],

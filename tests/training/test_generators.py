@@ -14,7 +14,6 @@ from line_environment import Line
 from small_runs import assert_same, differences, outcome, small, train
 
 from duetto.callbacks import RecordVideo
-from duetto.training.trainer import Trainer
 
 torch = pytest.importorskip("torch")
 
@@ -82,15 +81,3 @@ def test_evaluations_and_videos_leave_the_global_generators_as_they_were(tmp_pat
         found.append([random.random(), float(np.random.random()), float(torch.rand(()))])
     assert not differences(found[0], found[2])
     assert found[1] == found[3]
-
-
-def test_one_seed_is_told_that_global_generators_have_none(tmp_path: Path) -> None:
-    said: list[str] = []
-
-    def listen(trainer: Trainer) -> None:
-        said[:] = trainer.notices
-
-    train(tmp_path, small(), Global, steps=60, callbacks=[listen])
-    assert len([words for words in said if "another run of the same seed differs" in words]) == 1
-    train(tmp_path / "other", small(), Sampling, steps=60, callbacks=[listen])
-    assert not [words for words in said if "global generators" in words]

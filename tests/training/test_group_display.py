@@ -29,7 +29,7 @@ def trained(tmp_path: Path, display: ProgressDisplay, also: Any, **options: Any)
     with display:
         run_options = RunOptions(**OPTIONS | {"checkpoint_every": 0} | options)
         spec = RunSpec(small(), Line, run_options, runs_dir=tmp_path)
-        start_many(spec, (0, 1, 4), lambda: [display, *also], display.announce_all)
+        start_many(spec, (0, 1, 4), lambda: [display, *also], display.announce)
 
 
 def test_evaluations_are_told_of_all_at_once(tmp_path: Path):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from fake_run import same
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-from gymnasium.vector import SyncVectorEnv
 from small_runs import StopAt, checkpoints, small, train
+from vector_envs import Whole
 
 import duetto
 from duetto.environments import make
@@ -59,7 +59,7 @@ class Cockpit(gymnasium.Env):
 @pytest.mark.parametrize("vector", [False, True])
 def test_an_environment_gets_what_its_space_says(masked: bool, vector: bool) -> None:
     one = partial(Cockpit, masked)
-    stepper = make(SyncVectorEnv([one] * 3) if vector else one, **({} if vector else {"num_envs": 3}))
+    stepper = make(Whole([one] * 3) if vector else one, **({} if vector else {"num_envs": 3}))
     stepper.reset(0)
     random = np.random.default_rng(0)
     for _ in range(30):

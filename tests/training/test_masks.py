@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from fake_run import same
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from masked_environments import Shown, Trap, Turnstile, Turnstiles
 from small_runs import StopAt, small, train
+from vector_envs import Whole
 
 import duetto
 from duetto import environments, learners
@@ -78,7 +77,7 @@ MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLE
 @pytest.mark.parametrize("mode", [None, *MODES], ids=str)
 def test_a_mask_belongs_to_its_observation(mode: AutoresetMode | None) -> None:
     """Every observation says where one is, and so what is allowed there; only where an episode terminated, all is."""
-    stepper = make(Turnstile, num_envs=3) if mode is None else make(SyncVectorEnv([Turnstile] * 3, autoreset_mode=mode))
+    stepper = make(Turnstile, num_envs=3) if mode is None else make(Whole([Turnstile] * 3, autoreset_mode=mode))
     random = np.random.default_rng(0)
     stepper.reset(0)
     ends = {"terminated": 0, "truncated": 0}
@@ -165,7 +164,7 @@ class Wrong(Turnstile):
     [
         (None, 2, r"info has no action_mask, but that of its first reset had one. Give one in the info of every reset"),
         (np.zeros(4), 2, "forbids every action, and the episode did not terminate"),
-        (np.ones(3), 0, r"an array of shape \(3,\).* Give 4 truth values in an array\."),
+        (np.ones(3), 0, r"an array of shape \(3,\).* Give 4 truth values in one flat array"),
         ([0, 1, 2, 1], 1, "a list of 4. Give 4 truth values"),
         ("all", 0, "that is the text 'all'"),
     ],
@@ -173,7 +172,7 @@ class Wrong(Turnstile):
 @pytest.mark.parametrize("vector", [False, True])
 def test_masks_that_are_none(what: Any, since: int, sentence: str, vector: bool) -> None:
     wrong = partial(Wrong, what, since)
-    stepper = make(SyncVectorEnv([wrong]) if vector else wrong)
+    stepper = make(Whole([wrong]) if vector else wrong)
     with pytest.raises(DuettoError, match=sentence):
         _some_steps(stepper)
 
@@ -184,22 +183,14 @@ def _some_steps(stepper: environments.VecEnv) -> None:
         stepper.step(stepper.sample_actions(np.random.default_rng(0)))
 
 
-def test_a_forbidden_action_is_refused() -> None:
-    stepper = make(Turnstile)
-    stepper.reset(0)
-    _, mask = masks.split_mask(stepper.obs)
-    with pytest.raises(UsageError, match=r"the action \d is forbidden by info\['action_mask'\]"):
-        stepper.step(np.array([int(mask[0].argmin())]))
-
-
 def test_agents_want_their_mask(tmp_path: Path) -> None:
     agent = train(tmp_path, small("dqn"), Turnstile, steps=40, evaluate_every=0).agent()
     obs = np.zeros(1, np.float32)
-    with pytest.raises(UsageError, match="trained with masks of allowed actions: give action_mask"):
+    with pytest.raises(UsageError, match=r"it must be the environment's info\['action_mask'\], 4 truth"):
         agent.act(obs)
-    with pytest.raises(UsageError, match="it must be 4 truth values"):
+    with pytest.raises(UsageError, match="4 truth values for each observation"):
         agent.act(obs, action_mask=[1, 0])
-    with pytest.raises(UsageError, match="forbids every action"):
+    with pytest.raises(UsageError, match="with an allowed action in each"):
         agent.act(obs, action_mask=[0, 0, 0, 0])
     for only in range(4):
         assert agent.act(obs, action_mask=np.eye(4)[only]) == only
@@ -238,76 +229,3 @@ def test_in_processes_of_their_own() -> None:
         assert stepper.masked
     finally:
         stepper.close()
-
-
-class Asked(Turnstile):
-    """As sb3-contrib has masks: by a method."""
-
-    def action_masks(self) -> Any:
-        return self.mask()
-
-    def see(self) -> Any:
-        return super().see()[0], {}
-
-    def check(self, action: Any) -> None:
-        """Everything goes."""
-
-
-def test_a_method_that_nobody_asks_for_masks_is_said(tmp_path: Path) -> None:
-    said: list[str] = []
-    callbacks = [lambda trainer: said.extend(trainer.notices)]
-    options = {"steps": 8, "evaluate_every": 0, "callbacks": callbacks}
-    train(tmp_path, small("ppo"), lambda: gymnasium.wrappers.TimeLimit(Asked(), 5), **options)
-    assert "has a method action_masks, which is not read: every action counts as allowed." in " ".join(said)
-    said.clear()
-    train(tmp_path, small("ppo"), Turnstile, **options)
-    assert "action_masks" not in " ".join(said)
-
-
-class Misnamed(Turnstile):
-    """Its masks have the name that other libraries read, and every action is allowed."""
-
-    def see(self) -> Any:
-        obs, info = super().see()
-        return obs, {"action_masks": info["action_mask"]}
-
-    def check(self, action: Any) -> None:
-        """Everything goes."""
-
-
-class Beside(Misnamed):
-    """The mask is a part of what is observed."""
-
-    observation_space = gymnasium.spaces.Dict(
-        action_mask=gymnasium.spaces.MultiBinary(4), at=gymnasium.spaces.Box(0, 3, (1,), np.float32)
-    )
-
-    def see(self) -> Any:
-        obs, info = super().see()
-        return {"action_mask": info["action_masks"], "at": obs}, {}
-
-
-class SteeredBeside(Beside):
-    """Numbers have no mask, whatever is observed."""
-
-    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-
-
-@pytest.mark.parametrize(
-    ("environment", "algorithm", "said"),
-    [
-        (Beside, "dqn", "Beside has a part 'action_mask' of its observations, which networks see as any other"),
-        (SteeredBeside, "td3", None),
-    ],
-)
-@pytest.mark.parametrize("vectorization", ["sync", "subprocess"])
-def test_masks_that_nobody_reads_are_named(
-    environment: Any, algorithm: str, said: str | None, vectorization: str, tmp_path: Path
-) -> None:
-    heard: list[str] = []
-    callbacks = [lambda trainer: heard.extend(trainer.notices)]
-    options: dict[str, Any] = {"vectorization": vectorization, "steps": 40, "evaluate_every": 0, "callbacks": callbacks}
-    train(tmp_path, small(algorithm), environment, **options)
-    about = [notice for notice in heard if "every action counts as allowed" in notice]
-    assert bool(about) is bool(said)
-    assert said is None or re.search(said, about[0])

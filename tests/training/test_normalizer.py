@@ -191,8 +191,8 @@ def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_pat
     run = train(tmp_path, small("ppo", normalize_observations=True, epochs=3), Wander, callbacks=[look], **options)
     assert [counts[step] for step in (2, 30, 32, 62, 64, 80)] == [1, 1, 33, 33, 65, 65]
     agent = run.agent()
-    assert same(agent._normalizer.state_dict(), checkpoints(run).load_latest().state["normalizer"])
-    assert moments(agent._normalizer)[2] == 65
+    assert same(agent.normalizer.state_dict(), checkpoints(run).load_latest().state["normalizer"])
+    assert moments(agent.normalizer)[2] == 65
 
 
 # ---------------------------------------------------------------------------------------------------- steps
@@ -407,28 +407,20 @@ def vectors() -> gymnasium.vector.VectorEnv:
 
 
 @pytest.mark.parametrize(
-    ("environment", "algorithm", "named", "instead"),
+    ("environment", "named"),
     [
-        (wrapped, "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
-        (wrapped, "ppo", "NormalizeObservation", "give ppo normalize_observations=True"),
-        (wrapped(), "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
-        (vectors(), "td3", "NormalizeObservation", "give td3 normalize_observations='collected'"),
-        (gymnasium.vector.SyncVectorEnv([wrapped] * 2), "td3", "NormalizeObservation", "normalize_observations="),
-        (lambda: NormalizeReward(Line()), "ppo", "NormalizeReward", "give ppo normalize_rewards=True"),
-        (
-            lambda: NormalizeReward(Line()),
-            "td3",
-            "NormalizeReward",
-            "give td3 normalize_rewards=True",
-        ),
-        (lambda: Own(Line()), "td3", "Own", "give td3 normalize_observations='collected'"),
+        (wrapped, "NormalizeObservation"),
+        (wrapped(), "NormalizeObservation"),
+        (vectors(), "NormalizeObservation"),
+        (gymnasium.vector.SyncVectorEnv([wrapped] * 2), "NormalizeObservation"),
+        (lambda: NormalizeReward(Line()), "NormalizeReward"),
+        (lambda: Own(Line()), "Own"),
     ],
 )
-def test_it_is_refused(tmp_path: Path, environment: Any, algorithm: str, named: str, instead: str):
+def test_it_is_refused(tmp_path: Path, environment: Any, named: str):
     with pytest.raises(UsageError) as refusal:
-        train(tmp_path, small(algorithm), environment)
+        train(tmp_path, environment=environment)
     assert f" has a {named}: its running statistics are those of one environment" in str(refusal.value)
-    assert instead in str(refusal.value)
     assert not list(tmp_path.iterdir())
 
 

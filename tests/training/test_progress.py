@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from line_environment import Line
 from rich.console import Console
-from small_runs import OPTIONS, StopAt, small, train
+from small_runs import OPTIONS, AtStart, StopAt, small, train
 
-from duetto import TD3
 from duetto.runs.run import Run, start
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
@@ -28,7 +27,7 @@ def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str
     console = Console(record=True, force_terminal=terminal, width=140, file=io.StringIO())
     with ProgressDisplay(console) as display:
         spec = RunSpec(small(), Line, RunOptions(**OPTIONS | options), runs_dir=tmp_path, name=name)
-        start(spec, [display], display.announce)
+        start(spec, [display])
     return console.export_text()
 
 
@@ -77,9 +76,9 @@ def test_the_rate_is_that_of_steps_and_not_of_evaluations(tmp_path: Path, monkey
     def tick(trainer: Trainer) -> None:
         now[0] += 20.0 if trainer.last_evaluation is not evaluations[0] else 0.5
         evaluations[0] = trainer.last_evaluation
-        display(trainer)
+        display.on_step(trainer)
 
-    train(tmp_path, steps=100, callbacks=[tick])
+    train(tmp_path, steps=100, callbacks=[AtStart(display.on_start), tick])
     rates = set(re.findall(r"  ([\d,]+) steps/s", console.export_text()))
     assert rates == {"2"}
 
@@ -89,7 +88,7 @@ def test_a_resumed_run_says_where_it_goes_on_and_what_was_damaged(tmp_path: Path
     (run.path / "checkpoints" / "step-000000000130" / "state.json").unlink()
     console = Console(record=True, force_terminal=False, width=60, file=io.StringIO())
     with ProgressDisplay(console) as display:
-        run.resume(callbacks=[display], on_start=display.announce)
+        run.resume(callbacks=[display])
     text = console.export_text()
     assert "\nResuming at step 120.\n" in text
     damage = f"{run.path}/checkpoints/step-000000000130/state.json is missing."
@@ -144,16 +143,6 @@ def test_the_cursor_comes_back_after_an_error(error: type[BaseException]):
     assert written.getvalue().rindex("\x1b[?25h") > written.getvalue().rindex("\x1b[?25l")
 
 
-def test_a_collapsed_policy_is_warned_of_again_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(TD3, "symptom", lambda *_: "The policy has collapsed.")
-    console = Console(record=True, width=140, file=io.StringIO())
-    with ProgressDisplay(console) as display:
-        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
-        display.finish(run.path)
-    warned = [line for line in console.export_text().splitlines() if line.startswith("Step ")]
-    assert warned == ["Step 25: The policy has collapsed."] * 2
-
-
 def test_before_the_first_number_it_is_said_what_is_being_done(monkeypatch: pytest.MonkeyPatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
@@ -176,7 +165,7 @@ def test_a_terminal_sees_something_at_once_and_nothing_of_it_stays(tmp_path: Pat
         while "making environments" not in written.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert "td3 on Line: making environments and networks (0 s)" in written.getvalue()
-        run = train(tmp_path, environment=Line, steps=60, callbacks=[display.announce, display])
+        run = train(tmp_path, environment=Line, steps=60, callbacks=[display])
         display.finish(run.path)
     assert "evaluating: 0 of 1 episodes" not in written.getvalue().splitlines()[-1]
     assert re.search(r"60 steps and 30 updates in 0:00:\d\d\.\n", written.getvalue())
@@ -186,7 +175,7 @@ def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
     console = Console(record=True, force_terminal=True, width=60, file=io.StringIO())
     with ProgressDisplay(console, quiet=True) as display:
         options = RunOptions(**OPTIONS | {"steps": 20})
-        start(RunSpec(small(), Line, options, runs_dir=tmp_path), on_start=display.announce)
+        start(RunSpec(small(), Line, options, runs_dir=tmp_path), [display])
         display.finish(tmp_path)
     [line] = console.export_text().splitlines()
     assert line.startswith("20 steps are too few")

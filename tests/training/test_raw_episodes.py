@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from raw_episodes import (
     Episode,
     Minds,
@@ -21,6 +21,7 @@ from raw_episodes import (
     previous_action,
     previous_reward,
 )
+from vector_envs import Whole
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, SequenceSpec
@@ -63,7 +64,7 @@ class Played:
         Recording.made.clear()
         make: Any = partial(Recording, choices="Discrete" in algorithm.actions)
         if vector:
-            make = SyncVectorEnv([make] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
+            make = Whole([make] * num_envs, autoreset_mode=AutoresetMode.NEXT_STEP)
         options: Any = {"backend": backend, "device": "cpu", "threads": 1, "num_envs": 1 if vector else num_envs}
         chosen = RunOptions(steps=steps, evaluate_every=0, checkpoint_every=0, **options)
         self.algorithm = algorithm

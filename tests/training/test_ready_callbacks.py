@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, train
 
 import duetto
-from duetto.callbacks import RecordVideo, StopAtReturn, StopWithoutImprovement, TimeLimit
+from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
 from duetto.training import evaluator as evaluator_module
@@ -42,7 +42,7 @@ OFTEN: dict[str, Any] = {"steps": 100, "evaluate_every": 20}
 
 def said(run: Run, *callbacks: Any, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(callbacks=callbacks, on_start=lambda trainer: notices.append(trainer.notices), **options)
+    run.resume(callbacks=[AtStart(lambda trainer: notices.append(trainer.notices)), *callbacks], **options)
     return notices[0]
 
 
@@ -50,7 +50,6 @@ def said(run: Run, *callbacks: Any, **options: Any) -> list[str]:
     ("callback", "options", "sentence"),
     [
         (StopAtReturn(1.0), {"evaluate_every": 0}, "StopAtReturn needs evaluations, and evaluate_every is 0"),
-        (StopWithoutImprovement(2), {"evaluate_every": 0}, "StopWithoutImprovement needs evaluations"),
     ],
 )
 def test_what_would_never_be_asked_says_so(
@@ -70,26 +69,6 @@ def test_it_stops_at_a_return_and_says_why(tmp_path: Path, returns: Any):
     ]
     assert said(run) == []
     assert checkpoints(run).steps()[-1] == 100
-
-
-def test_it_stops_without_improvement(tmp_path: Path, returns: Any):
-    returns([1.0, 0.0, 2.0, 2.0, 1.9, 5.0])
-    run = train(tmp_path, callbacks=[StopWithoutImprovement(2)], **OFTEN)
-    assert checkpoints(run).steps()[-1] == 80  # equal is no better; and what was before 2.0 is forgotten
-
-
-@pytest.mark.parametrize("crash", [41, 45, 79])
-def test_after_a_kill_its_patience_is_what_it_was(tmp_path: Path, returns: Any, crash: int):
-    returns([4.0, 3.0, 2.0, 1.0, 5.0, 6.0])
-    whole = train(tmp_path, name="whole", callbacks=[StopWithoutImprovement(3)], **OFTEN)
-    assert checkpoints(whole).steps()[-1] == 60
-    with pytest.raises(CrashError):
-        train(tmp_path, name="killed", callbacks=[CrashAt(min(crash, 59)), StopWithoutImprovement(3)], **OFTEN)
-    run = Run(tmp_path / "killed")
-    assert said(run, StopWithoutImprovement(3)) == [
-        "The run stops at step 60. 3 evaluations in a row were no better than the mean return 4 before."
-    ]
-    assert_same(whole, run)
 
 
 def test_a_time_limit_counts_over_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -138,8 +117,6 @@ def test_an_environment_without_pictures_shows_before_the_first_step(tmp_path: P
     "make",
     [
         lambda: StopAtReturn("ten"),
-        lambda: StopWithoutImprovement(0),
-        lambda: StopWithoutImprovement(2, least=-1.0),
         lambda: TimeLimit(0.0),
         lambda: RecordVideo(1.5),
     ],

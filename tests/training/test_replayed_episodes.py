@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import importlib.util
-import random
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from small_runs import CrashAt, CrashError, StopAt, assert_same, small, train
+from small_runs import AtStart, StopAt, small, train
 from test_resume import check_killed_anywhere
 
 from duetto.runs.run import Run
@@ -35,22 +33,6 @@ def test_killed_at_a_random_step_of_an_episode(tmp_path: Path, environment: str,
         pytest.skip(f"needs {NEEDS[environment]}")
     options: dict[str, Any] = {"num_envs": 2, "vectorization": vectorization, "steps": 600, "evaluate_every": 0}
     check_killed_anywhere(tmp_path, environment=environment, **options)
-
-
-@pytest.mark.parametrize("draws", [hidden.OfNumpy, hidden.OfRandom])
-def test_one_that_draws_from_other_generators_goes_on_exactly_alone_in_its_process(tmp_path: Path, draws: Any):
-    """Evaluations draw from the same global generators, and leave them where they were."""
-
-    def seeded(name: str, **options: Any) -> Run:
-        random.seed(3)
-        np.random.seed(3)
-        return train(tmp_path, environment=draws, name=name, **options)
-
-    with pytest.raises(CrashError):
-        seeded("crashed", callbacks=[CrashAt(155)])
-    whole = seeded("whole")
-    went_on = Run(tmp_path / "crashed", draws).resume()
-    assert_same(whole, went_on)
 
 
 class Remembering(hidden.OfOlderGenerators):
@@ -77,7 +59,7 @@ def test_one_whose_state_outlives_an_episode_begins_a_new_one_and_the_history_sa
 
     options: dict[str, Any] = {"num_envs": 2, "steps": 200, "evaluate_every": 0}
     run = train(tmp_path, small(), Remembering, callbacks=[StopAt(120)], **options)  # 10 steps into second episodes
-    Run(run.path, Remembering).resume(on_start=look)
+    Run(run.path, Remembering).resume(callbacks=[AtStart(look)])
     [notice] = heard
     assert notice.startswith("The state of 1 of the 2 environments Remembering could not be restored (its episode")
     assert "the run continues with new episodes, so from here it is not the same" in notice

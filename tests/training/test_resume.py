@@ -20,6 +20,7 @@ from small_runs import (
     BRIEF,
     OPTIONS,
     SMALL,
+    AtStart,
     CrashAt,
     CrashError,
     StopAt,
@@ -109,7 +110,7 @@ def test_another_processor_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def goes_on(steps: int) -> list[str]:
         said.clear()
-        Run(run.path).resume(steps, on_start=lambda trainer: said.extend(trainer.notices))
+        Run(run.path).resume(steps, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
         return said
 
     run = train(tmp_path, steps=60)
@@ -130,7 +131,7 @@ def test_another_number_of_threads_is_said(tmp_path: Path):
         assert "  threads: 2\n" in text
         (run.path / "config.yaml").write_text(text.replace("  threads: 2\n", f"  threads: {threads}\n"))
         found: list[str] = []
-        Run(run.path).resume(90, on_start=lambda trainer: found.extend(trainer.notices))
+        Run(run.path).resume(90, callbacks=[AtStart(lambda trainer: found.extend(trainer.notices))])
         return " ".join(found)
 
     assert notices(2) == ""
@@ -235,7 +236,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_passed_over(interrupted: tu
     path = folder / file if file != "segment" else max((run.path / "checkpoints" / "memory").iterdir())
     harm(path)
     seen: list[tuple[int, list[str]]] = []
-    run.resume(on_start=lambda trainer: seen.append((trainer.step, trainer.notices)))
+    run.resume(callbacks=[AtStart(lambda trainer: seen.append((trainer.step, trainer.notices)))])
     [(step, notices)] = seen
     assert step == 120
     assert len(notices) == 1

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode
 from policy_environments import Cell, Pieces, Seen, Shifted, Wander
-from small_runs import StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import AtStart, StopAt, assert_same, checkpoints, outcome, small, train
 from test_resume import check_killed_anywhere
+from vector_envs import Whole
 
 from duetto.runs.run import Run
 
@@ -95,15 +96,15 @@ class Secret(Wander):
 def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path, mode: AutoresetMode):
     """Nothing of theirs can be saved: the rollout's trace is cut there, and it still learns to the end."""
 
-    def vector() -> SyncVectorEnv:
-        return SyncVectorEnv([Secret] * 2, autoreset_mode=mode)
+    def vector() -> Whole:
+        return Whole([Secret] * 2, autoreset_mode=mode)
 
     options: dict[str, Any] = {"num_envs": 2, "evaluate_every": 0, "steps": 150}
     algorithm = small("ppo", normalize_rewards=True)
     stopped = train(tmp_path, algorithm, vector(), name="stopped", callbacks=[StopAt(50)], **options)
     before = checkpoints(stopped).load_latest().state["memory"]
     run, seen = Run(stopped.path, vector()), []
-    run.resume(on_start=lambda trainer: seen.append((trainer.notices, trainer.memory.state_dict())))
+    run.resume(callbacks=[AtStart(lambda trainer: seen.append((trainer.notices, trainer.memory.state_dict())))])
     [(notices, memory)] = seen
     restored, _ = notices
     assert "could not be restored" in restored

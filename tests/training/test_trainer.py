@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,10 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line, Opaque
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
-from duetto.callbacks import StopWithoutImprovement, TimeLimit
+from duetto.callbacks import StopAtReturn, TimeLimit
 from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
 from duetto.storage.logs import JsonLines
@@ -37,7 +35,7 @@ def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path
     assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
     said: list[str] = []
-    finished = run.resume(on_start=lambda trainer: said.extend(trainer.notices))
+    finished = run.resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
     assert [row["step"] for row in finished.evaluations()] == [0, 46]
     assert said == []
     assert [row["step"] for row in run.resume(steps=60).evaluations()] == [0, 46, 60]
@@ -163,7 +161,7 @@ def test_an_environment_that_cannot_be_saved_goes_on_with_new_episodes_and_says_
         bits = np.unpackbits(trainer.memory.state_dict()["envs"]["truncated"])
         segments.append(bits[74 : trainer.memory.written[0]])
 
-    run.resume(callbacks=[remember], on_start=look)
+    run.resume(callbacks=[remember, AtStart(look)])
     assert notices == [
         "The state of Opaque could not be restored (its metadata says resets_only): the run continues with "
         "new episodes, "
@@ -283,11 +281,11 @@ def test_the_last_policy_of_a_run_that_was_stopped_is_evaluated(tmp_path: Path, 
 
 
 def test_going_on_it_is_a_run_that_was_never_stopped(tmp_path: Path):
-    whole = train(tmp_path, callbacks=[StopWithoutImprovement(9)])
-    run = train(tmp_path, callbacks=[StopAt(50), StopWithoutImprovement(9)])
+    whole = train(tmp_path, callbacks=[StopAtReturn(1e9)])
+    run = train(tmp_path, callbacks=[StopAt(50), StopAtReturn(1e9)])
     assert steps(run) == [0, 50]
     assert steps(run.resume(callbacks=[StopAt(50)])) == [0, 51]
-    assert_same(whole, run.resume(callbacks=[StopWithoutImprovement(9)]))
+    assert_same(whole, run.resume(callbacks=[StopAtReturn(1e9)]))
 
 
 def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -361,71 +359,3 @@ def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_w
     stopped = train(tmp_path, log_every=100, evaluate_every=0, callbacks=[StopAt(150)])
     assert [line["step"] for line in stopped.metrics()] == [100, 150]
     assert_same(whole, stopped.resume())
-
-
-class Waited(Line):
-    """Line, where a person presses Ctrl-C in the step of an evaluation that comes after so many resets of those."""
-
-    after: int = 0
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self._evaluated = seed is not None and seed >= 100
-        if self._evaluated:
-            Waited.after -= 1
-            if not Waited.after:
-                os.kill(os.getpid(), signal.SIGINT)
-        return super().reset(seed=seed, options=options)
-
-
-@pytest.mark.parametrize(("resets", "step"), [(1, 0), (2, 60)])
-def test_ctrl_c_in_an_evaluation_breaks_it_off_and_loses_nothing(tmp_path: Path, resets: int, step: int):
-    """Whoever ends a run may kill it soon: the checkpoint comes first, and who continues makes the evaluation."""
-    trainers: list[Trainer] = []
-
-    class Starting(duetto.Callback):
-        def on_start(self, trainer: Trainer) -> None:
-            trainers.append(trainer)
-
-    Waited.after = resets
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, name="broken", environment=Waited, callbacks=[Starting()], checkpoint_every=1000)
-    run = Run(tmp_path / "broken", environment=Waited)
-    assert trainers[0].notices == [
-        f"The evaluation at step {step} was broken off. To make it: duetto evaluate {run.path}"
-    ]
-    assert steps(run) == [0][:step]
-    assert trainers[0].step == step
-    Waited.after = 0
-    assert_same(train(tmp_path, name="whole", environment=Waited, checkpoint_every=1000), run.resume())
-
-
-def test_an_evaluation_that_a_callback_asks_for_is_whole(tmp_path: Path):
-    trainers: list[Trainer] = []
-
-    class Asking(duetto.Callback):
-        def on_start(self, trainer: Trainer) -> None:
-            trainers.append(trainer)
-
-        def on_step(self, trainer: Trainer) -> None:
-            if trainer.step == 40:
-                Waited.after = 1
-                trainer.evaluate()
-
-    Waited.after = 0
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, name="asked", environment=Waited, callbacks=[Asking()])
-    run = Run(tmp_path / "asked", environment=Waited)
-    assert trainers[0].notices == []
-    assert steps(run) == [0, 40]
-
-
-def test_ctrl_c_breaks_off_the_evaluation_of_a_run_that_was_stopped(tmp_path: Path):
-    trainers: list[Trainer] = []
-    Waited.after = 2
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, name="stopped", environment=Waited, callbacks=[StopAt(50), trainers.append])
-    run = Run(tmp_path / "stopped", environment=Waited)
-    assert steps(run) == [0]
-    assert trainers[0].notices[-1].startswith("The evaluation at step 50 was broken off. To make it: ")
-    assert run.metrics()[-1]["step"] == 50
-    assert_same(train(tmp_path, environment=Waited), run.resume())

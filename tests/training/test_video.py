@@ -98,8 +98,8 @@ def test_pictures_of_another_kind_are_refused(tmp_path: Path):
         def render(self) -> np.ndarray:
             return np.tile(super().render(), (1 + self.time // 3, 1, 1))
 
-    for kind, said in ((Whole, r"render gives int64 of shape \(.*Return a uint8 array"), (Growing, "has one size")):
-        with pytest.raises(UsageError, match=said):
+    for kind, said in ((Whole, r"render gives int64 of shape \(.*Return a uint8 array"), (Growing, "same size")):
+        with pytest.raises(DuettoError, match=said):
             record(still, environments.make(kind, render_mode="rgb_array"), 0, tmp_path / "no.mp4")
     assert list(tmp_path.iterdir()) == []
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from duetto.runs.worker import HINDERED, IN_USE, Job
 from duetto.storage.config import RunOptions
 from duetto.tools.tune import study
 from duetto.tools.tune.api import planned_study
-from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.sampler import Sampler
-from duetto.tools.tune.study import Study
+from duetto.tools.tune.study import Plan, Study
 
 STEPS, EVERY = 100, 20
 Returns = Callable[[Job, int], float]
@@ -33,34 +32,41 @@ class Stub:
     dies: tuple[str, int, int] | None = None
     last_word: tuple[Any, ...] = ("gone", -9)
 
-    def __init__(self, inbox: queue.Queue[Any], log: Path, threads: int) -> None:
-        self._inbox, self.runs = inbox, 0
+    def __init__(self, log: Path, threads: int) -> None:
+        self.connection, self._theirs = Pipe()
+        self.runs = 0
 
     def train(self, job: Job) -> None:
         self.job, self.step = job, 0
         self.runs += 1
         self._note(0)
-        self._inbox.put((self, ("started", [(0, -1.0)], 0)))
+        self._theirs.send(("started", [(0, -1.0)], 0))
         self.go()
 
     def go(self) -> None:
         self.step += EVERY
         if self.dies == (self.job.folder.parent.name, self.job.spec.options.seed, self.step):
-            self._inbox.put((self, self.last_word))
+            self._theirs.send(self.last_word)
             return
         if self.step > STEPS:
             self._note(-1)
-            self._inbox.put((self, ("ended", False, [])))
+            self._theirs.send(("ended", False, []))
             return
         self._note(self.step)
-        self._inbox.put((self, ("evaluated", self.step, type(self).returns(self.job, self.step))))
+        self._theirs.send(("evaluated", self.step, type(self).returns(self.job, self.step)))
 
-    def stop(self) -> None:
+    def send(self, word: str) -> None:
+        if word == "go":
+            self.go()
+            return
         self._note(-1)
-        self._inbox.put((self, ("ended", True, [])))
+        self._theirs.send(("ended", True, []))
+
+    def receive(self) -> tuple[Any, ...] | None:
+        return self.connection.recv() if self.connection.poll() else None
 
     def close(self) -> None:
-        self._inbox.put((self, ("gone", 0)))
+        self._theirs.close()
 
     kill = close
 
@@ -122,14 +128,15 @@ def test_seeds_that_are_evaluated_in_other_steps_have_been_seen_as_often(
     plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Environments that reset themselves in a step of their own go a little beyond the step where one is due."""
-    put = queue.Queue.put
+    receive = Stub.receive
 
-    def late(inbox: Any, item: Any) -> None:
-        worker, (kind, *told) = item
-        beyond = worker.job.spec.options.seed % 2 if kind == "evaluated" else 0
-        put(inbox, (worker, (kind, *([told[0] + beyond, told[1]] if beyond else told))))
+    def late(worker: Stub) -> tuple[Any, ...] | None:
+        message = receive(worker)
+        if message is None or message[0] != "evaluated":
+            return message
+        return "evaluated", message[1] + worker.job.spec.options.seed % 2, message[2]
 
-    monkeypatch.setattr(queue.Queue, "put", late)
+    monkeypatch.setattr(Stub, "receive", late)
     made, _ = worked(plan, tmp_path, monkeypatch, lambda job, step: step, trials=2)
     assert [trial.state for trial in made.sampler.trials()] == ["complete"] * 2
 

@@ -40,20 +40,9 @@ class ActorRole(NamedTuple):
     threads: int
     num_envs: int  # of the run
 
-    def make(self, share: range) -> BlockActor:
+    def __call__(self, share: range) -> BlockActor:
         """Make the actor of these environments."""
         return BlockActor(pickling.make(self.recipe, num_envs=len(share)), share, self)
-
-
-class Description(NamedTuple):
-    """The attributes of an actor's environments that the trainer needs."""
-
-    name: str
-    label: str
-    layout: Any
-    single_action_space: Any
-    metadata: dict[str, Any]
-    stacked: int
 
 
 class Weights(NamedTuple):
@@ -85,8 +74,7 @@ class Block(NamedTuple):
     """T vector steps that an actor has made."""
 
     number: int
-    version: int  # of the weights
-    updates: int
+    updates: int  # that the weights were made with
     experience: Experience  # rows in order; environments have their numbers in the run
     counts: list[int]  # rows of each vector step
     episodes: list[list[Episode]]  # that ended with each
@@ -114,11 +102,11 @@ class BlockActor:
         everybody = self._role.num_envs
         self._collector = Collector(algorithm, stepper, self._acting, self._normalizer, seed, everybody)
 
-    def describe(self) -> Description:
-        """Return the attributes that the trainer needs."""
-        engine = self._stepper.engine
-        own = (engine.label, engine.layout, engine.single_action_space, plain_metadata(engine), engine.stacked)
-        return Description(self._stepper.name, *own)
+    def describe(self) -> dict[str, Any]:
+        """Return the attributes of the environments that the trainer needs."""
+        engine, names = self._stepper.engine, ("label", "layout", "single_action_space", "stacked")
+        own = {name: getattr(engine, name) for name in names}
+        return own | {"name": self._stepper.name, "metadata": plain_metadata(engine)}
 
     def reset(self, seed: int) -> Tree:
         """Start new episodes and exploration with this actor's seed; return the first observations."""
@@ -139,7 +127,7 @@ class BlockActor:
         self._since = time.perf_counter()
         made = (joined(steps), [len(step.env) for step in steps], episodes)
         news = (self._normalizer.news, rewards and rewards.news, rewards.largest if rewards else 0.0)
-        return Block(order.number, weights.version, weights.updates, *made, *news, idle)
+        return Block(order.number, weights.updates, *made, *news, idle)
 
     def _load(self, weights: Weights) -> None:
         if weights.version < self._version:

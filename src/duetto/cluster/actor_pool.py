@@ -21,7 +21,7 @@ import numpy as np
 from duetto.cluster.actor_server import GREETING, ActorServer, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments.errors import EnvironmentFault
-from duetto.environments.replay import seconds_of
+from duetto.environments.replay import PATIENCE
 from duetto.environments.sharding import continued
 from duetto.errors import PartLostError
 
@@ -43,7 +43,7 @@ class Actor:
     worker: Worker = None
     placed: bool = False  # its process runs: it has answered the greeting
     new: bool = True  # its process has not answered a message
-    searches: list[float] = field(default_factory=list)  # when it found no place, since it had one
+    searching: float | None = None  # since when it has found no place
     state: dict[str, Any] = field(default_factory=dict)  # after its last answer
     started: bool = False  # it has answered a message, in whichever process
     number: int = 0  # of its newest message
@@ -180,12 +180,12 @@ class ActorPool:
 
     def _greeted(self, actor: Actor, answer: Answer) -> None:
         if not answer.failure:
-            actor.placed, actor.searches = True, []
+            actor.placed, actor.searching = True, None
             self._send(actor)
             return
-        actor.searches.append(self.transport.clock())
-        searched = actor.searches[-1] - actor.searches[0]
-        if len(actor.searches) >= ATTEMPTS and searched >= TO_START:
+        now = self.transport.clock()
+        actor.searching = now if actor.searching is None else actor.searching
+        if (searched := now - actor.searching) >= TO_START:
             raise EnvironmentFault(
                 f"{actor.name} has found no place for {searched:.0f} s; the last one {answer.failure}. Look at the "
                 "cluster, and resume when it has room.",
@@ -201,8 +201,8 @@ class ActorPool:
         state = actor.state if actor.new else {}
         message = (actor.number, actor.requests, state, *actor.values)
         actor.call = self.transport.call(actor.worker, *message)
-        given = [state, *(argument for request in actor.requests for argument in request.arguments)]
-        patience = (self._timeout or INFINITY) + (TO_START if actor.new else 0.0) + sum(map(seconds_of, given))
+        repeats = actor.new or any(request.method == "restore" for request in actor.requests)
+        patience = (self._timeout or INFINITY) + (TO_START if actor.new else 0.0) + (PATIENCE if repeats else 0.0)
         actor.deadline = self.transport.clock() + patience
 
     def _reply(self, actor: Actor, answer: Answer | None) -> Reply | None:

@@ -3,7 +3,7 @@
     pool      message 4 ............. | message 5 ............... | no answer: message 5 again
     server    executes it, answers 4  | executes it, answer lost  | the same answer again
 
-A role says what the process does: `ActorRole` or `ShardRole`. With each answer comes what was added to the state of the
+A role makes the served object: an actor or a shard. With each answer comes what was added to the state of the
 served object. A new process starts from the state that the lost one answered last.
 """
 
@@ -44,7 +44,7 @@ class ActorServer:
     errors: ClassVar[tuple[type[Exception], ...]] = (DuettoError, EnvironmentFault)  # sent as they are
 
     def __init__(self, role: bytes, share: range) -> None:
-        """`role`, pickled, has a method `make(share)`, whose result is served."""
+        """`role`, pickled, is a function from the share to the served object."""
         self._role, self._share = role, share
         self._served: Any = None
         self._state: Any = {}
@@ -75,7 +75,7 @@ class ActorServer:
 
     def _make(self) -> Any:
         try:
-            return cloudpickle.loads(self._role).make(self._share)
+            return cloudpickle.loads(self._role)(self._share)
         except ImportError as error:
             raise UsageError(
                 f"A process on the cluster cannot make the environment ({summary(error)}). Install on every machine "

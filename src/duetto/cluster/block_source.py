@@ -29,16 +29,10 @@ from duetto.environments.errors import EnvironmentFault
 from duetto.errors import CheckpointError
 from duetto.functional.state_schema import ANY, INTEGER, DictOf, ListOf, OptionalOf
 from duetto.learners import Learner
+from duetto.training.collector import Source
 from duetto.training.normalizer import Normalizer, RewardScaler
 
 RECENT = 1000  # vector steps whose lags are logged
-
-
-class Accepted(NamedTuple):
-    """A block that arrived in order."""
-
-    block: Block
-    lost: np.ndarray  # (n,) bool, the actor's environments that started new episodes before it
 
 
 class ReadyStep(NamedTuple):
@@ -47,11 +41,10 @@ class ReadyStep(NamedTuple):
     experience: Experience
     episodes: list[Episode]  # that ended with it
     lost: np.ndarray  # (N,) bool, the environments whose episodes broke off before it
-    version: int  # of the weights, the oldest
-    updates: int
+    updates: int  # that the weights were made with, the oldest
 
 
-class BlockSource(ABC):
+class BlockSource(Source, ABC):
     """Collects blocks of steps from actors.
 
     Attributes:
@@ -81,7 +74,8 @@ class BlockSource(ABC):
         self._shares = [actor.share for actor in self._pool.actors]
         self._accepted = [0] * len(self._shares)  # blocks of each actor
         self._asked: set[int] = set()  # actors that make a block
-        self._held: list[deque[Accepted]] = [deque() for _ in self._shares]  # blocks of each actor that nobody has seen
+        # Blocks of each actor that nobody has seen, each with its environments that started new episodes before it.
+        self._held: list[deque[tuple[Block, np.ndarray]]] = [deque() for _ in self._shares]
         self._ready: deque[ReadyStep] = deque()
         self._rows = 0  # held or ready
         self._found_ready = False  # steps in the checkpoint that the run was resumed from
@@ -89,7 +83,7 @@ class BlockSource(ABC):
         self._weights: Weights | None = None
         self._version = -1  # the newest, in this process or before
         self._reference: Any = None  # to the weights
-        self._lags: deque[tuple[int, int]] = deque(maxlen=RECENT)
+        self._lags: deque[int] = deque([0], maxlen=RECENT)
         self._idle = 0.0
         self._engine.source_numbers = self.numbers
 
@@ -105,13 +99,10 @@ class BlockSource(ABC):
             raise fault.told(self._stepper.name, self._stepper.steps) from fault.__cause__
         ready = self._ready.popleft()
         self._rows -= len(ready.experience.env)
-        self._lags.append((self._version - ready.version, self._learner.updates - ready.updates))
+        self._lags.append(self._learner.updates - ready.updates)
         self._stepper.steps += 1
         self._stepper.aborted = ready.lost if ready.lost.any() else None
         return ready.experience, ready.episodes
-
-    def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - nothing is to be done
-        """Do nothing: the actors track interrupted episodes."""
 
     # ------------------------------------------------------------------------------------------- blocks
     def _publish(self) -> None:
@@ -141,9 +132,9 @@ class BlockSource(ABC):
         replies = self._pool.wait(list(self._asked), enough, patience)
         self._engine.waited += time.perf_counter() - started
         for index, reply in replies.items():
-            self._hold(index, self._accept(index, reply))
+            self._accept(index, reply)
 
-    def _accept(self, index: int, reply: Reply) -> Accepted:
+    def _accept(self, index: int, reply: Reply) -> None:
         [block], share = reply.values, self._shares[index]
         if block.number != self._accepted[index]:
             raise RuntimeError(f"block {block.number} of actor {index} came instead of {self._accepted[index]}")
@@ -158,33 +149,27 @@ class BlockSource(ABC):
         own = slice(share.start, share.stop)
         lost = self._lost[own] | lost_environments(reply, share)
         self._lost[own] = False
-        return Accepted(block, lost)
-
-    def _hold(self, index: int, accepted: Accepted) -> None:
-        self._held[index].append(accepted)
-        self._rows += sum(accepted.block.counts)
+        self._held[index].append((block, lost))
+        self._rows += sum(block.counts)
 
     def _open(self) -> None:
         """Join the oldest block of each actor to vector steps. Their parameters are as old as the oldest ones."""
         opened = {index: held.popleft() for index, held in enumerate(self._held) if held}
         lost = np.zeros((self.length, self._stepper.num_envs), bool)
-        for index, accepted in opened.items():
-            lost[0, self._shares[index].start : self._shares[index].stop] = accepted.lost
-        blocks = [accepted.block for accepted in opened.values()]
+        for index, (_, own) in opened.items():
+            lost[0, self._shares[index].start : self._shares[index].stop] = own
+        blocks = [block for block, _ in opened.values()]
         episodes = [list(chain(*ended)) for ended in zip(*(block.episodes for block in blocks), strict=True)]
-        version, updates = min(block.version for block in blocks), min(block.updates for block in blocks)
+        updates = min(block.updates for block in blocks)
         steps = side_by_side([block.experience for block in blocks], [block.counts for block in blocks])
         each = cut(steps, np.sum([block.counts for block in blocks], axis=0).tolist())
         parts = zip(each, episodes, lost, strict=True)
-        self._ready.extend(ReadyStep(*part, version, updates) for part in parts)
+        self._ready.extend(ReadyStep(*part, updates) for part in parts)
 
     def numbers(self) -> dict[str, float]:
-        """Return numbers for the log: how old the weights were that actors acted with, and how long actors waited."""
-        found: dict[str, float] = {"time/actors_waited": round(self._idle, 3)}
-        for name, lags in zip(("versions", "updates"), zip(*self._lags or [(0, 0)], strict=True), strict=True):
-            found |= {f"time/lag_{name}_{what.__name__}": what(lags) for what in (min, max)}
-            found[f"time/lag_{name}_mean"] = sum(lags) / len(lags)
-        return found
+        """Return numbers for the log: how long actors waited, and how many updates old their weights were."""
+        lag = sum(self._lags) / len(self._lags)
+        return {"time/actors_waited": round(self._idle, 3), "time/lag_updates_mean": lag}
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
@@ -240,7 +225,7 @@ def _packed(ready: list[ReadyStep]) -> dict[str, Any] | None:
         "counts": [len(step.env) for step in steps],
         "episodes": [[list(episode) for episode in step.episodes] for step in ready],
         "lost": np.stack([step.lost for step in ready]),
-        "weights": [[step.version, step.updates] for step in ready],
+        "updates": [step.updates for step in ready],
     }
 
 
@@ -250,5 +235,5 @@ def _unpacked(packed: dict[str, Any] | None) -> list[ReadyStep]:
         return []
     steps = cut(Experience(*(packed[name] for name in Experience._fields)), packed["counts"])
     episodes = [[Episode(*one) for one in ended] for ended in packed["episodes"]]
-    parts = zip(steps, episodes, packed["lost"], packed["weights"], strict=True)
-    return [ReadyStep(step, ended, lost, *weights) for step, ended, lost, weights in parts]
+    parts = zip(steps, episodes, packed["lost"], packed["updates"], strict=True)
+    return [ReadyStep(*part) for part in parts]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 import cloudpickle
+from typing_extensions import override
 
-from duetto.algorithms.base import RolloutSpec
+from duetto.algorithms.base import Algorithm, RolloutSpec
 from duetto.buffers.storage_fields import transition_fields
 from duetto.cluster.actor import ActorRole
 from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.asynchronous import AsyncSource
 from duetto.cluster.block_source import BlockSource
-from duetto.cluster.config import BLOCK_BYTES, Cluster
+from duetto.cluster.config import Cluster
 from duetto.cluster.remote_engine import RemoteEngine
 from duetto.cluster.shard_server import RemoteShards
 from duetto.cluster.sync import SyncSource
@@ -22,89 +23,95 @@ from duetto.environments.sharding import shares
 from duetto.errors import UsageError
 from duetto.learners import Learner, Policy
 from duetto.storage.config import Config
+from duetto.training.execution import Execution
 from duetto.training.normalizer import Normalizer
 
 BLOCK = 16  # vector steps of a block, unless the config or a rollout decides
+BLOCK_BYTES = 8 * 2**20
 
 
-def make_stepper(
-    cluster: Cluster, config: Config, environment: Any, notices: list[str], options: dict[str, Any]
-) -> VecEnv:
-    """Start actors, and return their environments; see `Execution.make_stepper`.
+class ClusterExecution(Execution):
+    """Actors step the environments, and shards may hold the replay memory."""
 
-    Raises:
-        UsageError: The environment is an instance, cannot be sent to another process, or does not fit; or the cluster
-            has no room.
-    """
-    if is_instance(environment):
-        raise UsageError(
-            "An environment that is made already lives in this process. For a cluster, pass its id, or a factory that "
-            "makes a new one at each call."
-        )
-    num_envs, wanted, run = options["num_envs"], cluster.actors or 2, config.run
-    actors, shards = min(wanted, num_envs), min(cluster.replay_shards, num_envs)
-    these = f"{num_envs} environment{'s' * (num_envs > 1)}"
-    if actors < wanted:
-        notices.append(f"{these} on {actors} of the {wanted} actors: the others would have none. Give more --num-envs.")
-    if shards < cluster.replay_shards:
-        notices.append(
-            f"The replay memory of {these} is in {shards} of the {cluster.replay_shards} shards: the others would have "
-            "none. Give more --num-envs."
-        )
-    recipe = _packed(environment, {name: value for name, value in options.items() if name != "num_envs"})
-    role = cloudpickle.dumps(ActorRole(recipe, config.algorithm, run.backend, run.precision, run.threads, num_envs))
-    transport = cluster.connect(actors + shards)
-    pool = ActorPool(transport, role, shares(num_envs, actors), options["worker_timeout"], notices)
-    try:
-        engine = RemoteEngine(pool)
-    except BaseException as error:
-        pool.close()
-        if isinstance(error, EnvironmentFault):
-            raise error.told("The environments", 0) from error
-        raise
-    stepper = VecEnv(engine, engine.name)
-    stepper.older = True
-    return stepper
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._mode = cluster, cluster.mode or "sync"
+        self._block = 0
+        self._pool: ActorPool
 
+    @override
+    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> VecEnv:
+        """Start actors, and return their environments.
 
-def make_shards(cluster: Cluster, stepper: VecEnv) -> RemoteShards | None:
-    """Return replay shards in processes next to the actors of `stepper`; None if the cluster has none."""
-    count = min(cluster.replay_shards, stepper.num_envs)
-    return RemoteShards(_engine(stepper).pool, shares(stepper.num_envs, count)) if count else None
+        Closing them ends the actors, and the cluster if it was started here.
 
+        Raises:
+            UsageError: The environment is an instance, cannot be sent to another process, or does not fit; the cluster
+                has no room, or does not fit the algorithm.
+        """
+        cluster, run = self._cluster, config.run
+        self._check(config.algorithm)
+        if is_instance(environment):
+            raise UsageError(
+                "An environment that is made already lives in this process. For a cluster, pass its id, or a factory "
+                "that makes a new one at each call."
+            )
+        num_envs, wanted = options.pop("num_envs"), cluster.actors or 2
+        actors, shards = min(wanted, num_envs), min(cluster.replay_shards, num_envs)
+        ends = (("actors", actors, wanted), ("shards", shards, cluster.replay_shards))
+        if fewer := [f"{used} of the {of} {what}" for what, used, of in ends if used < of]:
+            notices.append(f"num_envs is {num_envs}, so the run uses {' and '.join(fewer)}. Give more --num-envs.")
+        recipe = _packed(environment, options)
+        role = cloudpickle.dumps(ActorRole(recipe, config.algorithm, run.backend, run.precision, run.threads, num_envs))
+        transport = cluster.connect(actors + shards)
+        self._pool = ActorPool(transport, role, shares(num_envs, actors), options["worker_timeout"], notices)
+        try:
+            engine = RemoteEngine(self._pool)
+        except BaseException as error:
+            self._pool.close()
+            if isinstance(error, EnvironmentFault):
+                raise error.told("The environments", 0) from error
+            raise
+        stepper = VecEnv(engine, engine.name)
+        stepper.older = True
+        return stepper
 
-def make_source(
-    cluster: Cluster, config: Config, stepper: VecEnv, learner: Policy, normalizer: Normalizer
-) -> BlockSource:
-    """Return the actors as a source of experience.
+    def _check(self, algorithm: Algorithm) -> None:
+        """Raise UsageError if the algorithm cannot use this mode or replay shards."""
+        spec, shards = algorithm.memory(), self._cluster.replay_shards
+        if spec.on_policy and (shards or self._mode == "async"):
+            raise UsageError(
+                f"{algorithm.name()} learns from rollouts, of which each needs the same number of steps of every "
+                "environment. Use the mode sync, without replay_shards (--replay-shards)."
+            )
+        if shards and getattr(spec, "hindsight", None) is not None:
+            raise UsageError(
+                "Hindsight asks the environment what other goals would have brought while a batch is drawn, which "
+                "shards of the memory cannot. Leave out replay_shards (--replay-shards), or hindsight."
+            )
 
-    Raises:
-        UsageError: A block would be too large.
-    """
-    engine = _engine(stepper)
-    envs = max(len(actor.share) for actor in engine.pool.actors)
-    length = _block_length(cluster.block, config, stepper, learner, envs)
-    kind = SyncSource if cluster.mode == "sync" else AsyncSource
-    parts = (config.algorithm, stepper, cast(Learner, learner), normalizer)
-    if normalizer.mode == "rollouts" and normalizer.moments:
-        engine.pool.notices.append(
-            "On a cluster the observation statistics that actors use are older than those that a rollout is learned "
-            "with. Set observation_statistics=steps (--observation-statistics steps) to learn with those of the actors."
-        )
-    engine.decided = {"mode": cluster.mode, "block": length}
-    if cluster.mode == "sync":
-        engine.decided["actors"] = len(engine.pool.actors)
-    return kind(*parts, length)
+    @override
+    def make_shards(self, stepper: VecEnv) -> RemoteShards | None:
+        count = min(self._cluster.replay_shards, stepper.num_envs)
+        return RemoteShards(self._pool, shares(stepper.num_envs, count)) if count else None
 
+    @override
+    def make_source(self, config: Config, stepper: VecEnv, learner: Policy, normalizer: Normalizer) -> BlockSource:
+        """Return the actors as a source of experience. UsageError if a block would be too large."""
+        envs = max(len(actor.share) for actor in self._pool.actors)
+        self._block = _block_length(self._cluster.block, config, stepper, learner, envs)
+        if normalizer.mode == "rollouts" and normalizer.moments:
+            self._pool.notices.append(
+                "On a cluster the observation statistics that actors use are older than those that a rollout is "
+                "learned with. Set observation_statistics=steps (--observation-statistics steps) to learn with those "
+                "of the actors."
+            )
+        kind = SyncSource if self._mode == "sync" else AsyncSource
+        return kind(config.algorithm, stepper, cast(Learner, learner), normalizer, self._block)
 
-def decided(stepper: VecEnv) -> dict[str, Any]:
-    """Return the options that decide numbers; see `Execution.decided`."""
-    return _engine(stepper).decided
-
-
-def _engine(stepper: VecEnv) -> RemoteEngine:
-    assert isinstance(stepper.engine, RemoteEngine)
-    return stepper.engine
+    @override
+    def decided(self) -> dict[str, Any]:
+        actors = {"actors": len(self._pool.actors)} if self._mode == "sync" else {}
+        return {"mode": self._mode, "block": self._block} | actors
 
 
 def _block_length(wanted: int, config: Config, stepper: VecEnv, learner: Policy, envs: int) -> int:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import grpc
 import ray
 from ray import exceptions
 from typing_extensions import override
@@ -28,7 +27,6 @@ from duetto.environments.errors import summary
 from duetto.errors import UsageError
 
 TO_CONNECT = 10.0  # seconds
-NOT_RAYS = [grpc.StatusCode[n] for n in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "UNKNOWN", "INTERNAL")]
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 DIED = "died (its process was killed or ended, or its machine is gone)"
 
@@ -64,9 +62,8 @@ class RayTransport(Transport):
                 ray.init(address, **quiet)
                 return
             self._folder = tempfile.mkdtemp(prefix="duetto-ray-")  # short: sockets are in it
-            with _deaf_to_hangups():
-                own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": self._folder}
-                ray.init("local", num_cpus=actors, num_gpus=0, **own, **quiet)
+            own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": self._folder}
+            ray.init("local", num_cpus=actors, num_gpus=0, **own, **quiet)
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             where = "on this machine" if address is None else f"at {address}"
             raise UsageError(f"There is no Ray cluster {where} ({_first_line(error)}).") from error
@@ -126,8 +123,6 @@ class RayTransport(Transport):
 def _answer(call: Any) -> Answer:
     try:
         return Answer(ray.get(call))
-    except exceptions.RayTaskError as error:
-        return Answer(failure=f"failed ({_first_line(error)})", details=str(error), gone=True)
     except (exceptions.ActorUnavailableError, exceptions.ObjectLostError) as error:
         return Answer(failure=f"gave an answer that was lost ({_first_line(error)})", details=str(error))
     except exceptions.RayActorError as error:
@@ -137,22 +132,11 @@ def _answer(call: Any) -> Answer:
 
 
 def _look_for(address: str) -> None:
-    """Raise OSError if Ray does not answer at the address: Ray itself would try for minutes, deaf to Ctrl-C."""
+    """Raise OSError if nothing answers at the address: Ray itself would try for minutes, deaf to Ctrl-C."""
     address = os.environ.get("RAY_ADDRESS", address) if address == "auto" else address
-    scheme, _, target = address.rpartition("://")
-    host, _, port = target.rpartition(":")
-    if not (host and port.isdigit()):
-        return
-    socket.create_connection((host, int(port)), TO_CONNECT).close()
-    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-        return  # which needs certificates
-    method = "RayletDriver/ClusterInfo" if scheme == "ray" else "NodeInfoGcsService/CheckAlive"
-    with grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0)]) as channel:
-        try:
-            channel.unary_unary(f"/ray.rpc.{method}")(b"", timeout=TO_CONNECT)
-        except grpc.RpcError as error:
-            if error.code() in NOT_RAYS:  # others, of what is missing in the request, are its own
-                raise OSError(f"port {port} does not answer as Ray does") from error
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), TO_CONNECT).close()
 
 
 def _first_line(error: Exception) -> str:
@@ -164,26 +148,20 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _deaf_to_hangups() -> Iterator[None]:
-    """Have processes that start within ignore SIGHUP, which reaches every process of a terminal that closes."""
-    if not hasattr(signal, "SIGHUP") or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, earlier)
-
-
-@contextmanager
 def _own_signals() -> Iterator[None]:
-    """Restore the handler of SIGTERM afterwards, which Ray replaces by its own."""
+    """Restore the handler of SIGTERM afterwards, which Ray replaces, and ignore SIGHUP meanwhile.
+
+    A terminal that closes sends SIGHUP to all of its processes; those that start within keep ignoring it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    earlier = signal.getsignal(signal.SIGTERM)
+    numbers = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None]
+    earlier = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers[1:]:
+        signal.signal(number, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

@@ -9,7 +9,6 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.buffers.experience import concatenated
-from duetto.cluster.actor import Description
 from duetto.cluster.actor_pool import ActorPool
 from duetto.environments import Tree
 from duetto.environments.action_masks import ActionMasks
@@ -28,7 +27,6 @@ class RemoteEngine(Engine):
         name: Of the environments, for messages.
         waited: Seconds that the trainer has waited for actors.
         acting: Each actor's part of a checkpoint that is not of its environments, for `load`.
-        decided: The options of the cluster that decide numbers.
         source_numbers: Returns the numbers of the source of experience, for the log.
     """
 
@@ -46,19 +44,16 @@ class RemoteEngine(Engine):
         """Raise UsageError if the actors' environments differ."""
         self.pool: ActorPool = pool
         self.num_envs: int = sum(len(actor.share) for actor in pool.actors)
-        described: list[Description] = pool.call_each("describe")
-        first = described[0]
+        described: list[dict[str, Any]] = pool.call_each("describe")
+        vars(self).update(described[0])
         for other in described:
-            if (other.layout.space, other.single_action_space) != (first.layout.space, first.single_action_space):
-                raise UsageError(f"{first.label}: the environments have different spaces. Make them all alike.")
-        for attribute, value in first._asdict().items():
-            setattr(self, attribute, value)
-        self.action_masks = ActionMasks(first.single_action_space)
+            if (other["layout"].space, other["single_action_space"]) != (self.layout.space, self.single_action_space):
+                raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
+        self.action_masks = ActionMasks(self.single_action_space)
         self.envs = []
         self.pending = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0
         self.acting: list[dict[str, Any]] = []
-        self.decided: dict[str, Any] = {}
         self.source_numbers: Callable[[], dict[str, float]] = dict
 
     @override
@@ -69,9 +64,6 @@ class RemoteEngine(Engine):
     def step(self, actions: np.ndarray) -> StepResult:
         """Refuse: actors step."""
         raise NotImplementedError
-
-    def render(self) -> None:
-        """Return None: environments that are shown are made in the process that shows them."""
 
     @override
     def save(self) -> dict[str, Any] | None:

@@ -10,7 +10,8 @@ A shard that dies sends the run back to its newest checkpoint.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar
 
 import cloudpickle
 from typing_extensions import override
@@ -21,16 +22,6 @@ from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.actor_server import ActorServer, Request
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import UsageError
-
-
-class ShardRole(NamedTuple):
-    """The role of a process that stores."""
-
-    factory: buffers.ReplayFactory
-
-    def make(self, share: range) -> buffers.Shard:
-        """Make an empty shard."""
-        return buffers.Shard(self.factory, share)
 
 
 class ShardServer(ActorServer):
@@ -53,7 +44,7 @@ class RemoteShards(Shards):
     def start(self, factory: buffers.ReplayFactory) -> list[Any]:
         """UsageError if the cluster has no place for a shard, or it cannot be made."""
         self.close()
-        role = cloudpickle.dumps(ShardRole(factory))  # here: Ray does not know of the user's own file
+        role = cloudpickle.dumps(partial(buffers.Shard, factory))  # here: Ray does not know of the user's own file
         self._pool = self._actors.another(role, self.shares, "shard {} of the replay memory", ShardServer)
         try:
             return self._pool.call_each("status")

@@ -3,16 +3,14 @@
 Observations, actions and rewards are those of a training run's `VecEnv`.
 
     types.py              a demonstration, its metadata, and whether it fits an environment
-    recording.py          record an expert
+    recording.py          record an expert; replay a demonstration
     dataset.py            write and load demonstrations
     minari_datasets.py    convert from and to Minari datasets
-    episode_player.py     replay a demonstration
 """
 
-from duetto.demonstrations.dataset import Writer, check_free, is_stored, load, save, writer
-from duetto.demonstrations.episode_player import EpisodePlayer
+from duetto.demonstrations.dataset import Writer, check_free, load, save, writer
 from duetto.demonstrations.minari_datasets import export_minari, import_minari
-from duetto.demonstrations.recording import Expert, RecordedGame, RecordingEndedError, record
+from duetto.demonstrations.recording import EpisodePlayer, Expert, RecordedGame, RecordingEndedError, record
 from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_fits
 from duetto.networks.spaces import spell
 
@@ -29,7 +27,6 @@ __all__ = [
     "check_free",
     "export_minari",
     "import_minari",
-    "is_stored",
     "load",
     "record",
     "save",

@@ -1,11 +1,9 @@
-"""Write and load demonstrations: a manifest with checksums, and segments of episodes as safetensors.
+"""Write and load demonstrations: a manifest with checksums, and a file of safetensors for each episode.
 
-    manifest.json                       metadata; name, size and SHA-256 of each segment
-    segment-000000000001.safetensors    K episodes of T steps, concatenated
-        obs, or obs/PART of a Dict      (T + 1, ...) of each episode, the final observation last
-        action, reward                  (T, ...) of each episode
-        length, seed, part              (K,) int64; a seed of -1 is unknown
-        terminated, truncated           (K,) bool
+    manifest.json                       metadata; seed, part and end of each episode, its file's size and SHA-256
+    segment-000000000001.safetensors    an episode of T steps
+        obs, or obs/PART of a Dict      (T + 1, ...), the final observation last
+        action, reward                  (T, ...)
 
 There is no pickle. The manifest is written last, and every change of a byte is detected.
 """
@@ -15,102 +13,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, repeat
+from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 
 from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check, check_actions
 from duetto.errors import DuettoError, UsageError
-from duetto.functional.pytree import tree_leaves, tree_map
+from duetto.functional import state_schema
+from duetto.functional.state_schema import ANY, DictOf, ListOf, OptionalOf
 from duetto.networks import spaces
-from duetto.networks.spaces import Dict
-from duetto.storage import atomic_io, signing
+from duetto.storage import atomic_io, manifest, signing
 from duetto.storage.atomic_io import staging_folder
-from duetto.storage.manifest import MANIFEST, FileRecord, file_record, read_sealed, seal, segment_name
+from duetto.storage.manifest import MANIFEST, FileRecord, file_record, read_sealed, seal
 from duetto.storage.tree_codec import decode_arrays, encode_arrays
 
 FORMAT, VERSION = "duetto-demonstrations", 1
 FILE = re.compile(r"manifest\.json|segment-\d{12}\.safetensors")
-MOST_NESTED = 16  # levels of options
-SEGMENT = 2**26  # bytes of observations, actions and rewards, after which a segment is written
 
-_COLUMNS = {"length": np.int64, "seed": np.int64, "part": np.int64, "terminated": np.bool_, "truncated": np.bool_}
-
-
-class EpisodeRecord(NamedTuple):
-    """An episode, the seed that the environment was reset with, and its place among the lives of a game."""
-
-    episode: Demonstration
-    seed: int | None
-    part: int
+_METADATA = {"environment": str, "options": DictOf(ANY), "expert": str, "versions": DictOf(str)}
+_EPISODE = manifest.FILE | {"seed": OptionalOf(int), "part": int, "terminated": bool, "truncated": bool}
 
 
-def encode_segment(entries: Sequence[EpisodeRecord]) -> bytes:
-    """Return the content of a segment's file."""
-    parts = [_arrays(entry.episode) for entry in entries]
-    rows = [
-        (episode.length, -1 if seed is None else seed, part, episode.terminated, episode.truncated)
-        for episode, seed, part in entries
-    ]
-    columns = zip(_COLUMNS.items(), zip(*rows, strict=True), strict=True)
-    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return encode_arrays(arrays | {name: np.array(column, dtype) for (name, dtype), column in columns})
-
-
-def decode_segment(data: bytes, metadata: Metadata) -> list[EpisodeRecord]:
-    """Read and check every episode of a segment. Raises ValueError, UsageError or CheckpointError."""
-    arrays = decode_arrays(data)
-    space = metadata.observation_space
-    obs = [f"obs/{name}" for name, _ in space.parts] if isinstance(space, Dict) else ["obs"]
-    if arrays.keys() != {*obs, "action", "reward", *_COLUMNS}:
-        raise ValueError(f"a segment has the arrays {sorted(arrays)}")
-    lengths = arrays["length"].tolist()
-    if any(arrays[name].dtype != dtype or arrays[name].shape != (len(lengths),) for name, dtype in _COLUMNS.items()):
-        raise ValueError("a segment has columns of other types or lengths")
-    rows = dict.fromkeys(obs, sum(lengths) + len(lengths)) | dict.fromkeys(("action", "reward"), sum(lengths))
-    if min(lengths, default=0) < 1 or any(arrays[name].shape[:1] != (count,) for name, count in rows.items()):
-        raise ValueError(f"a segment has other rows than episodes of {lengths[:9]} steps")
-    entries = list(_entries(arrays, lengths, isinstance(space, Dict)))
-    for entry in entries:
-        check(entry.episode, metadata)
-    return entries
-
-
-def _arrays(episode: Demonstration) -> dict[str, np.ndarray]:
-    obs = episode.obs
-    seen = {f"obs/{name}": part for name, part in obs.items()} if isinstance(obs, dict) else {"obs": obs}
-    return seen | {"action": episode.action, "reward": episode.reward}
-
-
-def _entries(arrays: Mapping[str, np.ndarray], lengths: list[int], is_dict: bool) -> Iterator[EpisodeRecord]:
-    for number, end in enumerate(accumulate(lengths)):
-        start = end - lengths[number]
-        seen = {
-            name: rows[start + number : end + number + 1] for name, rows in arrays.items() if name.startswith("obs")
-        }
-        seed, part, terminated, truncated = (arrays[name][number].item() for name in list(_COLUMNS)[1:])
-        yield EpisodeRecord(
-            Demonstration(
-                {name.removeprefix("obs/"): rows for name, rows in seen.items()} if is_dict else seen["obs"],
-                arrays["action"][start:end],
-                arrays["reward"][start:end],
-                terminated,
-                truncated,
-            ),
-            None if seed < 0 else seed,
-            part,
-        )
-
-
-# ---------------------------------------------------------------------------------------------------- manifest
-def encode_manifest(metadata: Metadata, segments: Sequence[FileRecord]) -> dict[str, Any]:
-    """Return the content of the manifest, as JSON values."""
-    header = {"format": FORMAT, "version": VERSION}
-    return header | encode_metadata(metadata) | {"segments": [vars(record) for record in segments]}
-
-
+# ---------------------------------------------------------------------------------------------------- metadata
 def encode_metadata(metadata: Metadata) -> dict[str, Any]:
     """Return the metadata as JSON values, signed if the environment's id or options name a module."""
     signature = signing.sign(signing.references(metadata.environment, metadata.options))
@@ -127,21 +53,11 @@ def encode_metadata(metadata: Metadata) -> dict[str, Any]:
 
 def decode_metadata(content: Mapping[str, Any]) -> Metadata:
     """Undo `encode_metadata`. Raises ValueError, LookupError, TypeError, AttributeError or CheckpointError."""
+    state_schema.check(content, _METADATA, MANIFEST)
     observation, action = (spaces.from_json(content[f"{kind}_space"]) for kind in ("observation", "action"))
-    options, versions = content["options"], content["versions"]
-    texts = [content["environment"], content["expert"], *versions, *versions.values()]
-    if not all(isinstance(text, str) for text in texts) or not isinstance(options, dict):
-        raise ValueError("environment, options, expert or versions have the wrong type")
-    _check_depth(options)
-    return Metadata(content["environment"], options, content["expert"], observation, action, versions)
-
-
-def _check_depth(value: Any, left: int = MOST_NESTED) -> None:
-    """Raise ValueError if dicts and lists are nested so deeply that printing them would end in a RecursionError."""
-    if not left:
-        raise ValueError("its options are nested too deeply")
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _check_depth(inner, left - 1)
+    return Metadata(
+        content["environment"], content["options"], content["expert"], observation, action, content["versions"]
+    )
 
 
 # ------------------------------------------------------------------------------------------------ write
@@ -177,7 +93,10 @@ def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Ite
         try:
             opened = Writer(folder, metadata)
             yield opened
-            opened.finish()
+            if not opened.episodes:
+                raise UsageError("No episode was recorded, so there is nothing to write.")
+            header = {"format": FORMAT, "version": VERSION} | encode_metadata(metadata)
+            atomic_io.write_file(folder / MANIFEST, seal(header | {"episodes": opened.episodes}))
             if overwrite:
                 check_free(path, overwrite)
         except OSError as error:
@@ -196,42 +115,29 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 class Writer:
-    """Takes episodes one by one, into a folder that has another name until all are written."""
+    """Takes episodes one by one, into a folder that has another name until all are written.
+
+    Attributes:
+        episodes: What the manifest has of each, as JSON values.
+    """
 
     def __init__(self, folder: Path, metadata: Metadata) -> None:
         self._folder, self._metadata = folder, metadata
-        self._records: list[FileRecord] = []
-        self._entries: list[EpisodeRecord] = []
-        self._count, self._bytes = 0, 0
+        self.episodes: list[dict[str, Any]] = []
 
     def add(self, episode: Demonstration, seed: int | None = None, part: int = 0) -> None:
-        """Append a copy of an episode. UsageError if it does not fit the metadata."""
+        """Write an episode. UsageError if it does not fit the metadata."""
         try:
             check(episode, self._metadata)
         except UsageError as error:
-            raise UsageError(f"Episode {self._count} does not fit: {error}") from error
-        obs, action, reward = tree_map(np.array, episode.obs), np.array(episode.action), np.array(episode.reward)
-        self._entries.append(EpisodeRecord(episode._replace(obs=obs, action=action, reward=reward), seed, part))
-        self._count += 1
-        self._bytes += sum(array.nbytes for array in (*tree_leaves(obs), action, reward))
-        if self._bytes > SEGMENT:
-            self._flush()
-
-    def finish(self) -> None:
-        """Write the remaining episodes and the manifest. UsageError if there is no episode."""
-        if not self._count:
-            raise UsageError("No episode was recorded, so there is nothing to write.")
-        self._flush()
-        atomic_io.write_file(self._folder / MANIFEST, seal(encode_manifest(self._metadata, self._records)))
-
-    def _flush(self) -> None:
-        if not self._entries:
-            return
-        data = encode_segment(self._entries)
-        name = segment_name(record.name for record in self._records)
-        atomic_io.write_file(self._folder / name, data)
-        self._records.append(FileRecord.of(name, data))
-        self._entries, self._bytes = [], 0
+            raise UsageError(f"Episode {len(self.episodes)} does not fit: {error}") from error
+        obs = episode.obs
+        seen = {f"obs/{name}": array for name, array in obs.items()} if isinstance(obs, dict) else {"obs": obs}
+        data = encode_arrays(seen | {"action": episode.action, "reward": episode.reward})
+        file = FileRecord.of(f"segment-{len(self.episodes) + 1:012}.safetensors", data)
+        atomic_io.write_file(self._folder / file.name, data)
+        ends = {"terminated": bool(episode.terminated), "truncated": bool(episode.truncated)}
+        self.episodes.append(vars(file) | ends | {"seed": None if seed is None else int(seed), "part": part})
 
 
 # ------------------------------------------------------------------------------------------------ load
@@ -241,7 +147,7 @@ _DAMAGE = (DuettoError, ValueError, LookupError, TypeError, AttributeError, Recu
 def load(path: str | Path) -> Demonstrations:
     """Load the demonstrations in a folder and verify all of them; no code from the folder is run.
 
-    Episodes are read from disk, one segment at a time, when they are accessed.
+    Episodes are read from disk when they are accessed.
 
     Raises:
         UsageError: The folder contains no demonstrations, or damaged ones.
@@ -252,31 +158,23 @@ def load(path: str | Path) -> Demonstrations:
         content = read_sealed(path / MANIFEST)
         if (content["format"], content["version"]) != (FORMAT, VERSION):
             raise ValueError(f"{MANIFEST} has the format {content['format']!r}, version {content['version']}")
-        metadata = decode_metadata(content)
-        episodes = _StoredEpisodes(path, metadata, [file_record(record) for record in content["segments"]])
-        rows = [
-            (episode.reward.sum(dtype=np.float64), episode.length, episode.terminated, seed, part)
-            for episode, seed, part in episodes.read_all()
-        ]
-        if not rows:
-            raise ValueError("there are no episodes")
-        returns, lengths, terminated, seeds, parts = (list(column) for column in zip(*rows, strict=True))
-        if any(part not in (0, before + 1) for before, part in zip([-1, *parts], parts, strict=False)):
-            raise ValueError("the parts of its games are out of order")
+        metadata, records = decode_metadata(content), content["episodes"]
+        state_schema.check(records, ListOf(_EPISODE), MANIFEST)
+        episodes = _StoredEpisodes(path, metadata, records)
+        rows = [(episode.reward.sum(dtype=np.float64), episode.length) for episode in map(episodes.read, records)]
+        parts = [record["part"] for record in records]
+        if not rows or any(part not in (0, before + 1) for before, part in zip([-1, *parts], parts, strict=False)):
+            raise ValueError("there are no episodes, or the parts of its games are out of order")
     except _DAMAGE as error:
         raise _damaged(path, error) from error
-    columns = np.array(returns, np.float64), np.array(lengths, np.int64), np.array(terminated, bool)
-    return Demonstrations(str(path), metadata, episodes, *columns, seeds, parts, content.get("signature"))
-
-
-def is_stored(path: str | Path) -> bool:
-    """Return whether a folder has a manifest of demonstrations, damaged or not; a run's folder has none."""
-    manifest = Path(path) / MANIFEST
-    return manifest.exists() or manifest.is_symlink()
+    returns, lengths = np.array(rows).T
+    terminated, seeds = np.array([record["terminated"] for record in records]), [record["seed"] for record in records]
+    found = returns, lengths.astype(np.int64), terminated, seeds, parts
+    return Demonstrations(str(path), metadata, episodes, *found, content.get("signature"))
 
 
 def _check_present(path: Path) -> None:
-    if is_stored(path):
+    if (path / MANIFEST).exists() or (path / MANIFEST).is_symlink():  # damaged or not; a run's folder has none
         return
     if any((folder / "metadata.json").is_file() for folder in (path, path / "data")):
         raise UsageError(
@@ -287,28 +185,22 @@ def _check_present(path: Path) -> None:
 
 
 class _StoredEpisodes(Sequence[Demonstration]):
-    """Episodes on disk; the last segment that was read stays in memory."""
+    """Episodes on disk."""
 
-    def __init__(self, path: Path, metadata: Metadata, records: list[FileRecord]) -> None:
+    def __init__(self, path: Path, metadata: Metadata, records: list[dict[str, Any]]) -> None:
         self._path, self._metadata, self._records = path, metadata, records
-        self._last: tuple[int, list[EpisodeRecord]] = (-1, [])
-        self._places: list[tuple[int, int]] = []  # of each episode: its segment, and its index there
 
-    def read_all(self) -> Iterator[EpisodeRecord]:
-        """Yield every episode, and note its place."""
-        for segment in range(len(self._records)):
-            for index, record in enumerate(self._segment(segment)):
-                self._places.append((segment, index))
-                yield record
-
-    def _segment(self, number: int) -> list[EpisodeRecord]:
-        if self._last[0] != number:
-            self._last = (-1, [])  # free the memory first
-            self._last = (number, decode_segment(self._records[number].read(self._path), self._metadata))
-        return self._last[1]
+    def read(self, record: dict[str, Any]) -> Demonstration:
+        """Read and check an episode. Raises ValueError, LookupError, TypeError, UsageError or CheckpointError."""
+        arrays = decode_arrays(file_record(record).read(self._path))
+        parts = {name.removeprefix("obs/"): array for name, array in arrays.items() if name.startswith("obs/")}
+        ends = record["terminated"], record["truncated"]
+        episode = Demonstration(parts or arrays["obs"], arrays["action"], arrays["reward"], *ends)
+        check(episode, self._metadata)
+        return episode
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._records)
 
     @overload
     def __getitem__(self, index: int) -> Demonstration: ...
@@ -317,9 +209,9 @@ class _StoredEpisodes(Sequence[Demonstration]):
     def __getitem__(self, index: int | slice) -> Demonstration | list[Demonstration]:
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
-        segment, place = self._places[index]
+        record = self._records[index]
         try:
-            return self._segment(segment)[place].episode
+            return self.read(record)
         except _DAMAGE as error:
             raise _damaged(self._path, error) from error
 

@@ -1,7 +1,7 @@
 """Import and export Minari datasets. The import runs Minari's reader in a child process with a memory limit.
 
 parent: duetto demos import --trust -- job (JSON) --> child: checks the file, reads it with Minari, writes segments
-        verifies them, gives the folder its name  <-- exit status and a message (JSON)
+        verifies them, gives the folder its name  <-- exit status and a message
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from duetto.storage import safe_open
 from duetto.storage.atomic_io import staging_folder
 
 MEMORY = 2**33  # bytes of address space that the child may use (Linux)
-ROUNDING = 1e-6  # by which actions may be outside of their bounds
 METADATA, DATA = "metadata.json", "main_data.hdf5"  # Minari's names
 
 
@@ -63,8 +62,7 @@ def import_minari(
         UsageError: There is no such dataset, it is not trusted, is damaged, or has other spaces.
     """
     check_actions(metadata.action_space)
-    options = complete_options(metadata.environment, metadata.options)
-    if options.get("episodic_life"):
+    if complete_options(metadata.environment, metadata.options).get("episodic_life"):
         raise UsageError(
             f"{metadata.environment} has episodic_life here, and Minari datasets do not contain where a life is lost. "
             "Import with episodic_life=false, and train with it."
@@ -77,17 +75,13 @@ def import_minari(
             "If you trust its author: --trust."
         )
     with staging_folder(path, overwrite) as hidden:
-        job = {
-            "source": str(folder.absolute()),
-            "output": str(hidden),
-            "metadata": encode_metadata(metadata),
-            "clip": bool(options.get("clip_rewards")),
-            "log": bool(options.get("log_rewards")),
-        }
+        job = {"source": str(folder.absolute()), "output": str(hidden), "metadata": encode_metadata(metadata)}
         command = [sys.executable, "-P", "-c", f"from {__name__} import main; main()"]
         done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise UsageError(f"{folder} cannot be imported ({_message(done)}).")
+            memory = f"the reader ended with status {done.returncode}; it may use {MEMORY // 2**30} GiB of memory"
+            said = done.stderr.strip().splitlines()[-1:] if done.returncode == 1 else []
+            raise UsageError(f"{folder} cannot be imported ({(said or [memory])[0].rstrip('.')}).")
         load(hidden)
         if overwrite:
             check_free(path, overwrite)
@@ -104,13 +98,6 @@ def _find(source: str) -> Path:
     return folder
 
 
-def _message(done: subprocess.CompletedProcess[str]) -> str:
-    for text in reversed(done.stdout.splitlines()):
-        with suppress(ValueError):
-            return str(json.loads(text)).rstrip(".")
-    return f"the reader ended with status {done.returncode}; it may use {MEMORY // 2**30} GiB of memory"
-
-
 # ---------------------------------------------------------------------------------------------------- child
 def check_source(folder: Path) -> None:
     """Raise ValueError if Minari would read other files, or would make an environment that the dataset names."""
@@ -123,23 +110,22 @@ def check_source(folder: Path) -> None:
     os.close(safe_open.open_file(folder / DATA, os.O_RDONLY))  # no link, no pipe
     h5py: Any = import_module("h5py")
 
-    def is_outside(_: str, link: Any) -> bool | None:
-        return isinstance(link, h5py.ExternalLink) or None  # what is not None ends the visit
-
-    def is_elsewhere(_: str, node: Any) -> bool | None:
-        return (isinstance(node, h5py.Dataset) and bool(node.is_virtual or node.external)) or None
+    def is_outside(_: str, found: Any) -> bool | None:  # what is not None ends the visit
+        data = isinstance(found, h5py.Dataset) and (found.is_virtual or found.external)
+        return bool(data) or isinstance(found, h5py.ExternalLink) or None
 
     with h5py.File(folder / DATA, "r") as file:
-        if file.visititems_links(is_outside) or file.visititems(is_elsewhere):
+        if file.visititems_links(is_outside) or file.visititems(is_outside):
             raise ValueError(f"{DATA} has links to other files, or data in them")
 
 
-def convert(folder: Path, output: Path, metadata: Metadata, clip: bool, log: bool) -> None:
+def convert(folder: Path, output: Path, metadata: Metadata) -> None:
     """Read a dataset with Minari, and write it in our format."""
     check_source(folder)
     storage = minari("dataset.minari_storage").MinariStorage.read(folder)
     _check_spaces(storage, metadata)
-    about = storage.metadata
+    about, options = storage.metadata, complete_options(metadata.environment, metadata.options)
+    learned = options.get("clip_rewards", False), options.get("log_rewards", False)
     expert = f"{about.get('algorithm_name') or 'unknown'} in {about.get('dataset_id', folder)}"
     observation, action = Layout(storage.observation_space), ActionMap(storage.action_space)
     numbers = range(storage.total_episodes)
@@ -148,7 +134,7 @@ def convert(folder: Path, output: Path, metadata: Metadata, clip: bool, log: boo
         for number, (arrays, facts) in enumerate(episodes):
             try:
                 episode = _episode(observation, arrays, action)
-                opened.add(episode._replace(reward=learned_reward(episode.reward, clip, log)), facts.get("seed"))
+                opened.add(episode._replace(reward=learned_reward(episode.reward, *learned)), facts.get("seed"))
             except (DuettoError, ValueError, LookupError, TypeError) as error:
                 raise ValueError(f"episode {number}: {error}") from error
 
@@ -156,11 +142,7 @@ def convert(folder: Path, output: Path, metadata: Metadata, clip: bool, log: boo
 def _check_spaces(storage: Any, metadata: Metadata) -> None:
     for kind, bounds in (("observation", False), ("action", True)):
         ours = spell(getattr(metadata, f"{kind}_space"), bounds=bounds)
-        space = getattr(storage, f"{kind}_space")
-        try:
-            theirs = spell(from_gymnasium(space), bounds=bounds)
-        except UsageError:
-            theirs = str(space)  # texts, for example
+        theirs = spell(from_gymnasium(getattr(storage, f"{kind}_space")), bounds=bounds)
         if theirs != ours:
             raise UsageError(
                 f"its {kind} space is {theirs}, and the environment's is {ours}. Give the --environment that it was "
@@ -180,30 +162,22 @@ def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap)
         raise ValueError(f"its actions are no whole numbers, as {actions.space} needs them")
     action = actions.from_environment(raw)
     if actions.continuous:
-        if np.any(np.abs(action) > 1 + ROUNDING):
-            raise ValueError(f"it has actions outside of the bounds of {actions.space}")
-        action = np.clip(action, -1, 1)
+        action = np.clip(action, *limits(actions.space), dtype=action.dtype)  # as the environment does
     obs, terminated = observation.batch(arrays["observations"]), bool(terminations[-1])
     # An episode without an end was cut off, which the learner treats as a time limit.
     return Demonstration(obs, action, rewards.astype(np.float32), terminated, bool(truncations[-1]) or not terminated)
 
 
-def _limit_memory() -> None:
-    with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit
-        resource: Any = import_module("resource")
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
 def main() -> None:
-    """Do the job on standard input. The last line of the output says in JSON why it failed."""
+    """Do the job on standard input. The last line of the errors says why it failed."""
     job = json.load(sys.stdin)
     try:
-        _limit_memory()
-        metadata = decode_metadata(job["metadata"])
-        convert(Path(job["source"]), Path(job["output"]), metadata, job["clip"], job["log"])
+        with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit
+            resource: Any = import_module("resource")
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        convert(Path(job["source"]), Path(job["output"]), decode_metadata(job["metadata"]))
     except Exception as error:
-        print(json.dumps(str(error) or type(error).__name__))
-        sys.exit(1)
+        sys.exit(" ".join(str(error).split()) or type(error).__name__)
 
 
 # ---------------------------------------------------------------------------------------------------- export

@@ -12,6 +12,7 @@ import numpy as np
 from duetto.environments import Tree, complete_options
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
+from duetto.storage.dict_diff import dict_diff
 
 
 class Demonstration(NamedTuple):
@@ -84,10 +85,7 @@ def check(episode: Demonstration, metadata: Metadata) -> None:
         raise UsageError("It has no steps. Leave empty episodes out.")
     if not (episode.terminated or episode.truncated):
         raise UsageError("It is neither terminated nor truncated. Mark an episode that was cut off as truncated.")
-    if episode.reward.shape != (steps,) or episode.reward.dtype != np.float32:
-        raise UsageError(f"Its rewards are {_shape(episode.reward)}. Give float32 (T,).")
-    if not np.isfinite(episode.reward).all():
-        raise UsageError("Its reward is NaN or infinite. Record it anew.")
+    _check_part("reward", episode.reward, Box((), "float32", (-np.inf,), (np.inf,)), steps)
     space, obs = metadata.observation_space, episode.obs
     expected = dict(space.parts) if isinstance(space, Dict) else {"": space}
     parts = obs if isinstance(obs, dict) else {"": obs}
@@ -154,9 +152,8 @@ def check_fits(
     theirs = _description(about.environment, about.options, about.observation_space, about.action_space)
     ours = _description(environment, options or {}, observation_space, action_space)
     differences = [
-        f"  {name}: {theirs[name]} in the demonstrations, {ours[name]} in training\n"
-        for name in ours
-        if ours[name] != theirs[name]
+        f"  {name}: {recorded} in the demonstrations, {needed} in training\n"
+        for name, (recorded, needed) in dict_diff(theirs, ours).items()
     ]
     if differences:
         raise UsageError(

@@ -8,9 +8,8 @@ spaces, actions, obs_tree, action_masks    observations and actions as plain arr
 validation                                 the values of each step: checked
 replay, rng_state                          exact resume: `EpisodeRecorder`, around every environment, repeats episodes
 copying, pickling, sharding                environments for evaluations, other processes, several actors
-goal_env, hide_velocity, reset_fixes       hindsight's goals; wrappers for velocities and for resets
-normalizer_check, check                    wrappers that training refuses; `duetto check`
-device_env, device_registry                environments of arrays: `DeviceEnv`, N of them, and their ids
+goal_env, wrappers, check                  hindsight's goals; velocities and resets; `duetto check`
+device_env                                 environments of arrays: `DeviceEnv`, and N of them
 device_gymnax, device_navix, device_playground  packages of such environments
 envpool_vector                             EnvPool, which steps in C++ threads
 atari*, learner_view, minigrid             Atari and MiniGrid: options, engines, lives, missions
@@ -20,16 +19,15 @@ Only this package imports Gymnasium.
 
 from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
-from duetto.environments.device_registry import is_device
-from duetto.environments.env_registry import FAMILIES, Family, registration
+from duetto.environments.env_registry import FAMILIES, Family, is_device, registration
 from duetto.environments.env_registry import register_spec as register
 from duetto.environments.goal_env import GoalEnv
 from duetto.environments.learner_view import learned_reward
 from duetto.environments.make_env import complete_options, is_instance, make, make_eval
-from duetto.environments.normalizer_check import running as running_statistics
 from duetto.environments.obs_tree import Tree
-from duetto.environments.replay import draw_globally, obstacles
+from duetto.environments.replay import obstacles
 from duetto.environments.spaces import Layout, from_gymnasium, to_gymnasium
+from duetto.environments.validation import running_statistics
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
     "Tree",
     "VecEnv",
     "complete_options",
-    "draw_globally",
     "from_gymnasium",
     "is_device",
     "is_instance",

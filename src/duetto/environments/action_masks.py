@@ -16,6 +16,7 @@ import numpy as np
 from duetto.environments.errors import EnvironmentFault, shown
 from duetto.environments.obs_tree import Tree
 from duetto.environments.spaces import from_gymnasium
+from duetto.functional.distributions import split_bounds
 from duetto.networks import masks
 
 KEY = "action_mask"
@@ -26,13 +27,11 @@ class ActionMasks:
 
     Attributes:
         given: Whether the environments return masks, known from their first reset on; None before it.
-        ignored: Whether they return masks for continuous actions, which have none.
     """
 
     def __init__(self, action_space: gymnasium.Space[Any]) -> None:
         self._choices = masks.choice_sizes(from_gymnasium(action_space))
         self.given: bool | None = None
-        self.ignored: bool = False
 
     def attach(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
         """Add the masks `found` in N infos (None: missing) to observations (N, ...).
@@ -40,8 +39,7 @@ class ActionMasks:
         If `over` (N,) is true, no action follows: the mask may be missing or forbid everything.
         """
         if self.given is None:
-            some = any(one is not None for one in found)
-            self.given, self.ignored = some and bool(self._choices), some and not self._choices
+            self.given = bool(self._choices) and any(one is not None for one in found)  # numbers have no masks
         if not self.given:
             for env, one in enumerate(found) if self._choices else ():
                 if one is not None:
@@ -64,41 +62,24 @@ class ActionMasks:
             if over:
                 return np.ones(size, bool)
             raise EnvironmentFault(f"info has no {KEY}, but that of its first reset had one. {ALWAYS}", env)
-        array = flat(found, self._choices)
-        if (
-            array is None
-            or array.shape != (size,)
-            or array.dtype.kind not in "biuf"
-            or not ((array == 0) | (array == 1)).all()
-        ):
-            several = "" if len(self._choices) == 1 else f", those of {list(self._choices)} side by side"
+        try:
+            array = np.asarray(found)
+        except ValueError:  # ragged
+            array = np.empty(0)
+        if array.shape != (size,) or array.dtype.kind not in "biuf" or np.any(array != (array != 0)):
             raise EnvironmentFault(
-                f"info has an {KEY} that is {shown(found)}. Give {size} truth values in an array{several}.", env
+                f"info has an {KEY} that is {shown(found)}. Give {size} truth values in one flat array.", env
             )
         row = array.astype(bool)
-        first = 0
-        for n in self._choices:
-            if not row[first : first + n].any():
-                if over:
-                    return np.ones(size, bool)
-                raise EnvironmentFault(
-                    f"info has an {KEY} that forbids every action, and the episode did not terminate. Allow one, or "
-                    "return terminated=True.",
-                    env,
-                )
-            first += n
-        return row
+        if all(row[low:high].any() for low, high in split_bounds(self._choices)):
+            return row
+        if over:
+            return np.ones(size, bool)
+        raise EnvironmentFault(
+            f"info has an {KEY} that forbids every action, and the episode did not terminate. Allow one, or return "
+            "terminated=True.",
+            env,
+        )
 
 
 ALWAYS = f"Give one in the info of every reset and every step, or never: info[{KEY!r}]."
-
-
-def flat(mask: Any, choices: Sequence[int]) -> np.ndarray | None:
-    """Return a mask as one array, also if each choice has its own array, as in Gymnasium; None if it is no mask."""
-    parts = mask if isinstance(mask, tuple | list) and len(choices) > 1 and len(mask) == len(choices) else None
-    try:
-        if parts is not None and [np.shape(part) for part in parts] == [(n,) for n in choices]:
-            return np.concatenate([np.asarray(part) for part in parts])
-        return np.asarray(mask)
-    except ValueError:
-        return None

@@ -47,7 +47,7 @@ class ActionMap:
             self.continuous, self.row_shape, self.dtype = False, (num_columns(self.space),), np.dtype(np.float32)
             return
         self.continuous = isinstance(self.space, Box)
-        self.row_shape = () if isinstance(self.space, Discrete) else (self._size(),)
+        self.row_shape = () if isinstance(self.space, Discrete) else (num_columns(self.space),)
         self.dtype = np.dtype(np.float32 if self.continuous else np.int64)
         if isinstance(self.space, Box):
             # Center and half-width instead of low and width: [-1, 1] stays exact, also close to zero.
@@ -65,9 +65,6 @@ class ActionMap:
             whole = not part.continuous and bool((own == np.floor(own)).all())
             found.append((part, own.astype(np.int64) if whole else own))
         return found
-
-    def _size(self) -> int:
-        return self.space.size if isinstance(self.space, Box) else len(self.space.nvec)  # type: ignore[union-attr]
 
     def to_environment(self, action: np.ndarray) -> np.ndarray:
         """Convert actions (N, ...) to the environment's shape and dtype, in a new array.
@@ -116,15 +113,6 @@ class ActionMap:
         if self.continuous:
             return random.uniform(-1, 1, (n, *self.row_shape)).astype(self.dtype)
         return random.integers(0, self._count, (n, *self.row_shape))
-
-    def forbidden(self, action: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return whether `mask` (N, n) forbids the actions (N, ...), as (N,) bool."""
-        if self._parts:
-            chosen = [own.reshape(len(own), -1) for part, own in self._split(action) if not part.continuous]
-            action = np.concatenate(chosen, axis=1)
-        starts = np.array([low for low, _ in split_bounds(masks.choice_sizes(self.space))])
-        chosen = np.take_along_axis(mask, action.reshape(len(action), -1) + starts, axis=1)
-        return np.asarray(~chosen.all(axis=1))
 
     def check(self, action: Any, n: int) -> np.ndarray:
         """Check the actions for n environments, and return them copied to our dtype.

@@ -1,4 +1,4 @@
-"""Atari ids and options: how frames become observations.
+"""Atari ids and options: how frames become observations, and games in Gymnasium's environment.
 
 Two kinds of id are supported. `ALE/<Game>-v5` repeats the last action instead of the new one with probability 0.25 at
 each frame ("sticky actions"); `<Game>NoFrameskip-v4` never does. For both, only `frame_skip` skips frames.
@@ -7,14 +7,15 @@ each frame ("sticky actions"); `<Game>NoFrameskip-v4` never does. For both, only
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import gymnasium
 from gymnasium.envs.registration import registry
+from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit
+from typing_extensions import override
 
 from duetto.algorithms.option_bounds import Count, CountOrZero, check_fields
 from duetto.algorithms.suggestions import did_you_mean
@@ -111,8 +112,6 @@ def find(environment: str) -> AtariGame | None:
     wanted = environment.removeprefix("ale_py:")
     env_registry.register(wanted)
     named = _ANY_ID.fullmatch(wanted)
-    if wanted not in registry and named and importlib.util.find_spec("ale_py"):
-        importlib.import_module("ale_py")  # some ids cannot be recognized by their form
     spec = registry.get(wanted)
     if spec is not None and env_registry.of_entry_point(spec.entry_point) is not env_registry.ATARI:
         return None
@@ -131,13 +130,49 @@ def sticky_actions(game: AtariGame, options: AtariOptions) -> float:
     return game.sticky_actions if options.sticky_actions is None else float(options.sticky_actions)
 
 
-def fires_at_lives(game: AtariGame, options: AtariOptions) -> bool:
-    """Whether FIRE is pressed after each lost life: as an option, if the game has that button."""
-    if options.fire_reset != "lives":
-        return False
-    ale: Any = env_registry.import_family(env_registry.ATARI, "ale_py", game.id)
+def make(game: AtariGame, options: AtariOptions, render_mode: str | None) -> gymnasium.Env:
+    """Make a game of Gymnasium's environment and wrappers: slower than `atari_native`, but it renders full frames.
+
+    Observations, rewards and lives are those of `atari_native`, bit for bit. Seeds give other random numbers, and a
+    game starts after 1 to `noop_max` no-op frames, not 0 to `noop_max` - 1.
+    """
+    env_registry.register(game.id)
     with silence.output():  # ALE introduces itself
-        emulator = ale.ALEInterface()
-        emulator.loadROM(ale.roms.get_rom_path(game.rom))
-    actions = emulator.getLegalActionSet() if options.full_action_space else emulator.getMinimalActionSet()
-    return ale.Action.FIRE in actions
+        env = gymnasium.make(
+            game.id,
+            render_mode=render_mode,
+            frameskip=1,
+            repeat_action_probability=sticky_actions(game, options),
+            full_action_space=options.full_action_space,
+            max_num_frames_per_episode=0,  # a limit here would hide a truncated game's last frames
+            disable_env_checker=True,
+        )
+    if options.fire_reset is True:
+        env = _FireReset(env)
+    env = AtariPreprocessing(
+        env,
+        noop_max=options.noop_max,
+        frame_skip=options.frame_skip,
+        screen_size=options.size,
+        terminal_on_life_loss=False,  # it would start a new game at each lost life
+    )
+    env = FrameStackObservation(TimeLimit(env, options.max_steps), options.stack, padding_type="zero")
+    env.metadata = env.metadata | {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
+    return env
+
+
+class _FireReset(gymnasium.Wrapper):
+    """A wrapper that presses FIRE in a game's first frame, if the game has that button."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        meanings = env.get_wrapper_attr("get_action_meanings")()
+        self._fire = meanings.index("FIRE") if "FIRE" in meanings else None
+
+    @override
+    def reset(self, **kwargs: Any) -> Any:
+        first = self.env.reset(**kwargs)
+        if self._fire is None:
+            return first
+        obs, _, _, _, info = self.env.step(self._fire)
+        return obs, info

@@ -9,6 +9,7 @@ starts a new one only where a game ends after `LONGEST` or more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -63,6 +64,7 @@ class NativeAtari(Engine):
         metadata = {"render_fps": FRAMES_PER_SECOND / options.frame_skip}
         super().__init__(num_envs, game.id, space, self._vector.single_action_space, metadata)
         self.stacked = options.stack
+        self.has_fire: bool = ale.Action.FIRE in self._vector.ale.get_action_set()  # a button of this game
         self._max_steps = options.max_steps
         self._steps = np.zeros(num_envs, np.int64)  # since each game's first observation
         self._tapes = [Tape(0)] * num_envs
@@ -95,16 +97,14 @@ class NativeAtari(Engine):
         return self._begin(np.arange(self.num_envs) == env, [self._tapes[env].seed])
 
     @override
-    def render(self) -> None: ...
-
-    @override
     def save(self) -> dict[str, Any]:
         return {str(env): tape.state_dict() for env, tape in enumerate(self._tapes)}
 
     @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         """The observations may differ with another ale-py, for example."""
-        self._tapes = [Tape.of(saved[str(env)]) for env in range(self.num_envs)]
+        tapes = [saved[str(env)] for env in range(self.num_envs)]
+        self._tapes = [Tape(**one | {"told": bytearray(np.asarray(one["told"], np.uint8).tobytes())}) for one in tapes]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, starts = timetable(self._tapes)
         self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])  # the first one must be of all
@@ -139,29 +139,34 @@ class NativeAtari(Engine):
         return self._begin(np.zeros(self.num_envs, bool), [])  # a reset of none of them only shows what is seen now
 
 
+@dataclass
 class Tape:
-    """The seed and actions of one environment since its last seeding.
+    """The actions of one environment since its last seeding.
 
     Attributes:
-        seed: That seed.
+        origin: The seed of the first games.
+        number: How often a new seed followed.
         told: Actions, and `RESET` where a game started without a new seed; a byte each.
     """
 
-    seed: int
-    told: bytearray
+    origin: int
+    number: int = 0
+    told: bytearray = field(default_factory=bytearray)
 
-    def __init__(self, seed: int) -> None:
-        self._origin, self._number = seed, 0
-        self.seed, self.told = seed % SEEDS, bytearray()
+    @property
+    def seed(self) -> int:
+        """The last seed."""
+        if not self.number:
+            return self.origin % SEEDS
+        return int(np.random.SeedSequence([self.origin, self.number]).generate_state(1)[0]) % SEEDS
 
     def next_game(self) -> int | None:
         """Note that another game starts; return its seed, or None if it continues with the same random numbers."""
         if len(self.told) < LONGEST:
             self.told.append(RESET)
             return None
-        self._number += 1
+        self.number += 1
         self.told.clear()
-        self._set_seed()
         return self.seed
 
     @property
@@ -170,20 +175,8 @@ class Tape:
         return len(self.told) - 1 - self.told.rfind(RESET)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the seeds' origin and number, and the bytes."""
-        return {"origin": self._origin, "number": self._number, "told": np.frombuffer(bytes(self.told), np.uint8)}
-
-    @classmethod
-    def of(cls, state: dict[str, Any]) -> Tape:
-        """Make the tape that `state_dict` returned the state of."""
-        tape = cls(state["origin"])
-        tape._number, tape.told = state["number"], bytearray(np.asarray(state["told"], np.uint8).tobytes())
-        if tape._number:
-            tape._set_seed()
-        return tape
-
-    def _set_seed(self) -> None:
-        self.seed = int(np.random.SeedSequence([self._origin, self._number]).generate_state(1)[0]) % SEEDS
+        """Return the fields for a checkpoint."""
+        return {"origin": self.origin, "number": self.number, "told": np.frombuffer(bytes(self.told), np.uint8)}
 
 
 def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
@@ -198,15 +191,16 @@ def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
         Actions (T, N) uint8, 0 before an environment's turn; and (T + 1, N) uint8, what to do before each action and
         after the last: leave the environment alone, start a game with the tape's seed, or one without.
     """
-    told = [np.frombuffer(bytes(tape.told), np.uint8) for tape in tapes]
-    steps = [int(np.count_nonzero(one != RESET)) for one in told]
-    length = max(steps)
-    actions = np.zeros((length, len(tapes)), np.uint8)
-    starts = np.full((length + 1, len(tapes)), LEAVE, np.uint8)
-    for env, (one, count) in enumerate(zip(told, steps, strict=True)):
-        first = length - count
-        actions[first:, env] = one[one != RESET]
-        starts[first, env] = SEED
-        resets = np.flatnonzero(one == RESET)
-        starts[first + resets - np.arange(len(resets)), env] = PLAIN  # each is preceded by the earlier ones
-    return actions, starts
+    plans: list[list[tuple[int, int]]] = []  # of each environment: what to do, and the action after it
+    for tape in tapes:
+        what, plan = SEED, []
+        for byte in tape.told:
+            if byte == RESET:
+                what = PLAIN
+            else:
+                plan.append((what, byte))
+                what = LEAVE
+        plans.append([*plan, (what, 0)])
+    length = max(map(len, plans))
+    table = np.array([[(LEAVE, 0)] * (length - len(plan)) + plan for plan in plans], np.uint8)
+    return table[:, :-1, 1].T, table[:, :, 0].T.copy()

@@ -31,14 +31,12 @@ def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium
         UsageError: It is another vector environment.
     """
     label = label_of(environment)
-    single: Any = environment
-    if isinstance(environment, VectorEnv):
-        if not isinstance(environment, SyncVectorEnv):
-            raise UsageError(
-                f"{label} is a {type(environment).__name__}, of which no single environment for evaluations and videos "
-                "can be made. Pass an id, or a function that makes a single environment, with its wrappers around it."
-            )
-        single = environment.envs[0]
+    single: Any = environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment
+    if isinstance(single, VectorEnv):
+        raise UsageError(
+            f"{label} is a {type(single).__name__}, of which no single environment for evaluations and videos can be "
+            "made. Pass an id, or a function that makes a single environment, with its wrappers around it."
+        )
 
     def another(render_mode: str | None = None) -> gymnasium.Env:
         buffer = io.BytesIO()

@@ -22,12 +22,13 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
+from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.obs_tree import Tree
 from duetto.environments.spaces import to_gymnasium
 from duetto.errors import UsageError
 from duetto.functional import state_schema
-from duetto.networks.spaces import Box, Discrete, MultiDiscrete, Space
+from duetto.networks.spaces import Box, Dict, Space
 
 State = Any  # a tree of arrays
 
@@ -77,14 +78,17 @@ class VectorDeviceEnv:
     def __init__(self, env: DeviceEnv, num_envs: int) -> None:
         self.env: DeviceEnv = env
         self.num_envs: int = num_envs
-        self._action = _ActionUnits(env.action_space)
-        self._dtype = _observed_dtype(env.observation_space)
+        if isinstance(env.action_space, Dict) or isinstance(env.observation_space, Dict):
+            raise UsageError("The compiled loop does not support Dict spaces yet.")
+        self._actions = ActionMap(to_gymnasium(env.action_space))
+        space = env.observation_space
+        self._dtype: Any = jnp.dtype(space.dtype) if isinstance(space, Box) else jnp.int32
         key = jax.ShapeDtypeStruct((2,), jnp.uint32)
         self._like: Any = jax.eval_shape(self._stepped_types, key)  # of a state after a step
 
     def _stepped_types(self, key: Any) -> Any:
         state, _ = self.env.reset(key)
-        action = jnp.zeros(self._action.shape, self._action.dtype)
+        action = self._own_units(jnp.zeros((1, *self._actions.row_shape)))[0]
         for _ in range(2):  # types may change in the first step only
             state = self.env.step(state, action, key)[0]
         return state
@@ -106,7 +110,17 @@ class VectorDeviceEnv:
 
     def step(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
         """Step every environment with actions (N, ...) as algorithms give them, and start the episodes that follow."""
-        return self.step_own(state, self._action.to_environment(actions))
+        return self.step_own(state, self._own_units(actions))
+
+    def _own_units(self, actions: Any) -> Any:
+        """Do what `ActionMap.to_environment` does, in JAX."""
+        units = self._actions
+        if units.continuous:
+            actions = jnp.clip(actions * units._half + units._centre, units._low, units._high)
+        else:
+            actions = actions + units._start
+        dtype = jnp.float32 if units.continuous else jnp.int32
+        return actions.reshape(len(actions), *units._own_shape).astype(dtype)
 
     def step_own(self, state: dict[str, Any], actions: Any) -> tuple[dict[str, Any], VectorStep]:
         """Take a step with actions (N, ...) in the environment's own units and shape."""
@@ -139,46 +153,6 @@ class VectorDeviceEnv:
 
 def _where(done: Any, new: Any, old: Any) -> Any:
     return jnp.where(done.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-
-def _observed_dtype(space: Space) -> Any:
-    match space:
-        case Box():
-            return jnp.dtype(space.dtype)
-        case Discrete() | MultiDiscrete():
-            return jnp.int32
-    raise UsageError(f"The observation space {space} has several parts, which the compiled loop does not support yet.")
-
-
-class _ActionUnits:
-    """Converts actions of algorithms to the environment's units, as `ActionMap` does on the host."""
-
-    def __init__(self, space: Space) -> None:
-        self.dtype: Any = jnp.int32
-        match space:
-            case Box():
-                self.shape: tuple[int, ...] = space.shape
-                self.dtype = jnp.float32
-                self._bounds = [np.asarray(x, np.float32) for x in (*space.units(), *space.bounds)]
-            case Discrete():
-                self.shape, self._start = (), np.int32(space.start)
-            case MultiDiscrete():
-                self.shape = space.shape or (len(space.nvec),)
-                self._start = np.asarray(space.start or (0,) * len(space.nvec), np.int32)
-            case _:
-                raise UsageError(
-                    f"The action space {space} has several parts, which the compiled loop does not support yet."
-                )
-        self._is_box = isinstance(space, Box)
-
-    def to_environment(self, actions: Any) -> Any:
-        """Return actions (N, *shape) in the environment's units."""
-        if self._is_box:
-            center, half, low, high = self._bounds
-            actions = jnp.clip(actions * half + center, low, high)
-        else:
-            actions = actions + self._start
-        return actions.reshape(len(actions), *self.shape).astype(self.dtype)
 
 
 class DeviceEngine(Engine):
@@ -226,13 +200,6 @@ class DeviceEngine(Engine):
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         self.state = tree_of(saved, self.vector, "stepper/environments")
         return obs, [""] * self.num_envs
-
-    @override
-    def render(self) -> None:
-        raise UsageError(f"{self.label} has no renderer. Record its twin in Gymnasium, if there is one.")
-
-    @override
-    def close(self) -> None: ...
 
 
 def arrays_of(tree: Any) -> dict[str, np.ndarray]:

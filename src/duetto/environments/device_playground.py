@@ -13,7 +13,6 @@ from mujoco_playground import registry  # pyright: ignore[reportMissingImports]
 from typing_extensions import override
 
 from duetto.environments.device_env import DeviceEnv
-from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Space
 
 
@@ -24,15 +23,7 @@ def names() -> list[str]:
 
 def make(name: str, options: dict[str, Any]) -> DeviceEnv:
     """Make an environment; `options` are entries of its config, such as episode_length or impl (jax or warp)."""
-    try:
-        return PlaygroundEnv(registry.load(name, config_overrides={"impl": "jax"} | options))
-    except Exception as error:
-        if name in registry.dm_control_suite.ALL_ENVS:
-            raise
-        raise UsageError(
-            f"playground:{name} cannot be made ({type(error).__name__}: {error}). Its models are fetched by git from "
-            "mujoco_menagerie; only the control suite's tasks come with the package."
-        ) from error
+    return PlaygroundEnv(registry.load(name, config_overrides={"impl": "jax"} | options))
 
 
 class PlaygroundEnv(DeviceEnv):

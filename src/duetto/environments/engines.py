@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
-from duetto.environments import obs_tree, replay, rng_state, validation
+from duetto.environments import obs_tree, replay, validation
 from duetto.environments.action_masks import KEY, ActionMasks
 from duetto.environments.actions import Structure, structure
 from duetto.environments.errors import EnvironmentFault, kind, raised
@@ -89,9 +89,9 @@ class Engine(ABC):
         """
         raise NotImplementedError
 
-    @abstractmethod
     def render(self) -> np.ndarray | None:
         """Return the first environment's frame, (H, W, 3) uint8; None without a render mode."""
+        return None
 
     def save(self) -> dict[str, Any] | None:
         """Return every environment's state; None where one of them cannot be saved."""
@@ -106,11 +106,10 @@ class Engine(ABC):
             The observations, and for each environment why it did not come back ("" if it did).
         """
         if not self.envs:
-            why = f"{self.label} is a vector environment whose environments cannot be reached"
-            return self.reset(seed), [why] * self.num_envs
-        loaded = list(replay.load_all(self.envs, [saved[str(i)] for i in range(self.num_envs)]))
+            return self.reset(seed), [f"the environments of {self.label} cannot be reached one by one"] * self.num_envs
         found, reasons, masks = self.layout.empty(self.num_envs), [], []
-        for i, (env, (why, first, info)) in enumerate(zip(self.envs, loaded, strict=True)):
+        for i, env in enumerate(self.envs):
+            why, first, info = env.load(saved[str(i)])
             if not why:
                 self.layout.write(found, i, first)
                 why = "" if "own" in saved[str(i)] or _same_row(found, obs, i) else replay.ELSEWHERE
@@ -131,12 +130,7 @@ class Engine(ABC):
             EnvironmentFault: One has no such attribute, or does not take the value.
             UsageError: They cannot be reached one by one.
         """
-        if not self.envs:
-            raise UsageError(
-                f"{self.label}: {name!r} cannot be set, for its environments cannot be reached one by one. That works "
-                'for those that Duetto makes one by one, with vectorization="sync" or "subprocess", and not on a '
-                "cluster."
-            )
+        self._reached()
         for i, env in enumerate(self.envs):
             validation.set_attr(env, i, name, value)
 
@@ -146,13 +140,20 @@ class Engine(ABC):
         Raises:
             UsageError: The environments cannot be reached one by one.
         """
-        if not self.envs:
-            raise UsageError(f"{self.label}: its environments cannot be reached one by one.")
+        self._reached()
         return function(self.envs[0])
 
-    @abstractmethod
+    def _reached(self) -> None:
+        if not self.envs:
+            raise UsageError(
+                f"{self.label}: its environments cannot be reached one by one. That works for those that Duetto makes, "
+                'with vectorization="sync" or "subprocess", and not on a cluster.'
+            )
+
     def close(self) -> None:
         """Release windows, processes and physics engines."""
+        for env in self.envs:
+            validation.close(env)
 
     def numbers(self) -> dict[str, float]:
         """Return numbers about the stepping, for the log; names start with "time/", for they depend on machines."""
@@ -162,16 +163,14 @@ class Engine(ABC):
 class SyncEngine(Engine):
     """Environments stepped one after the other in this process, without Gymnasium's vector machinery (10 µs a step)."""
 
-    envs: list[EpisodeRecorder]
-
-    def __init__(self, envs: list[gymnasium.Env]) -> None:
-        first, label = envs[0], label_of(envs[0])
+    def __init__(self, envs: list[gymnasium.Env], label: str = "") -> None:
+        first, label = envs[0], label or label_of(envs[0])
         validation.check_spaces(first, label)
         super().__init__(len(envs), label, first.observation_space, first.action_space, first.metadata)
         for env in envs[1:]:
             if env.observation_space != first.observation_space or env.action_space != first.action_space:
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
-        self.envs = [recorder(env) for env in envs]
+        self.envs: list[EpisodeRecorder] = [recorder(env) for env in envs]
 
     @override
     def reset(self, seed: int | None) -> Tree:
@@ -219,19 +218,9 @@ class SyncEngine(Engine):
     def render(self) -> np.ndarray | None:
         return None if self.envs[0].render_mode is None else self.envs[0].render()  # type: ignore[return-value]
 
-    @override
-    def close(self) -> None:
-        for env in self.envs:
-            validation.close(env)
-
 
 class GymVectorEngine(Engine):
-    """A Gymnasium vector environment, in whichever autoreset mode it is."""
-
-    vector: VectorEnv
-    mode: AutoresetMode
-    envs: list[EpisodeRecorder]
-    pending: np.ndarray
+    """A Gymnasium vector environment, in whichever autoreset mode it is. It cannot be saved."""
 
     def __init__(self, vector: VectorEnv, label: str) -> None:
         validation.check_spaces(vector, label, "single_")
@@ -241,23 +230,18 @@ class GymVectorEngine(Engine):
         modes = [mode for mode in AutoresetMode if declared in (mode, mode.name, mode.value)]
         if not modes:
             raise UsageError(f"{label} declares {declared or 'nothing'} as its autoreset mode. {DECLARE}")
-        self.vector, self.mode = vector, modes[0]
-        if type(vector) is SyncVectorEnv:
-            self.envs = [recorder(env) for env in vector.envs]
-            vector.envs[:] = self.envs
+        self.vector: VectorEnv = vector
+        self.mode: AutoresetMode = modes[0]
 
     @override
     def reset(self, seed: int | None) -> Tree:
         self.pending[:] = False
-        if seed is not None:
-            for i, env in enumerate(self.envs):
-                rng_state.seed(env, seed + i)
         return self._first(seed=seed)
 
     def _call(self, method: str, *arguments: Any, **named: Any) -> Any:
         try:
             return getattr(self.vector, method)(*arguments, **named)
-        except (DuettoError, EnvironmentFault):
+        except DuettoError:
             raise
         except (Exception, SystemExit) as error:  # the environment is unknown
             raise raised(method, error, None) from error
@@ -279,8 +263,7 @@ class GymVectorEngine(Engine):
     def step(self, actions: np.ndarray) -> StepResult:
         given = self._call("step", self._structure.many(actions))
         raw_obs, reward, terminated, truncated, infos = validation.step_vector(given, self.num_envs)
-        next_obs = self._batch(raw_obs)
-        done, lives = terminated | truncated, infos.get("lives")
+        next_obs, done, lives = self._batch(raw_obs), terminated | truncated, infos.get("lives")
         if not (isinstance(lives, np.ndarray) and lives.dtype.kind in "biuf" and lives.ndim == 1):
             lives = None  # what an environment calls so may be something else
         final = done & _final(infos, done)[1] & (self.mode is not AutoresetMode.SAME_STEP)
@@ -312,33 +295,13 @@ class GymVectorEngine(Engine):
         """Put the final observations where SAME_STEP returned the next episode's first ones."""
         found, given = _final(infos, done)
         for i in np.flatnonzero(done).tolist():
-            parts = isinstance(found, dict)
-            final = None if not given[i] else {key: part[i] for key, part in found.items()} if parts else found[i]
-            if final is None:
+            if not given[i]:
                 raise UsageError(
                     f"{self.label}, environment {i}: an episode ended and infos has no final observation for it, but "
                     f"its autoreset mode is declared as SAME_STEP. {DECLARE}"
                 )
-            self.layout.write(next_obs, i, final)
-
-    @override
-    def render(self) -> np.ndarray | None:
-        frames = None if self.vector.render_mode is None else self.vector.render()
-        return None if frames is None else frames[0]  # type: ignore[return-value]
-
-    @override
-    def save(self) -> dict[str, Any] | None:
-        saved = super().save()
-        return saved and saved | {"pending": self.pending.copy()}
-
-    @override
-    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        obs, why = super().load(saved, obs, seed)
-        if self.envs:
-            self.pending = np.array(saved["pending"]) & [not one for one in why]
-            if self.mode is AutoresetMode.NEXT_STEP:
-                self.vector._autoreset_envs = self.pending.copy()  # type: ignore[attr-defined]
-        return obs, why
+            parts = isinstance(found, dict)
+            self.layout.write(next_obs, i, {key: part[i] for key, part in found.items()} if parts else found[i])
 
     @override
     def close(self) -> None:

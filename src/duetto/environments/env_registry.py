@@ -6,17 +6,22 @@ import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, registry
 
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.environments import silence
+from duetto.environments.errors import summary
 from duetto.errors import UsageError
 from duetto.install_hint import install
 from duetto.storage import user_code
+
+if TYPE_CHECKING:
+    from duetto.environments.device_env import DeviceEnv
 
 T = TypeVar("T")
 
@@ -37,11 +42,6 @@ class Family:
     def packages(self) -> tuple[str, ...]:
         """The modules that the extra installs."""
         return self.imports + self.needs
-
-    @property
-    def install(self) -> str:
-        """The command that installs the family."""
-        return install(self.extra)
 
 
 MUJOCO = Family(
@@ -154,7 +154,9 @@ def said(error: Exception) -> str:
 
 def missing(family: Family, environment: str, error: Exception) -> UsageError:
     """Return the UsageError for a user who lacks the family's package."""
-    return UsageError(f"{environment} needs the {family.name} environments ({said(error)}). Install: {family.install}")
+    return UsageError(
+        f"{environment} needs the {family.name} environments ({said(error)}). Install: {install(family.extra)}"
+    )
 
 
 def family_of(environment: str) -> Family | None:
@@ -170,12 +172,6 @@ def of_entry_point(entry_point: object) -> Family | None:
 
 
 # ------------------------------------------------------------------------------------------- errors
-def check_choice(option: str, value: Any, literal: Any) -> None:
-    """Raise UsageError unless `value` is one of the strings of a Literal."""
-    if value not in (known := get_args(literal)):
-        raise UsageError(f"{option} is {value!r}.{did_you_mean(value, known, 'It must be one of')}")
-
-
 def check_known(environment: str) -> None:
     """Raise UsageError unless Gymnasium has this id; for "module:Id-v0" Gymnasium imports the module later."""
     if ":" not in environment:
@@ -193,19 +189,63 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ModuleNotFoundError) and family:
         return missing(family, environment, error)
-    if isinstance(error, gymnasium.error.Error | ImportError):
-        hint = " For a class in a file, write ./FILE.py:CLASS." if ":" in environment else ""
-        return UsageError(f"{environment} cannot be made: {str(error).rstrip('.')}.{hint}")
+    hint = " For a class in a file, write ./FILE.py:CLASS." if ":" in environment and not family else ""
     given = f" with {kwargs}" if kwargs else ""
-    return UsageError(f"{environment} cannot be made{given}: {type(error).__name__}: {error}")
+    return UsageError(f"{environment} cannot be made{given}: {summary(error)}.{hint}")
 
 
 def not_shown(environment: str, error: BaseException) -> UsageError:
     """Return the UsageError for an environment that fails to render, with the missing package or variable."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
-        return UsageError(f"{environment} cannot be shown ({said(error)}). Install: {family.install}")
+        return UsageError(f"{environment} cannot be shown ({said(error)}). Install: {install(family.extra)}")
     sentence = f"{environment} cannot be shown ({error})."
     if family is MUJOCO or re.search("opengl|egl|glfw|osmesa", str(error), re.IGNORECASE):
         sentence += " Without a display, MuJoCo needs: export MUJOCO_GL=egl"
     return UsageError(sentence)
+
+
+# ------------------------------------------------------------------------------------------- environments of arrays
+# By the prefix of their ids, such as gymnax:CartPole-v1. The module `device_<prefix>` has `names()` and
+# `make(name, options)`.
+DEVICE_FAMILIES = {
+    "gymnax": Family("gymnax", ("gymnax:CartPole-v1", "gymnax:Pendulum-v1"), "gymnax", "gymnax"),
+    "playground": Family("MuJoCo Playground", ("playground:CheetahRun",), "playground", "mujoco_playground"),
+    "navix": Family("Navix", ("navix:Navix-Empty-8x8-v0",), "navix", "navix"),
+}
+
+
+def is_device(environment: Any) -> bool:
+    """Return whether it is the id, the file's class, the class or an instance of a `DeviceEnv`, without importing JAX.
+
+    Runs the file of "FILE.py:CLASS".
+    """
+    if isinstance(environment, str) and not user_code.is_file(environment):
+        return environment.partition(":")[0] in DEVICE_FAMILIES
+    return getattr(resolved(environment), "on_device", False) is True
+
+
+def make_device_env(environment: Any, options: dict[str, Any]) -> DeviceEnv:
+    """Make one environment.
+
+    Raises:
+        UsageError: The id is unknown, its package is missing, or its options are wrong.
+    """
+    factory: Any = resolved(environment)
+    if isinstance(factory, str):
+        prefix, _, name = factory.partition(":")
+        adapter: Any = import_family(DEVICE_FAMILIES[prefix], f"duetto.environments.device_{prefix}", factory)
+        known = [f"{prefix}:{one}" for one in adapter.names()]
+        if factory not in known:
+            raise UsageError(f"There is no environment {factory}.{did_you_mean(factory, known)}")
+        factory = partial(adapter.make, name, options)
+    elif isinstance(factory, type):
+        factory = partial(factory, **options)
+    else:
+        return factory
+    try:
+        return factory()
+    except UsageError:
+        raise
+    except Exception as error:
+        raise explain(str(environment), options, error) from error

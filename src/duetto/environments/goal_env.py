@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from duetto.environments.errors import EnvironmentFault, raised
@@ -31,15 +30,13 @@ class GoalEnv:
         self._stepper = stepper
         self.name: str = stepper.name
         self.changed: bool = False
-        env = next(iter(stepper.environments), None)
-        reward = None if env is None else _function(env, "compute_reward")
-        if env is None or reward is None:
+        reward, self._terminated = (_function(stepper, f"compute_{name}") for name in ("reward", "terminated"))
+        if reward is None:
             raise UsageError(
                 f"{self.name} has no compute_reward(achieved_goal, desired_goal, info), which hindsight needs for the "
                 "rewards of other goals. Add it, as in Gymnasium-Robotics' GoalEnv, or leave hindsight off."
             )
         self._reward = reward
-        self._terminated = _function(env, "compute_terminated")
 
     def reward(self, achieved: np.ndarray, desired: np.ndarray) -> np.ndarray:
         """Return the rewards (B,) float32 for goals (B, ...)."""
@@ -74,7 +71,9 @@ class GoalEnv:
         return answer.astype(dtype)
 
 
-def _function(env: gymnasium.Env, name: str) -> Callable[..., Any] | None:
+def _function(stepper: VecEnv, name: str) -> Callable[..., Any] | None:
     """Return the function of the outermost wrapper that has it, or of the environment; None without one."""
-    found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
-    return found if callable(found) else None
+    for env in stepper.environments[:1]:
+        if env.has_wrapper_attr(name) and callable(found := env.get_wrapper_attr(name)):
+            return found
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ class LearnerView(Engine):
     ) -> None:
         self._engine, self._episodic_life, self._life_starts = engine, episodic_life, episodic_life or life_starts
         self._clip_rewards, self._log_rewards = clip_rewards, log_rewards
-        for attribute in Engine.__annotations__:
+        for attribute in (*Engine.__annotations__, "render", "set_attr", "call", "close"):  # those of the games
             setattr(self, attribute, getattr(engine, attribute))
         self._lives = np.zeros(self.num_envs, np.int64)  # after the last step; 0 before a game's first step
         self._fires = fires
@@ -78,7 +77,7 @@ class LearnerView(Engine):
         score, terminated, starts = outcome.reward, outcome.terminated, outcome.starts
         if self._fires:  # before a game's first observation nothing counts, as in its no-ops
             score = np.where(firing & (self._lives == 0), 0.0, score)
-        reward = self._learned(outcome.reward)
+        reward = learned_reward(outcome.reward, self._clip_rewards, self._log_rewards)
         if self._life_starts or self._fires:
             lost = self._lost_a_life(outcome, ended, firing)
             if self._life_starts:
@@ -89,9 +88,6 @@ class LearnerView(Engine):
                 starts, reset_only = self._fire(outcome, lost, firing)
                 outcome = outcome._replace(reset_only=reset_only)
         return outcome._replace(reward=reward, terminated=terminated, starts=starts, score=score, ended=ended)
-
-    def _learned(self, reward: np.ndarray) -> np.ndarray:
-        return learned_reward(reward, self._clip_rewards, self._log_rewards)
 
     def _fire(self, outcome: StepResult, lost: np.ndarray, firing: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Count down the steps of FIRED; return `starts` after them, and the `reset_only` steps."""
@@ -114,25 +110,9 @@ class LearnerView(Engine):
         self._lives[env], self._left[env] = 0, FIRED_FIRST if self._fires else 0
         return self._engine.reset_env(env, seed)
 
-    def render(self) -> np.ndarray | None:
-        """Return the first game's frame."""
-        return self._engine.render()
-
-    def set_attr(self, name: str, value: Any) -> None:
-        """Set an attribute of every environment."""
-        self._engine.set_attr(name, value)
-
-    @override
-    def call(self, function: Callable[[Any], Any]) -> Any:
-        return self._engine.call(function)
-
     def save(self) -> dict[str, Any] | None:
         """Return the state of the games, their lives and the remaining FIRED steps."""
-        saved = self._engine.save()
-        if saved is None:
-            return None
-        firing = {"firing": self._left.copy()} if self._fires else {}
-        return {"engine": saved, "lives": self._lives.copy()} | firing
+        return {"engine": self._engine.save(), "lives": self._lives.copy(), "firing": self._left.copy()}
 
     @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
@@ -140,9 +120,5 @@ class LearnerView(Engine):
         anew = np.array([bool(one) for one in why])
         first = FIRED_FIRST if self._fires else 0
         self._lives = np.where(anew, 0, saved["lives"])
-        self._left = np.where(anew, first, saved.get("firing", np.zeros(self.num_envs, np.int64)))
+        self._left = np.where(anew, first, saved["firing"])
         return obs, why
-
-    def close(self) -> None:
-        """Release the games."""
-        self._engine.close()

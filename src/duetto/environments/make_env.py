@@ -8,22 +8,20 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from weakref import WeakValueDictionary
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.environments import (
     atari,
-    atari_gymnasium,
     copying,
-    device_registry,
     env_registry,
     envpool_vector,
     minigrid,
-    reset_fixes,
     silence,
     subproc,
     validation,
@@ -32,10 +30,10 @@ from duetto.environments.atari import AtariOptions
 from duetto.environments.atari_native import NativeAtari
 from duetto.environments.engines import Engine, GymVectorEngine, SyncEngine, label_of
 from duetto.environments.errors import raised
-from duetto.environments.hide_velocity import OPTION, HideVelocity
 from duetto.environments.learner_view import LearnerView
 from duetto.environments.rng_state import preserve
 from duetto.environments.vec_env import VecEnv
+from duetto.environments.wrappers import OPTION, HideVelocity, fix_resets
 from duetto.errors import DuettoError, UsageError
 
 Environment = str | gymnasium.Env | VectorEnv | Callable[..., gymnasium.Env]
@@ -69,7 +67,7 @@ def make(
     Raises:
         UsageError: The environment is unknown, its package is missing, or its arguments are wrong.
     """
-    how = _How(num_envs, vectorization, worker_timeout, render_mode, kwargs)
+    how = _How(num_envs, vectorization, worker_timeout, render_mode, dict(kwargs or {}))
     return _make(environment, how, to_learn=True)
 
 
@@ -85,10 +83,10 @@ def make_eval(environment: Environment, **options: Any) -> VecEnv:
     Raises:
         UsageError: An instance cannot be copied, or is another vector environment; pass a factory instead.
     """
-    how = _How(**options)
+    options["kwargs"] = dict(options.get("kwargs") or {})
     if isinstance(environment, VectorEnv | gymnasium.Env):
-        environment, how = copying.copies_of(environment), how._replace(kwargs=None)
-    return _make(environment, how, to_learn=False)
+        environment, options["kwargs"] = copying.copies_of(environment), {}
+    return _make(environment, _How(**options), to_learn=False)
 
 
 def is_instance(environment: Any) -> bool:
@@ -116,23 +114,25 @@ class _How(NamedTuple):
     vectorization: str = "sync"
     worker_timeout: float = subproc.TIMEOUT
     render_mode: str | None = None
-    kwargs: Mapping[str, Any] | None = None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of the environment's constructor."""
-        return dict(self.kwargs or {})
+    kwargs: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
 def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
     if how.num_envs < 1:
         raise UsageError(f"num_envs is {how.num_envs}. Give a number of at least 1.")
-    if device_registry.is_device(environment):
-        return _make_device(environment, how)
+    if how.vectorization not in (known := get_args(Vectorization)):
+        raise UsageError(f"vectorization is {how.vectorization!r}.{did_you_mean(how.vectorization, known)}")
+    if env_registry.is_device(environment):
+        label = environment if isinstance(environment, str) else getattr(environment, "__name__", "The environment")
+        _check_no_processes(label, how)
+        env = env_registry.make_device_env(environment, how.kwargs)
+        from duetto.environments.device_env import DeviceEngine  # imports JAX
+
+        return VecEnv(DeviceEngine(env, how.num_envs, label))
     if isinstance(environment, str) and environment.startswith(envpool_vector.PREFIX):
-        return _make_envpool(environment, how)
+        _check_no_processes(environment, how)
+        return VecEnv(envpool_vector.EnvPoolEngine(environment, how.num_envs, how.kwargs))
     environment = env_registry.resolved(environment)
-    env_registry.check_choice("vectorization", how.vectorization, Vectorization)
     game = atari.find(environment) if isinstance(environment, str) else None
     if game:
         return VecEnv(_make_atari(game, how, to_learn), game.id)
@@ -141,23 +141,29 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
     if isinstance(environment, str):
         env_registry.check_known(environment)
         spec = env_registry.registration(environment)
-        single = partial(_make_registered, environment, how.render_mode, how.options, spec)
+        single = partial(_make_registered, environment, how.render_mode, how.kwargs, spec)
         return VecEnv(_several(single, environment, how))
     if callable(environment):
-        single = partial(_make_by_factory, environment, how.render_mode, how.options)
+        single = partial(_make_by_factory, environment, how.render_mode, how.kwargs)
         return VecEnv(_several(single, _name(environment), how))
     if hasattr(environment, "step"):
-        raise UsageError(_of_another_kind(environment))
+        raise UsageError(f"{_kind(environment)} is no gymnasium.Env. {DERIVE}")
     raise UsageError(f"{environment!r} is no environment. Give an id, an environment, or a factory (with num_envs).")
 
 
-def _of_another_kind(environment: Any) -> str:
-    """Return the error's text for an object that has `step` but is no gymnasium.Env."""
-    kind = type(environment)
-    return (
-        f"{kind.__module__}.{kind.__qualname__} is no gymnasium.Env. Derive its class from gymnasium.Env; replace "
-        "`import gym` by `import gymnasium as gym`."
-    )
+def _check_no_processes(label: str, how: _How, renders: bool = False) -> None:
+    """Raise UsageError for options that environments which step in compiled programs or C++ threads do not have."""
+    if how.render_mode and not renders:
+        raise UsageError(f"{label} renders no frames.")
+    if how.vectorization != "sync":
+        raise UsageError(f"{label} steps all its environments at once. Leave vectorization out.")
+
+
+DERIVE = "Derive its class from gymnasium.Env; replace `import gym` by `import gymnasium as gym`."
+
+
+def _kind(environment: Any) -> str:
+    return f"{type(environment).__module__}.{type(environment).__qualname__}".removeprefix("builtins.")
 
 
 def _several(single: Callable[[], gymnasium.Env], name: str, how: _How) -> Engine:
@@ -173,44 +179,20 @@ def _several(single: Callable[[], gymnasium.Env], name: str, how: _How) -> Engin
     return loop
 
 
-def _make_device(environment: Any, how: _How) -> VecEnv:
-    label = environment if isinstance(environment, str) else _name(environment)
-    if how.render_mode:
-        raise UsageError(f"{label} renders no frames: its state is arrays of a compiled program.")
-    if how.vectorization != "sync":
-        raise UsageError(f"{label} steps in compiled programs. Leave vectorization out.")
-    env = device_registry.make_device_env(environment, how.options)
-    from duetto.environments.device_env import DeviceEngine  # imports JAX
-
-    return VecEnv(DeviceEngine(env, how.num_envs, label))
-
-
-def _make_envpool(environment: str, how: _How) -> VecEnv:
-    if how.render_mode:
-        raise UsageError(f"{environment} renders no frames.")
-    if how.vectorization != "sync":
-        raise UsageError(f"{environment} is stepped in EnvPool's own threads. Leave vectorization out.")
-    return VecEnv(envpool_vector.EnvPoolEngine(environment, how.num_envs, how.options))
-
-
 def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
-    options = AtariOptions.of(how.options)
-    if how.vectorization != "sync":
-        raise UsageError(f"{game.id} is stepped in ale-py's own threads. Leave vectorization out.")
+    options = AtariOptions.of(how.kwargs)
+    _check_no_processes(game.id, how, renders=True)
     try:
         if how.render_mode:
-            played = _several(partial(atari_gymnasium.make, game, options, how.render_mode), game.id, how)
+            played = _several(partial(atari.make, game, options, how.render_mode), game.id, how)
             played.stacked = options.stack
+            has_fire = "FIRE" in played.envs[0].get_wrapper_attr("get_action_meanings")()
         else:
             played = NativeAtari(game, options, how.num_envs)
-        fires = atari.fires_at_lives(game, options)
+            has_fire = played.has_fire
+        fires = options.fire_reset == "lives" and has_fire
     except DuettoError:
         raise
-    except OSError as error:
-        raise UsageError(
-            f"The ROM of {game.id} cannot be loaded: {error}. ROMs come with ale-py: unset ALE_ROMS_DIR, or install "
-            "ale-py again."
-        ) from error
     except Exception as error:
         raise env_registry.explain(game.id, {}, error) from error
     if not (options.episodic_life or options.clip_rewards or options.log_rewards or fires):
@@ -242,7 +224,7 @@ def _make_registered(
     except Exception as error:
         raise env_registry.explain(environment, kwargs, error) from error
     _follow_with_camera(env)
-    env = reset_fixes.wrap(env)
+    env = fix_resets(env)
     env = HideVelocity(env) if hides else env
     return minigrid.wrap(env) if family is env_registry.MINIGRID else env
 
@@ -262,8 +244,10 @@ def _follow_with_camera(env: gymnasium.Env) -> None:
 
 
 def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwargs: dict[str, Any]) -> gymnasium.Env:
-    if render_mode is not None and _accepts(factory, "render_mode"):
-        kwargs = kwargs | {"render_mode": render_mode}
+    if render_mode is not None:
+        parameters = inspect.signature(factory).parameters
+        if "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            kwargs = kwargs | {"render_mode": render_mode}
     name = _name(factory)
     try:
         env = factory(**kwargs)
@@ -274,11 +258,16 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
         inside = error.__traceback__ is not None and error.__traceback__.tb_next is not None  # not at the call itself
         where = f"\n{raised(name, error, None).trace}" if inside else ""
         raise UsageError(f"The factory {name} failed{given}: {type(error).__name__}: {error}{where}") from error
-    if not isinstance(env, gymnasium.Env | VectorEnv) and hasattr(env, "step"):
-        raise UsageError(_of_another_kind(env))
-    if not isinstance(env, gymnasium.Env) or isinstance(env, VectorEnv):
-        raise UsageError(f"The factory {name} returned {type(env).__name__}. Return one gymnasium.Env.")
-    _check_new(name, env.unwrapped)
+    if not isinstance(env, gymnasium.Env):
+        raise UsageError(f"The factory {name} returned {_kind(env)}. Return one gymnasium.Env. {DERIVE}")
+    inner = env.unwrapped
+    if _RETURNED.get(id(inner)) is inner:  # rows would share it, and evaluations would reset it
+        raise UsageError(
+            f"The factory {name} returned the same environment twice. Make a new one at each call, or pass the "
+            "environment itself: training and evaluations need separate ones."
+        )
+    with contextlib.suppress(TypeError):  # a class with __slots__
+        _RETURNED[id(inner)] = inner
     return env
 
 
@@ -286,42 +275,21 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
 _RETURNED: WeakValueDictionary[int, gymnasium.Env] = WeakValueDictionary()
 
 
-def _check_new(name: str, env: gymnasium.Env) -> None:
-    """Raise UsageError if a factory returned `env` before: rows would share it, and evaluations would reset it."""
-    if _RETURNED.get(id(env)) is env:
-        raise UsageError(
-            f"The factory {name} returned the same environment twice. Make a new one at each call, or pass the "
-            "environment itself: training and evaluations need separate ones."
-        )
-    with contextlib.suppress(TypeError):  # a class with __slots__
-        _RETURNED[id(env)] = env
-
-
 def _name(factory: Callable[..., Any]) -> str:
     return getattr(factory, "__name__", type(factory).__name__)
 
 
-def _accepts(factory: Callable[..., Any], parameter: str) -> bool:
-    parameters = inspect.signature(factory).parameters
-    return parameter in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-
-
 def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
     name = label_of(environment)
-    if how.options or (how.render_mode is not None and how.render_mode != environment.render_mode):
-        raise UsageError(f"{name} already exists; kwargs and render_mode come too late. Pass an id or a factory.")
-    if isinstance(environment, VectorEnv):
-        if how.num_envs not in (1, environment.num_envs):
-            raise UsageError(f"{name} has {environment.num_envs} environments, num_envs says {how.num_envs}.")
-        if how.vectorization != "sync":
-            raise UsageError(
-                f"{name} is a vector environment, which steps its environments itself: "
-                f'vectorization="{how.vectorization}" comes too late. Leave it out, or pass an id or a factory.'
-            )
-        return VecEnv(GymVectorEngine(environment, name))
-    if how.num_envs != 1 or how.vectorization != "sync":
+    has = environment.num_envs if isinstance(environment, VectorEnv) else 1
+    late = how.kwargs or how.vectorization != "sync" or how.render_mode not in (None, environment.render_mode)
+    if late or how.num_envs not in (1, has):
         raise UsageError(
-            f'{name} is one environment; num_envs={how.num_envs} with vectorization="{how.vectorization}" needs '
-            "several. Pass its id, or a factory that makes a new one at each call."
+            f"{name} already exists, with {has} environment(s): num_envs, vectorization, kwargs and render_mode come "
+            "too late. Pass an id, or a factory that makes a new environment at each call."
         )
-    return VecEnv(SyncEngine([environment]))
+    if not isinstance(environment, VectorEnv):
+        return VecEnv(SyncEngine([environment]))
+    if type(environment) is SyncVectorEnv:  # stepped one by one: no step is lost to a reset, and they are resumed
+        return VecEnv(SyncEngine(list(environment.envs), name))
+    return VecEnv(GymVectorEngine(environment, name))

@@ -14,7 +14,7 @@ from duetto.environments.vec_env import VecEnv
 
 
 def pack(environment: Any, options: dict[str, Any]) -> bytes:
-    """Pickle the arguments of `make_env.make` or, with the option `to_learn=False`, of `make_env.make_eval`.
+    """Pickle the arguments of `make_env.make`.
 
     Uses cloudpickle, as Gymnasium's vector environments do, and raises any error of a user's objects. A class from a
     file is pickled by value, since the other process may be on a machine without the file.
@@ -34,5 +34,4 @@ def make(recipe: bytes, **others: Any) -> VecEnv:
     sys.path += [place for place in path if place not in sys.path]
     environment, options, spec = pickle.loads(packed)
     register_spec(spec)
-    how = make_env.make if options.pop("to_learn", True) else make_env.make_eval
-    return how(environment, **options | others)
+    return make_env.make(environment, **options | others)

@@ -12,15 +12,12 @@ An episode follows from the random generators at its reset and from what the env
 - `changes`: what `set_attr` changed, and after how many steps; what was set earlier comes before the reset,
 - `checksum`: of rewards, ends and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
 
-An environment that draws from the process's global generators (`random`, `np.random`) is found at its second reset or
-at a checkpoint; from then on they are kept with each reset, too. It comes back exactly if it is alone in its process.
-
 An environment that defines `state_dict()` and `load_state_dict(state)`, of nested dicts of arrays and JSON values, is
 saved by these instead. State that outlives an episode (counters, curricula, caches) is not repeated: define them.
 
 Recording changes no number. An environment that does not come back starts a new episode, and only that one: if the
-checksum differs or the replay raises, if its episode is too long or its process would take too long, or if episodes
-cannot be repeated (`resets_only` in its metadata, `RecordVideo` around it). `load` returns why.
+checksum differs or the replay raises, as with an environment that draws from the process's global generators; if its
+episode is too long; or if episodes cannot be repeated (`resets_only` in its metadata, `RecordVideo` around it).
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ import ast
 import copy
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -51,7 +48,7 @@ from duetto.functional.state_schema import ANY, ARRAY, INTEGER, DictOf, ListOf, 
 from duetto.storage.tree_codec import encode_tree
 
 LONGEST = 100_000  # steps of an episode that is repeated
-PATIENCE = 300.0  # seconds that the episodes of one process may take
+PATIENCE = 300.0  # seconds that its steps may take together
 LARGEST = 1024  # bytes of an observation that is in the checksum
 
 # Around an environment that saves itself, these have nothing to be saved; a TimeLimit has its count.
@@ -66,8 +63,11 @@ _REPLAY = {
     "told": ARRAY,
     "checksum": int,
     "generators": DictOf(ANY),
-    "seconds": float,
 }
+ELSEWHERE = (
+    "its episode led elsewhere when it was repeated: it has state that outlives an episode, or draws from generators "
+    "that are not its own"
+)
 
 
 class Change(NamedTuple):
@@ -109,19 +109,13 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._told = bytearray()
         self._changes: list[Change] = []
         self._checksum, self._seconds = 0, 0.0
-        self._why = ""  # this episode cannot be repeated
-        self._process: dict[str, Any] = {}  # the global generators at the first reset
-        self._draws = False  # from these
+        self._too_long = False
 
     @override
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        given: dict[str, Any] = {"seed": seed, "options": options}
+    def reset(self, **kwargs: Any) -> Any:
         if self._records:
-            self._begins(seed)
-            self._why = "its reset had options, which no checkpoint holds" if options else ""
-        before = perf_counter()
-        first = self.env.reset(**{name: value for name, value in given.items() if value is not None})
-        self._seconds = perf_counter() - before
+            self._begins(kwargs.get("seed"))
+        first = self.env.reset(**kwargs)
         if self._records:
             self._checksum = self._sum(first[0] if isinstance(first, tuple) else None, 0)
         return first
@@ -130,20 +124,10 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._resets += 1
         if self._resets < 4 or seed is not None:
             self._places = rng_state.places(self.env)
-            self._look_at_process()
         self._begin = {"generators": rng_state.save(self._places), "seed": seed, "first": self._resets == 1}
-        if self._draws or self._resets == 1:
-            self._begin["process"] = self._process if self._resets == 1 else rng_state.process_state()
-        self._told = bytearray()
+        self._told, self._seconds, self._too_long = bytearray(), 0.0, False
         newest = {change.name: change._replace(steps=_BEFORE) for change in self._changes}
         self._changes = list(newest.values())
-
-    def _look_at_process(self) -> None:
-        """Find out whether the environment draws from the process's global generators."""
-        if not self._process:
-            self._process = rng_state.process_state()
-        elif not self._draws:
-            self._draws = not rng_state.same(self._process, rng_state.process_state())
 
     @override
     def step(self, action: Any) -> Any:
@@ -163,19 +147,15 @@ class EpisodeRecorder(gymnasium.Wrapper):
             self._checksum = crc32(obs, checksum) if self._array else self._sum(obs, checksum)
         except (TypeError, ValueError, BufferError):  # a list, or an array with gaps
             self._checksum = self._sum(obs, checksum)
-        if len(self._told) > LONGEST * self._size:
-            self._told, self._why = bytearray(), f"its episode has more than {LONGEST:,} steps"
-        if (terminated or truncated) and isinstance(obs, np.ndarray):  # SAME_STEP resets before it hands this over
-            return obs.copy(), *given[1:]
+        if len(self._told) > LONGEST * self._size or self._seconds > PATIENCE:
+            self._told, self._too_long = bytearray(), True
         return given
 
     def _sum(self, obs: Any, checksum: int) -> int:
         """Return the checksum of an observation after another one; of none that its space allows, that other one."""
-        try:
+        with suppress(Exception):  # whatever a user's objects raise; this ends the run
             for leaf in self._summed:
                 checksum = crc32(np.ascontiguousarray(array(leaf.find(obs))).data, checksum)
-        except Exception:  # whatever a user's objects raise; this ends the run
-            pass
         return checksum
 
     # ------------------------------------------------------------------------------------------- attributes
@@ -192,15 +172,13 @@ class EpisodeRecorder(gymnasium.Wrapper):
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
         """Plain values are recorded; with another one in it, an episode is not repeated."""
         done = self.env.set_wrapper_attr(name, value, force=force)
-        if not done:
-            return False
         try:
             steps = len(self._told) // self._size if self._begin else _BEFORE
             self._changes.append(Change(steps, name, encode(value)))
         except TypeError:
             if self._records:
                 self._never = f"its {name} was set to what no checkpoint holds"
-        return True
+        return done
 
     # ------------------------------------------------------------------------------------------- states
     def save(self) -> dict[str, Any]:
@@ -208,37 +186,32 @@ class EpisodeRecorder(gymnasium.Wrapper):
         saved = {"changes": {str(i): change._asdict() for i, change in enumerate(self._changes)}}
         if self._own is not None:
             return saved | self._save_own()
-        if why := self._never or self._why:
+        too_long = f"its episode has more than {LONGEST:,} steps, or took more than {PATIENCE:.0f} s"
+        if why := self._never or (too_long if self._too_long else ""):
             return saved | {"why": why}
-        self._look_at_process()
-        begin = dict(self._begin)
-        process = begin.pop("process", None)
-        if self._draws and process is not None:
-            begin["process"], saved["process"] = process, rng_state.process_state()
         return saved | {
-            "begin": begin,
+            "begin": dict(self._begin),
             "told": np.frombuffer(bytes(self._told), np.uint8),
             "checksum": self._checksum,
-            "generators": rng_state.save(rng_state.places(self.env)),
-            "seconds": float(round(self._seconds)),  # whole ones, or no two checkpoints of a seed were equal
+            "generators": self._generators(),
         }
 
+    def _generators(self) -> dict[str, Any]:
+        return rng_state.save(rng_state.places(self.env))
+
     def _save_own(self) -> dict[str, Any]:
-        where = f"{type(self._own).__name__}.state_dict()"
         try:
             state = copy.deepcopy(self._own.state_dict())
-        except Exception as error:  # whatever a user's code raises
-            return {"why": f"{where} raised {summary(error)}"}
-        if type(state) is not dict:
-            return {"why": f"{where} is {shown(state)}, and no dict"}
-        try:
             encode_tree("own", state)
-        except TypeError as error:
-            return {"why": f"{where} cannot be saved: {str(error).rstrip('.')}"}
-        counts = [layer._elapsed_steps for layer in rng_state.layers(self.env) if isinstance(layer, TimeLimit)]
-        return {"own": state, "counts": counts, "generators": rng_state.save(rng_state.places(self.env))}
+        except Exception as error:  # whatever a user's code raises; TypeError for what no checkpoint holds
+            return {"why": f"{type(self._own).__name__}.state_dict() cannot be saved ({summary(error)})"}
+        counts = [limit._elapsed_steps for limit in self._limits()]
+        return {"own": state, "counts": counts, "generators": self._generators()}
 
-    def load(self, saved: dict[str, Any], repeats: bool = True) -> Restored:
+    def _limits(self) -> list[TimeLimit]:
+        return [layer for layer in rng_state.layers(self.env) if isinstance(layer, TimeLimit)]
+
+    def load(self, saved: dict[str, Any]) -> Restored:
         """Continue where `save` was called. Without success the environment must be reset, and has what was set in it.
 
         Raises:
@@ -247,16 +220,11 @@ class EpisodeRecorder(gymnasium.Wrapper):
         state_schema.check(saved, _CHANGES, "stepper/environments")
         changes = [Change(**one) for one in saved["changes"].values()]
         self._changes = []
-        rng_state.seed(self.env, 0)  # spaces of the class become its own
         try:
             if why := self._never or saved.get("why"):
                 restored = Restored(str(why))
-            elif "own" in saved:
-                restored = self._load_own(saved, changes)
-            elif not repeats:
-                restored = Restored(f"repeating the episodes of its process would take more than {PATIENCE:.0f} s")
             else:
-                restored = self._repeat(saved, changes)
+                restored = self._load_own(saved, changes) if "own" in saved else self._repeat(saved, changes)
         except CheckpointError:
             raise
         except (Exception, SystemExit) as error:
@@ -271,65 +239,38 @@ class EpisodeRecorder(gymnasium.Wrapper):
         state_schema.check(saved, _OWN, "stepper/environments")
         self._apply(changes)
         obs, info = self.env.reset(seed=0)
-        limits = [layer for layer in rng_state.layers(self.env) if isinstance(layer, TimeLimit)]
-        for layer, count in zip(limits, saved["counts"], strict=True):
-            layer._elapsed_steps = count
+        for limit, count in zip(self._limits(), saved["counts"], strict=True):
+            limit._elapsed_steps = count
         exact = self._own.load_state_dict(copy.deepcopy(saved["own"])) is not False
         exact = rng_state.load(self.env, saved["generators"]) and exact
         return Restored("" if exact else "its load_state_dict() said so", obs, info)
 
     def _repeat(self, saved: dict[str, Any], changes: list[Change]) -> Restored:
         state_schema.check(saved, _REPLAY, "stepper/environments")
-        begin = saved["begin"]
+        begin, told = saved["begin"], saved["told"]
+        if told.dtype != np.uint8 or told.size % self._size:
+            raise CheckpointError("The checkpoint's recorded actions are none of this environment.")
         if not begin["first"]:  # the first reset may build what later ones find
             self.env.reset(seed=0)
-        self._resets, self._draws = 0 if begin["first"] else 3, "process" in begin
+        self._resets = 0 if begin["first"] else 3
         self._apply(changes, _BEFORE)
         if not rng_state.load(self.env, begin["generators"]):
             return Restored("its random generators are others")
-        self._process = begin.get("process", {})
-        if self._draws:
-            rng_state.set_process_state(begin["process"])
         self._places = rng_state.places(self.env)
         obs, info = self.reset(seed=begin["seed"])
         self._changes = [change for change in changes if change.steps == _BEFORE]
-        for steps, action in enumerate(self._actions(saved["told"])):
+        for steps, row in enumerate(told.copy().view(self._dtype).reshape(-1, *self._shape)):
             self._apply(changes, steps)
-            obs, _, _, _, info = self.step(action)
-        self._apply(changes, len(saved["told"]) // self._size)
-        exact = self._checksum == saved["checksum"]
-        now = rng_state.save(rng_state.places(self.env))
-        own = [path for path in saved["generators"] if not path.startswith(rng_state.SPACE)]
-        exact = exact and all(path in now and rng_state.same(now[path], saved["generators"][path]) for path in own)
-        return Restored("" if exact and rng_state.load(self.env, saved["generators"]) else ELSEWHERE, obs, info)
-
-    def _actions(self, told: np.ndarray) -> Iterator[Any]:
-        """Yield the recorded actions. CheckpointError if there is not a whole number of them."""
-        if told.dtype != np.uint8 or told.size % self._size:
-            raise CheckpointError("The checkpoint's recorded actions are none of this environment.")
-        yield from map(self._structure.one, told.copy().view(self._dtype).reshape(-1, *self._shape))
+            obs, _, _, _, info = self.step(self._structure.one(row))
+        self._apply(changes, len(told) // self._size)
+        exact = self._checksum == saved["checksum"] and rng_state.load(self.env, saved["generators"])
+        return Restored("" if exact else ELSEWHERE, obs, info)
 
     def _apply(self, changes: list[Change], steps: int | None = None) -> None:
         """Make the changes of after so many steps; None: all of them."""
         for change in changes:
             if steps in (None, change.steps):
                 self.set_wrapper_attr(change.name, decode(change.value), force=False)
-
-
-ELSEWHERE = (
-    "its episode led elsewhere when it was repeated: it has state that outlives an episode, or draws from generators "
-    "that are not its own"
-)
-
-
-def load_all(recorders: Sequence[EpisodeRecorder], saved: Sequence[dict[str, Any]]) -> Iterator[Restored]:
-    """Load the environments of this process, then its global generators."""
-    repeats = sum(map(seconds_of, saved)) <= PATIENCE
-    for env, one in zip(recorders, saved, strict=True):
-        yield env.load(one, repeats)
-    for one in saved:
-        if "process" in one:
-            rng_state.set_process_state(one["process"])
 
 
 def _records(saved: Any) -> Iterator[dict[str, Any]]:
@@ -341,20 +282,9 @@ def _records(saved: Any) -> Iterator[dict[str, Any]]:
             yield from _records(part)
 
 
-def seconds_of(saved: Any) -> float:
-    """Return how long the episodes in a saved state take to repeat, one after the other."""
-    seconds = [one.get("seconds") for one in _records(saved)]
-    return sum(one for one in seconds if type(one) is float)
-
-
 def obstacles(saved: Any) -> list[str]:
     """Return why environments in a saved state of them start new episodes, each reason once."""
     return list(dict.fromkeys(one["why"] for one in _records(saved) if "why" in one))
-
-
-def draw_globally(saved: Any) -> bool:
-    """Whether environments in a saved state draw from the process's global generators."""
-    return any("process" in one for one in _records(saved))
 
 
 def attributes(saved: Any) -> dict[str, Any]:
@@ -404,8 +334,7 @@ def _own_layer(env: gymnasium.Env) -> gymnasium.Env | None:
     state.
     """
     for layer in rng_state.layers(env):
-        kind = type(layer)
-        if hasattr(kind, "state_dict") and hasattr(kind, "load_state_dict"):
+        if hasattr(type(layer), "state_dict") and hasattr(type(layer), "load_state_dict"):
             return layer
         if not isinstance(layer, _WITHOUT_STATE):
             return None

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from inspect import getattr_static
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from duetto.errors import CheckpointError
 
@@ -29,24 +26,18 @@ def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
 
 
 def places(env: gymnasium.Env) -> list[Place]:
-    """Find the generators among the attributes of each layer, and those that its spaces have already."""
+    """Find the generators among the attributes of each layer."""
     found: list[Place] = []
     for depth, layer in enumerate(layers(env)):
         own = [name for name, value in vars(layer).items() if isinstance(value, Generator)]
         found += [(f"{depth}/{name}", vars(layer), name) for name in own]
-    for path, space in _spaces(layers(env)):
-        if space._np_random is not None:
-            found.append((f"{SPACE}{path}", vars(space), "_np_random"))
     return found
-
-
-SPACE = "space:"  # starts the path of a space's generator
 
 
 def save(found: Iterable[Place]) -> dict[str, Any]:
     """Return the states of the generators that are there, as arrays and JSON values."""
     return {
-        path: state_of(generator) for path, owner, name in found if isinstance(generator := owner.get(name), Generator)
+        path: _state_of(generator) for path, owner, name in found if isinstance(generator := owner.get(name), Generator)
     }
 
 
@@ -69,8 +60,7 @@ def load(env: gymnasium.Env, saved: dict[str, Any]) -> bool:
     return True
 
 
-def state_of(generator: Generator) -> dict[str, Any]:
-    """Return a generator's state as arrays and JSON values."""
+def _state_of(generator: Generator) -> dict[str, Any]:
     if isinstance(generator, np.random.Generator):
         return dict(generator.bit_generator.state)
     if isinstance(generator, np.random.RandomState):
@@ -92,29 +82,6 @@ def _set(generator: Generator, state: dict[str, Any]) -> None:
         raise CheckpointError(f"What should be a random generator's state is none ({error!r}).") from error
 
 
-# ------------------------------------------------------------------------------------------- the process's own
-def process_state() -> dict[str, Any]:
-    """Return the state of the process's global generators, `random`'s and `np.random`'s."""
-    return {"python": state_of(_PYTHON), "numpy": state_of(_NUMPY)}
-
-
-def set_process_state(state: dict[str, Any]) -> None:
-    """Set the process's global generators."""
-    _set(_PYTHON, state["python"])
-    _set(_NUMPY, state["numpy"])
-
-
-_PYTHON: random.Random = random._inst  # type: ignore[attr-defined]
-_NUMPY: np.random.RandomState = np.random.mtrand._rand
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two states are equal."""
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
-    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
-
-
 @contextmanager
 def preserve() -> Iterator[None]:
     """Preserve the process's global generators: `random`'s, `np.random`'s, and PyTorch's if it is imported."""
@@ -129,43 +96,8 @@ def preserve() -> Iterator[None]:
         np.random.set_state(numpy)
 
 
-# ------------------------------------------------------------------------------------------- spaces
 def seed(env: gymnasium.Env, number: int) -> None:
-    """Seed every space of an environment and its wrappers, each with different numbers.
-
-    A space that is an attribute of the class becomes the environment's own copy: else all of them would share it.
-    """
-    for name in ("action_space", "observation_space"):
-        if name not in vars(env.unwrapped) and isinstance(
-            space := getattr_static(env.unwrapped, name), gymnasium.Space
-        ):
-            setattr(env.unwrapped, name, copy.deepcopy(space))
-    for i, (_, space) in enumerate(_spaces(layers(env))):
-        space.seed(int(np.random.SeedSequence((number, i)).generate_state(1)[0]))
-
-
-def _spaces(chain: Iterable[gymnasium.Env]) -> Iterator[tuple[str, gymnasium.Space]]:
-    """Yield every space once, with a path to it."""
-    known: set[int] = set()
-    for depth, layer in enumerate(chain):
-        own = {name: value for name, value in vars(layer).items() if isinstance(value, gymnasium.Space)}
-        if not isinstance(layer, gymnasium.Wrapper):  # they may be the class's; a wrapper's are the environment's
-            own |= {"action_space": layer.action_space, "observation_space": layer.observation_space}
-        for name, space in own.items():
-            for path, part in _parts(space, f"{depth}/{name}"):
-                if id(part) not in known:
-                    known.add(id(part))
-                    yield path, part
-
-
-def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.Space]]:
-    yield path, space
-    match space:
-        case spaces.Dict():
-            inside: Any = space.spaces.items()
-        case spaces.Tuple():
-            inside = enumerate(space.spaces)
-        case _:
-            return
-    for name, part in inside:
-        yield from _parts(part, f"{path}/{name}")
+    """Seed the spaces of an environment and its wrappers, otherwise seeded by the clock. No state includes them."""
+    for layer in layers(env):
+        layer.action_space.seed(number)
+        layer.observation_space.seed(number)

@@ -6,7 +6,6 @@ its positions. Real numbers become float32, bytes stay uint8, discrete values be
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +14,10 @@ import gymnasium
 import numpy as np
 
 from duetto.environments.errors import EnvironmentFault, shown
-from duetto.environments.obs_tree import Tree, array, parts
+from duetto.environments.obs_tree import Tree, array
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
-EXACT = 2**24  # above it float32 does not hold all integers
 CORRECT = "Correct the environment's observation_space or its observations."
 
 
@@ -133,15 +131,15 @@ class Layout:
 
     def batch(self, obs: Any) -> Tree:
         """Copy a batched Gymnasium observation, (N, ...) in every part, into our arrays, without shared memory."""
-        arrays = {leaf.name: self._convert(leaf, leaf.find(obs)) for leaf in self.leaves}
+        arrays = {leaf.name: _convert(leaf, array(leaf.find(obs))) for leaf in self.leaves}
         return arrays[""] if self.single else arrays
 
-    @staticmethod
-    def _convert(leaf: Leaf, value: Any) -> np.ndarray:
-        if leaf.start is None:
-            return _cast(leaf, array(value))
-        value = array(value).astype(np.int64, copy=False) - leaf.start
-        return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
+
+def _convert(leaf: Leaf, value: np.ndarray) -> np.ndarray:
+    if leaf.start is None:
+        return _cast(leaf, value)
+    value = value.astype(np.int64, copy=False) - leaf.start
+    return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
 
 
 def _cast(leaf: Leaf, value: np.ndarray) -> np.ndarray:
@@ -155,25 +153,11 @@ def from_gymnasium(space: gymnasium.Space[Any]) -> Space:
     return Layout(space).space
 
 
-def far_from_zero(obs: Tree) -> list[str]:
-    """Return a sentence for each part with numbers so large that float32 does not hold all integers."""
-    said = []
-    for name, part in parts(obs):
-        if part.dtype == np.float32 and (largest := float(np.abs(part).max(initial=0))) > EXACT:
-            said.append(
-                f"The observation{f' {name}' if name else ''} reaches {largest:.6g}, where float32 rounds to multiples "
-                f"of {np.spacing(np.float32(largest)):g}. Subtract an offset or scale it in a wrapper."
-            )
-    return said
-
-
 def _leaves(space: gymnasium.Space[Any], path: tuple[Any, ...]) -> Iterator[Leaf]:
     name = "/".join(str(key) for key in path)
     where = f' (part "{name}")' if name else ""
-    if _holds_nothing(space):
+    if 0 in (space.shape or ()):
         raise UsageError(f"The space {space}{where} is empty. Give it a size of at least 1.")
-    if np.abs(np.asarray(getattr(space, "start", 0), float)).max() > 2**52:  # neither checkpoints nor float64 hold it
-        raise UsageError(f"The space {space}{where} has choices beyond 2^53. Let them start closer to 0.")
     match space:
         case gymnasium.spaces.Dict():
             for key, part in space.spaces.items():
@@ -183,7 +167,8 @@ def _leaves(space: gymnasium.Space[Any], path: tuple[Any, ...]) -> Iterator[Leaf
                 yield from _leaves(part, (*path, position))
         case gymnasium.spaces.Box():
             dtype = np.dtype(np.uint8 if space.dtype == np.uint8 else np.float32)
-            plain = Box(space.shape, dtype.name, *_inward(space, where))
+            bounds = (tuple(map(float, bound.ravel().tolist())) for bound in (space.low, space.high))
+            plain = Box(space.shape, dtype.name, *bounds)
             kinds = "biu" if dtype == np.uint8 else "biuf"
             yield Leaf(name, path, plain, space.shape, dtype, None, kinds=kinds)
         case gymnasium.spaces.Discrete():
@@ -205,22 +190,6 @@ def _leaves(space: gymnasium.Space[Any], path: tuple[Any, ...]) -> Iterator[Leaf
             )
 
 
-def _inward(space: gymnasium.spaces.Box, where: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the bounds as floats, rounded inward: int64's largest number rounds to a float outside of int64."""
-    low, high = (bound.ravel().tolist() for bound in (space.low, space.high))
-    low = tuple(a if (a := float(bound)) >= bound else math.nextafter(a, math.inf) for bound in low)
-    high = tuple(b if (b := float(bound)) <= bound else math.nextafter(b, -math.inf) for bound in high)
-    if any(a > b for a, b in zip(low, high, strict=True)):
-        raise UsageError(f"The space {space}{where} has bounds beyond 2^53 that are too close together. Widen them.")
-    return low, high
-
-
-def _holds_nothing(space: gymnasium.Space[Any]) -> bool:
-    if isinstance(space, gymnasium.spaces.Discrete):
-        return int(space.n) < 1
-    return 0 in (space.shape or ()) or (isinstance(space, gymnasium.spaces.MultiDiscrete) and int(space.nvec.min()) < 1)
-
-
 def to_gymnasium(
     space: Space, dtype: np.dtype | None = None, dtypes: Mapping[str, np.dtype] | None = None
 ) -> gymnasium.Space[Any]:
@@ -232,7 +201,7 @@ def to_gymnasium(
     match space:
         case Box():
             own = dtype or np.dtype(space.dtype)
-            bounds = (np.broadcast_to(_bound(bound, own), space.size) for bound in (space.low, space.high))
+            bounds = (np.broadcast_to(np.array(bound, own), space.size) for bound in (space.low, space.high))
             low, high = (bound.reshape(space.shape) for bound in bounds)
             return gymnasium.spaces.Box(low, high, space.shape, own.type)
         case Discrete():
@@ -246,11 +215,3 @@ def to_gymnasium(
         case Dict():
             own = dtypes or {}
             return gymnasium.spaces.Dict({name: to_gymnasium(part, own.get(name)) for name, part in space.parts})
-
-
-def _bound(values: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
-    """Return a bound in this dtype, clipped to its limits: as float64, int64's largest number was rounded up."""
-    if not np.issubdtype(dtype, np.integer):
-        return np.array(values, dtype)
-    limits = np.iinfo(dtype)
-    return np.array([min(max(int(value), limits.min), limits.max) for value in values], dtype)

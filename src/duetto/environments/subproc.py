@@ -9,7 +9,6 @@ Python process in its own process group: it imports nothing of the script that t
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import select
@@ -31,12 +30,12 @@ import numpy as np
 from typing_extensions import override
 
 from duetto import subprocess_python
-from duetto.environments import obs_tree
+from duetto.environments import obs_tree, validation
 from duetto.environments.action_masks import ALWAYS, KEY, ActionMasks
 from duetto.environments.engines import Engine, StepResult, SyncEngine, plain_metadata
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.obs_tree import Tree
-from duetto.environments.replay import seconds_of
+from duetto.environments.replay import PATIENCE
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.pytree import tree_map_many
 
@@ -44,7 +43,6 @@ from duetto.functional.pytree import tree_map_many
 # reset that is meant takes as long.
 TIMEOUT = 300.0
 TO_START = 120.0  # seconds at least for a worker's first answer: before it, packages are imported
-LOOK = 1.0  # seconds between two looks at the clock: a trainer that was stopped (Ctrl-Z) loses no more than that
 TO_CLOSE = 30.0  # seconds that environments have to close themselves
 TO_GIVE_UP = 1.0  # the same in the middle of a call, after Ctrl-C or an error
 ORPHANED = 3.0  # seconds that a worker lives on without its trainer
@@ -63,11 +61,6 @@ class SubprocEngine(Engine):
         processes: The workers.
     """
 
-    num_envs: int
-    label: str
-    action_masks: ActionMasks
-    processes: list[subprocess.Popen[bytes]]
-
     def __init__(
         self,
         singles: Sequence[Callable[[], gymnasium.Env]],
@@ -80,31 +73,30 @@ class SubprocEngine(Engine):
         Raises:
             UsageError: The environments cannot be made there, or differ; or on Windows.
         """
-        self.label, self.num_envs, self.processes = label, len(singles), []
+        self.label, self.num_envs = label, len(singles)
+        self.processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[_Line] = []
         self._timeout = timeout and max(timeout, TO_START)  # of the first answer
         self._busy = False  # in the middle of a call
         weakref.finalize(self, _kill, self.processes)
         packed = self._packed(singles)
         try:
-            self._start(output)
+            for env in range(self.num_envs):
+                ours, theirs = Pipe()
+                with theirs:
+                    process = subprocess_python.start(_PROGRAM, theirs.fileno(), output, output)
+                self.processes.append(process)
+                self._lines.append(_Line(ours, process, env))
             described = self._ask("make", packed)
             if any(other[:2] != described[0][:2] for other in described):
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
-        except EnvironmentFault as error:
+        except BaseException as error:
             self._close(0.0)
-            if not isinstance(error.__cause__, EOFError | OSError):
-                raise error.told(label, 0) from error  # it started
-            happened = str(error).partition(". ")[0]  # not where to look for it: no environment was made
-            raise UsageError(
-                f'The environments\' processes could not start ({happened}). Use vectorization="sync".'
-            ) from None  # what was raised on the way says nothing more
-        except BaseException:
-            self._close(0.0)
+            if isinstance(error, EnvironmentFault):
+                raise error.told(label, 0) from error
             raise
         self._timeout = timeout
-        observation_space, action_space, metadata = described[0]
-        super().__init__(self.num_envs, label, observation_space, action_space, metadata)
+        super().__init__(self.num_envs, label, *described[0])
 
     def _packed(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> list[bytes]:
         if sys.platform == "win32":
@@ -116,14 +108,6 @@ class SubprocEngine(Engine):
                 f'{self.label} cannot be sent to a separate process ({summary(error)}). Use vectorization="sync", or '
                 "a factory that makes what it needs when it is called."
             ) from error
-
-    def _start(self, output: IO[bytes] | None) -> None:
-        for env in range(self.num_envs):
-            ours, theirs = Pipe()
-            with theirs:
-                process = subprocess_python.start(_PROGRAM, theirs.fileno(), output, output)
-            self.processes.append(process)
-            self._lines.append(_Line(ours, process, env))
 
     # ------------------------------------------------------------------------------------------- calls
     def _ask(self, method: str, *arguments: Sequence[Any] | np.ndarray, envs: Sequence[int] | None = None) -> list[Any]:
@@ -191,7 +175,7 @@ class SubprocEngine(Engine):
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         each = [{"0": saved[str(env)]} for env in range(self.num_envs)]
         rows = [obs_tree.take(obs, np.array([env])) for env in range(self.num_envs)]
-        timeout, self._timeout = self._timeout, self._timeout and self._timeout + max(map(seconds_of, each))
+        timeout, self._timeout = self._timeout, self._timeout and self._timeout + PATIENCE
         try:
             loaded = self._ask("load", each, rows, range(seed, seed + self.num_envs))
         finally:
@@ -200,13 +184,15 @@ class SubprocEngine(Engine):
 
     @override
     def set_attr(self, name: str, value: Any) -> None:
-        self._ask("set_attr", [name] * self.num_envs, [cloudpickle.dumps(value)] * self.num_envs)
+        function = cloudpickle.dumps(lambda env: validation.set_attr(env, None, name, value))
+        self._ask("call", [function] * self.num_envs)
 
     @override
     def call(self, function: Callable[[gymnasium.Env], Any]) -> Any:
         """The function runs in the first environment's process."""
         return self._ask("call", [cloudpickle.dumps(function)], envs=[0])[0]
 
+    @override
     def close(self) -> None:
         """Let every environment close itself; end those processes that take too long."""
         self._close(TO_GIVE_UP if self._busy else TO_CLOSE)
@@ -234,7 +220,8 @@ class _Line:
     def __init__(self, pipe: Connection, process: subprocess.Popen[bytes], env: int) -> None:
         self.env: int = env
         self._pipe, self._process = pipe, process
-        self._answered = _poll(pipe)
+        self._poll = select.poll()  # `pipe.poll` makes a selector each time
+        self._poll.register(pipe.fileno(), select.POLLIN)
 
     def close(self) -> None:
         self._pipe.close()
@@ -246,20 +233,13 @@ class _Line:
             raise self._dead() from error
 
     def receive(self, timeout: float) -> Any:
-        look = min(LOOK, timeout or LOOK)
-        waited = 0.0
-        while not self._answered(look):
-            waited += look
-            ended = self._process.poll() is not None
-            if ended and not self._pipe.poll():  # a child of the environment's process holds the pipe open
-                raise self._dead()
-            if timeout and waited >= timeout:
-                raise EnvironmentFault(
-                    f"its process has not answered for {waited:g} s. If that was not long enough, give it more time "
-                    f"({MORE_TIME}). If it hangs, correct it.",
-                    self.env,
-                    failed=True,
-                )
+        if not self._poll.poll(timeout * 1000 or None):
+            raise EnvironmentFault(
+                f"its process has not answered for {timeout:g} s. If that was not long enough, give it more time "
+                f"({MORE_TIME}). If it hangs, correct it.",
+                self.env,
+                failed=True,
+            )
         try:
             return pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError) as error:
@@ -268,26 +248,19 @@ class _Line:
     def _dead(self) -> EnvironmentFault:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(TO_GIVE_UP)
-        code, why = self._process.returncode, "Look for the cause in the environment and in what it calls; what it "
-        why += "printed is above"
-        if code is not None and -code == signal.SIGKILL:
+        code, ended = self._process.returncode, "does not answer any more"
+        if code is not None:
+            ended = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
+        why = "Look for the cause in the environment and in what it calls; what it printed is above"
+        if code == -signal.SIGKILL:
             why = "The system does that where memory runs out; train with fewer environments then"
-        return EnvironmentFault(f"its process {ended(code)}. {why}.", self.env, failed=True)
+        return EnvironmentFault(f"its process {ended}. {why}.", self.env, failed=True)
 
 
-def _poll(pipe: Connection) -> Callable[[float], Any]:
-    """Return `pipe.poll`, which waits so many seconds for something to read, without making a selector each time."""
-    poll = select.poll()
-    poll.register(pipe.fileno(), select.POLLIN)
-    return lambda seconds: poll.poll(math.ceil(seconds * 1000))
-
-
-def ended(code: int | None) -> str:
-    """Return how a process with this exit code ended, as the rest of a sentence."""
-    if code is None or code >= 0:
-        return "does not answer any more" if code is None else f"ended with exit code {code}"
-    known = -code in [one.value for one in signal.Signals]  # of the real-time signals, two
-    return f"was killed by {signal.Signals(-code).name if known else f'signal {-code}'}"
+def _signal_name(number: int) -> str:
+    with suppress(ValueError):  # of the real-time signals, only two have names
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 def _kill(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -305,11 +278,11 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     # The end of a job reaches every process of it. The trainer ends then, after a checkpoint that needs this one. What
-    # the environment starts inherits no handler.
+    # the environment starts inherits neither the handlers nor the pipe, which would not close if this process died.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:
         signal.signal(number, lambda *_: None)
-    os.register_at_fork(after_in_child=lambda: [signal.signal(number, signal.SIG_DFL) for number in numbers])
+    os.register_at_fork(after_in_child=lambda: [*(signal.signal(n, signal.SIG_DFL) for n in numbers), pipe.close()])
     threading.Thread(target=_leave_with_the_trainer, args=(pipe,), daemon=True).start()
     worker, method = _Worker(), ""
     with closing(worker), suppress(EOFError, OSError):  # the pipe's other end is gone
@@ -353,9 +326,6 @@ class _Worker:
         reward, *ends = (float(result.reward[0]), bool(result.terminated[0]), bool(result.truncated[0]))
         lives, success = (None if one is None else one[0] for one in (result.lives, result.success))
         return result.next_obs, reward, *ends, result.obs if any(ends) else None, lives, success
-
-    def set_attr(self, name: str, packed: bytes) -> None:
-        self._engine.set_attr(name, cloudpickle.loads(packed))
 
     def call(self, packed: bytes) -> Any:
         return self._engine.call(cloudpickle.loads(packed))

@@ -11,6 +11,8 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.vector import VectorEnv
+from gymnasium.wrappers.utils import RunningMeanStd
 
 from duetto.environments import rng_state
 from duetto.environments.errors import FIVE, EnvironmentFault, kind, raised, shown, summary, wrong_number
@@ -33,7 +35,7 @@ def step(env: gymnasium.Env, number: int | None, action: Any) -> tuple[Any, Any,
     try:
         obs, reward, terminated, truncated, info = given
     except (TypeError, ValueError):
-        raise EnvironmentFault(_not_five(given), number) from None
+        raise _not_five(given, number) from None
     if type(reward) not in _NUMBERS:
         if kind(reward) not in "biuf":
             raise EnvironmentFault(f"step gave {shown(reward)} as reward. Return a number.", number)
@@ -95,54 +97,60 @@ def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray,
         Observations, rewards (N,) float64, terminated and truncated (N,) bool, and infos.
     """
     try:
-        obs, reward, terminated, truncated, infos = given
+        obs, *rows, infos = given
+        columns = dict(zip(("rewards", "terminated", "truncated"), rows, strict=True))
     except (TypeError, ValueError):
-        raise EnvironmentFault(_not_five(given)) from None
-    rewards = _row(reward)
-    if rewards.shape != (num_envs,) or rewards.dtype.kind not in "biuf":
-        raise EnvironmentFault(f"step gave {shown(reward)} as rewards. Return {num_envs} number(s) in an array.")
-    ends = []
-    for name, value in (("terminated", terminated), ("truncated", truncated)):
-        flags = _row(value)
-        if flags.shape != (num_envs,) or not (flags.dtype.kind == "b" or _zeros_and_ones(flags)):
-            raise EnvironmentFault(f"step gave {shown(value)} as {name}. Return {num_envs} truth value(s) in an array.")
-        ends.append(np.array(flags, bool))
+        raise _not_five(given) from None
+    for name, value in columns.items():
+        try:
+            column = array(value)
+        except (ValueError, RuntimeError):  # ragged
+            column = np.empty(0, object)
+        is_reward = name == "rewards"
+        if column.shape != (num_envs,) or column.dtype.kind not in ("biuf" if is_reward else "biu"):
+            wanted = "number" if is_reward else "truth value"
+            raise EnvironmentFault(f"step gave {shown(value)} as {name}. Return {num_envs} {wanted}(s) in an array.")
+        columns[name] = np.array(column, np.float64 if is_reward else bool)
     if not isinstance(infos, dict):
         raise EnvironmentFault(f"step gave {shown(infos)} as infos. Return a dict; it may be empty.")
-    return obs, np.array(rewards, np.float64), ends[0], ends[1], infos
+    return obs, *columns.values(), infos  # type: ignore[return-value]
 
 
 def check_spaces(env: Any, label: str, prefix: str = "") -> None:
     """Raise UsageError unless networks take both spaces of `env`; a vector environment's have the prefix "single_"."""
     for name in (f"{prefix}observation_space", f"{prefix}action_space"):
         space = getattr(env, name, None)
-        if space is None:
-            raise UsageError(f"{label} has no {name}. Set it in the constructor, to one of gymnasium.spaces.")
         if not isinstance(space, gymnasium.Space):
-            found = f"{type(space).__module__}.{type(space).__qualname__}"
-            raise UsageError(f"The {name} of {label} is a {found}. Make it one of gymnasium.spaces.")
+            raise UsageError(
+                f"The {name} of {label} is {shown(space)}. Set it in the constructor, to one of gymnasium.spaces."
+            )
         try:
             from_gymnasium(space)
         except UsageError as error:
             raise UsageError(f"The {name} of {label} cannot be used. {error}") from error
 
 
-def _not_five(given: Any) -> str:
-    return wrong_number(str(len(given))) if isinstance(given, tuple | list) else f"step gave {shown(given)}. {FIVE}."
+def _not_five(given: Any, number: int | None = None) -> EnvironmentFault:
+    several = isinstance(given, tuple | list)
+    return EnvironmentFault(wrong_number(str(len(given))) if several else f"step gave {shown(given)}. {FIVE}.", number)
 
 
 def _flag(name: str, value: Any, number: int | None) -> bool:
-    if kind(value) == "b" or (kind(value) in "iuf" and _zeros_and_ones(array(value))):
+    if kind(value) == "b" or (kind(value) in "iuf" and array(value) in (0, 1)):
         return bool(value)
     raise EnvironmentFault(f"step gave {shown(value)} as {name}. Return True or False.", number)
 
 
-def _row(value: Any) -> np.ndarray:
-    try:
-        return array(value)
-    except (ValueError, RuntimeError):  # ragged
-        return np.empty(0, object)
+def running_statistics(environment: Any) -> str:
+    """Return the class name of the outermost wrapper whose running statistics still change; "" without one.
 
-
-def _zeros_and_ones(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iuf" and bool(((array == 0) | (array == 1)).all())
+    For an environment or a vector environment; anything else has none. Each environment has its own statistics, so
+    evaluations, videos and users of the trained agent would normalize otherwise than training did.
+    """
+    while isinstance(environment, gymnasium.Env | VectorEnv):
+        own = vars(environment)
+        changes = getattr(environment, "update_running_mean", True)
+        if changes and any(isinstance(value, RunningMeanStd) for value in own.values()):
+            return type(environment).__name__
+        environment = own.get("env") or next(iter(own.get("envs", ())), None)  # the first one of a SyncVectorEnv
+    return ""

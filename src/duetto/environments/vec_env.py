@@ -19,16 +19,14 @@ import numpy as np
 
 from duetto.environments import env_registry, obs_tree, replay, silence
 from duetto.environments.actions import ActionMap
-from duetto.environments.engines import Engine
-from duetto.environments.errors import EnvironmentFault
+from duetto.environments.engines import Engine, StepResult
+from duetto.environments.errors import EnvironmentFault, shown
 from duetto.environments.obs_tree import Tree
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf, OptionalOf
 from duetto.networks import masks
 from duetto.networks.spaces import Space
-
-_MOST = float(np.finfo(np.float32).max)
 
 
 class Transition(NamedTuple):
@@ -141,7 +139,6 @@ class VecEnv:
         if not self.started:
             raise UsageError(f"{self.name}: step before the first reset. Call reset(seed) once.")
         action = self._actions.check(action, self.num_envs)
-        self._check_allowed(action)
         self.steps += 1
         self._check("action", action, self._rows)
         try:
@@ -149,8 +146,11 @@ class VecEnv:
         except EnvironmentFault as fault:
             raise fault.told(self.name, self.steps, self.first) from fault.__cause__
         rows = self._rows if result.reset_only is None else np.flatnonzero(~result.reset_only)
-        self._check("reward", result.reward if result.score is None else result.score, self._rows)
-        reward = self._single(result.reward)
+        if result.score is not None:
+            self._check("reward", result.score, self._rows)
+        with np.errstate(over="ignore"):
+            reward = result.reward.astype(np.float32)
+        self._check("reward", reward, self._rows)
         self._check_obs(result.next_obs, self._rows)
         if np.count_nonzero(result.starts):
             self._check_obs(result.obs, self._rows)
@@ -163,11 +163,6 @@ class VecEnv:
     def resumed_exactly(self) -> bool:
         """Whether every environment came back where it was; True without a `load_state_dict`."""
         return bool(self.restored.all())
-
-    @property
-    def action_dtype(self) -> str:
-        """NumPy's name for the dtype of the environment's own actions."""
-        return np.dtype(self.engine.single_action_space.dtype).name
 
     @property
     def masked(self) -> bool:
@@ -222,16 +217,10 @@ class VecEnv:
             raise
         except Exception as error:
             raise env_registry.not_shown(self.name, error) from error
-        if frame is None:
-            raise UsageError(
-                f"{self.name} gives no frames. Let its constructor take render_mode and set self.render_mode, list "
-                "rgb_array among metadata['render_modes'], and return a uint8 array (height, width, 3) from render(). "
-                'An object that is made already has to be made with render_mode="rgb_array".'
-            )
         if not (isinstance(frame, np.ndarray) and frame.dtype == np.uint8 and frame.ndim == 3 and frame.shape[2] == 3):
-            given = f"{frame.dtype} of shape {frame.shape}" if isinstance(frame, np.ndarray) else type(frame).__name__
             raise UsageError(
-                f"{self.name}: render gives {given}. Return a uint8 array of shape (height, width, 3) from it."
+                f"{self.name}: render gives {shown(frame)}. Return a uint8 array of shape (height, width, 3) from it. "
+                "List rgb_array among metadata['render_modes'], and let the constructor set self.render_mode."
             )
         return frame
 
@@ -241,12 +230,11 @@ class VecEnv:
         Raises:
             UsageError: The environment has no window, or none can be opened.
         """
-        modes = (self.engine.metadata or {}).get("render_modes")
-        if modes is not None and "human" not in modes:
+        modes = (self.engine.metadata or {}).get("render_modes", ["human"])
+        if "human" not in modes:
             raise UsageError(
                 f"{self.name} has no window: human is not among its render modes ({', '.join(map(str, modes))}). "
-                "Record a video (duetto video RUN), or open a window in the environment and add human to its "
-                "metadata's render_modes."
+                "Record a video (duetto video RUN), or open a window and add human to its render_modes."
             )
         # Without a display MuJoCo ends the process silently, Bullet waits forever, and SDL draws into memory.
         display = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"} & set(os.environ)
@@ -300,15 +288,23 @@ class VecEnv:
             )
         self._check_rows(state)
         self._seed, self.steps = state["seed"], state["steps"]
-        saved, seed = state["environments"], resume_seed(state["seed"], state["steps"])
+        seed = int(np.random.SeedSequence([self._seed or 0, self.steps]).generate_state(1)[0] >> 1)
+        saved = state["environments"]
         with self._telling():
             if saved is None:
                 self._begin(self.engine.reset(seed))
                 self.restored, self.not_restored = np.zeros(self.num_envs, bool), []
                 return
-            with self._reading():
+            try:
                 self.attributes |= replay.attributes(saved)
                 obs, reasons = self.engine.load(saved, state["obs"], seed)
+            except (DuettoError, EnvironmentFault):
+                raise
+            except Exception as error:  # of our code, or of the environments' own
+                raise CheckpointError(
+                    f"The saved state of {self.name} cannot be put back ({type(error).__name__}: {error}). It was "
+                    "changed, or is of another version of the environment."
+                ) from error
             self._begin(obs)
         self.restored = restored = np.array([not why for why in reasons])
         self.not_restored = list(dict.fromkeys(filter(None, reasons)))
@@ -334,19 +330,6 @@ class VecEnv:
         if isinstance(obs, dict):
             state_schema.check(state["obs"], DictOf(ANY, list(obs)), "stepper/obs")
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Turn what is raised within, by our code or the environments' own, into a CheckpointError."""
-        try:
-            yield
-        except (DuettoError, EnvironmentFault):
-            raise
-        except Exception as error:
-            raise CheckpointError(
-                f"The saved state of {self.name} cannot be put back ({type(error).__name__}: {error}). It was changed, "
-                "or is of another version of the environment."
-            ) from error
-
     def _begin(self, obs: Tree) -> None:
         self._obs, self._shown = obs, obs_tree.copy(obs)
         self.starts = np.ones(self.num_envs, bool)
@@ -355,23 +338,13 @@ class VecEnv:
         self.started = True
         self._check_obs(obs, self._rows)
 
-    def _single(self, reward: np.ndarray) -> np.ndarray:
-        """Return rewards as float32, as they are learned from. NonFiniteError where one is too large for that."""
-        if np.vdot(reward, reward) > _MOST**2 and (beyond := np.flatnonzero(np.abs(reward) > _MOST)).size:
-            env = int(beyond[0])
-            raise NonFiniteError(
-                f"{self.name}, environment {env + self.first}, vector step {self.steps}: the reward {reward[env]:g} is "
-                f"beyond {_MOST:.2g}, where float32 ends. Scale the environment's rewards."
-            )
-        return reward.astype(np.float32)
-
-    def _transition(self, action: np.ndarray, reward: np.ndarray, result: Any, rows: np.ndarray) -> Transition:
+    def _transition(self, action: np.ndarray, reward: np.ndarray, result: StepResult, rows: np.ndarray) -> Transition:
         whole = (self._obs, action, reward, result.next_obs, result.terminated, result.truncated)
         if result.reset_only is None:
             return Transition(rows.copy(), *whole)
         return Transition(rows, *(obs_tree.take(part, rows) for part in whole))  # type: ignore[arg-type]
 
-    def _count(self, result: Any, rows: np.ndarray) -> list[Episode]:
+    def _count(self, result: StepResult, rows: np.ndarray) -> list[Episode]:
         score = result.reward if result.score is None else result.score
         if result.reset_only is None:
             self._returns += score
@@ -391,18 +364,6 @@ class VecEnv:
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes
 
-    def _check_allowed(self, action: np.ndarray) -> None:
-        mask = masks.mask_of(self._obs)
-        if mask is None:
-            return
-        forbidden = np.flatnonzero(self._actions.forbidden(action, mask))
-        if forbidden.size:
-            env = int(forbidden[0])
-            raise UsageError(
-                f"{self.name}, environment {env + self.first}: the action {action[env].tolist()} is forbidden by "
-                "info['action_mask']. Choose one of the allowed actions."
-            )
-
     def _check_obs(self, obs: Tree, rows: np.ndarray) -> None:
         for name, part in obs_tree.parts(obs):
             self._check(f"observation {name}" if name else "observation", part, rows)
@@ -414,17 +375,10 @@ class VecEnv:
             return
         bad = np.flatnonzero(~np.isfinite(value.reshape(len(value), -1)).all(axis=1))
         if bad.size:
-            cause = (
-                "The policy has diverged: lower its learning rate or look at its inputs"
-                if field == "action"
-                else ("Look for the cause in the environment, or end the episode before it happens")
-            )
+            cause = "Look for the cause in the environment, or end the episode before it happens"
+            if field == "action":
+                cause = "The policy has diverged: lower its learning rate or look at its inputs"
             raise NonFiniteError(
                 f"{self.name}, environment {rows[bad[0]] + self.first}, vector step {self.steps}: the {field} is NaN "
                 f"or infinite ({value[bad[0]]}). {cause}."
             )
-
-
-def resume_seed(seed: int | None, steps: int) -> int:
-    """Return the seed of new episodes that start after so many steps."""
-    return int(np.random.SeedSequence([seed or 0, steps]).generate_state(1)[0] >> 1)

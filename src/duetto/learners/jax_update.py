@@ -80,7 +80,7 @@ class CompiledUpdate:
         self.names, self.changes = self._found
         self.reads = tuple(name for name in state if name not in self.changes)
         self._update = learner.each(self._update_one)
-        self.program = learner.compiled(self._update_all)
+        self.program = learner.compiled(self._update_all, len(jax.tree.leaves(part)[0]))
 
     def _traced(
         self, state: State, batch: Any, noise: Any, rates: dict[str, Any], scheduled: dict[str, Any]

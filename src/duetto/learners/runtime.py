@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from duetto.cpu import cores
@@ -68,6 +69,18 @@ def jax_has_cuda() -> bool:
     import jax
 
     return jax.default_backend() == "gpu"
+
+
+@cache
+def knows(options: frozenset[tuple[str, Any]]) -> bool:
+    """Return whether this XLA has these compiler options."""
+    import jax
+
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=dict(options)).lower(0.0).compile()
+    except Exception:  # JAX has no class for this error
+        return False
+    return True
 
 
 def _has_started(config: Any) -> bool:

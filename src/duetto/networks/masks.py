@@ -20,8 +20,6 @@ Array = Any
 Tree = Any
 MASK = "/action_mask"  # the part's name; an observation's own parts never start with /
 
-OTHER_NAMES = ("action_mask", "action_masks", "avail_actions", "legal_actions", "valid_actions")  # in other libraries
-
 
 def with_mask(obs: Tree, mask: Array | None) -> Tree:
     """Return the observation with the mask as a part; unchanged if the mask is None."""
@@ -42,13 +40,6 @@ def split_mask(obs: Tree) -> tuple[Tree, Array | None]:
         return obs, None
     rest = {name: part for name, part in obs.items() if name != MASK}
     return rest.get("", rest), mask
-
-
-def mask_like_part(observation: Space, action: Space) -> str:
-    """Return the name of the part that other libraries read as a mask; "" without one."""
-    if not (isinstance(observation, Dict) and choice_sizes(action)):
-        return ""
-    return next((name for name, _ in observation.parts if name in OTHER_NAMES), "")
 
 
 def choice_sizes(action: Space) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class Agent:
         step: The training step of its parameters.
         observation_space, action_space: The spaces that it was trained with.
         action_dtype: The dtype of the actions that the environment takes.
+        action_structure: How the actions of a Dict or Tuple space are put together, and the dtype of each part.
+        normalizer: The normalizer that scales observations before the networks see them.
         masked: Whether it was trained with masks of allowed actions.
         config: The run that it came from.
         notices: Sentences about newer checkpoints that are damaged, if this is not the newest, and about what has
@@ -52,11 +54,13 @@ class Agent:
         self.step: int = loaded.step
         self.notices: list[str] = Notices(notices)
         state = loaded.state
-        self._learner, self._normalizer = learner, normalizer
+        self._learner = learner
+        self.normalizer: Normalizer = normalizer
         self.observation_space: Space = spaces.from_json(state["spaces"]["observation"])
         self.action_space: Space = spaces.from_json(state["spaces"]["action"])
         self._layout = environments.Layout(environments.to_gymnasium(self.observation_space))
-        self._structure, taken = _actions(state["spaces"], self.action_space)
+        structure, taken = _actions(state["spaces"], self.action_space)
+        self.action_structure: environments.Structure = structure
         self._actions = environments.ActionMap(taken)
         self.action_dtype: np.dtype = np.dtype(taken.dtype)
         self.masked: bool = state["spaces"]["action_mask"] is True
@@ -78,15 +82,10 @@ class Agent:
         trust: bool = False,
         precision: Precision | None = None,
     ) -> Self:
-        """Load the agent in a run's folder.
+        """Load the agent in a run's folder, as `duetto.load` does.
 
         Args:
-            folder: The run's folder.
-            checkpoint: "last", "best", or a step.
-            backend: "torch" or "jax"; None: the run's own, if it is installed.
-            networks: Custom networks by their options.
-            algorithm: The class of a custom algorithm that was passed to `train`.
-            trust: Run the algorithm's file that the folder names, even if another user started the run.
+            folder, checkpoint, backend, networks, algorithm, trust: As in `duetto.load`.
             precision: None: the run's own on its own backend, else float32.
 
         Raises:
@@ -113,13 +112,6 @@ class Agent:
                 f"{path.name} or a custom file has changed since step {loaded.step:,} was trained: {sentence(changed)}."
             )
         return cls(config, learner, normalizer, loaded, notices)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError, with a hint for names that other libraries use."""
-            instead = " Call act(observation), which returns the action alone." if name == "predict" else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{instead}")
 
     @property
     def fingerprint(self) -> str:
@@ -155,9 +147,9 @@ class Agent:
         Raises:
             UsageError: The observation or the mask has another shape than in training.
         """
-        mask = None if action_mask is None else obs_tree.array(action_mask)[None]
+        mask = None if action_mask is None else [action_mask]
         obs = self._with_mask(rows(self._layout, observation, several=False), mask)
-        return self._structure.one(self._act(obs, [reward], None, deterministic)[0])
+        return self.action_structure.one(self._act(obs, [reward], None, deterministic)[0])
 
     def act_batch(
         self,
@@ -183,33 +175,24 @@ class Agent:
         Raises:
             UsageError: As `act`; or a recurrent agent gets another number of observations than in the last call.
         """
-        mask = None if action_mask is None else obs_tree.array(action_mask)
-        obs = self._with_mask(rows(self._layout, observations, several=True), mask)
-        return self._structure.many(self._act(obs, rewards, starts, deterministic))
+        obs = self._with_mask(rows(self._layout, observations, several=True), action_mask)
+        return self.action_structure.many(self._act(obs, rewards, starts, deterministic))
 
-    def _with_mask(self, obs: Any, mask: np.ndarray | None) -> Any:
+    def _with_mask(self, obs: Any, mask: Any) -> Any:
         """Add masks (N, n) to observations (N, ...). UsageError for a mask that is missing or malformed."""
-        _, part = next(obs_tree.parts(obs))
-        wanted = (len(part), sum(masks.choice_sizes(self.action_space)))
-        if mask is None:
-            if self.masked:
-                raise UsageError(
-                    "The agent was trained with masks of allowed actions: give action_mask, the environment's "
-                    "info['action_mask']."
-                )
+        if mask is None and not self.masked:
             return obs
-        if not wanted[1]:
-            raise UsageError(f"The agent's actions are {self.action_space}, and have no mask. Leave it out.")
-        if mask.shape != wanted or mask.dtype.kind not in "biuf" or not ((mask == 0) | (mask == 1)).all():
-            raise UsageError(
-                f"The action_mask is {mask!r:.80}; it must be {wanted[1]} truth values for each observation."
-            )
-        mask = mask.astype(bool)
-        if not all(
-            mask[:, low:high].any(axis=1).all() for low, high in split_bounds(masks.choice_sizes(self.action_space))
+        _, part = next(obs_tree.parts(obs))
+        sizes = masks.choice_sizes(self.action_space)
+        allowed = np.asarray(mask)
+        if allowed.shape != (len(part), sum(sizes)) or not all(
+            (allowed[:, low:high] == 1).any(axis=1).all() for low, high in split_bounds(sizes)
         ):
-            raise UsageError("The action_mask forbids every action. Allow at least one.")
-        return masks.with_mask(obs, mask)
+            raise UsageError(
+                f"The action_mask is {mask!r:.80}; it must be the environment's info['action_mask'], {sum(sizes)} "
+                "truth values for each observation, with an allowed action in each."
+            )
+        return masks.with_mask(obs, allowed.astype(bool))
 
     def _act(self, obs: Any, rewards: Any, starts: Any, deterministic: bool | None) -> Any:
         _, part = next(obs_tree.parts(obs))
@@ -218,10 +201,13 @@ class Agent:
                 f"The agent remembers {self._together} environment(s), and here are {len(part)} observations. Call "
                 "reset() where others start."
             )
-        rewards = np.zeros(len(part)) if rewards is None else _of_each("rewards", rewards, len(part), "numbers")
-        is_first = None if starts is None else _of_each("starts", starts, len(part), "truth values").astype(bool)
+        rewards = np.zeros(len(part), np.float32) if rewards is None else np.asarray(rewards, np.float32)
+        is_first = None if starts is None else np.asarray(starts, bool)
+        shapes = {rewards.shape, rewards.shape if is_first is None else is_first.shape}
+        if shapes != {(len(part),)} or not np.isfinite(rewards).all():
+            raise UsageError(f"Give one finite reward, and one start, for each of the {len(part)} observations.")
         self._together = len(part)
-        self._acting.rewarded(rewards.astype(np.float32), np.arange(len(part)))
+        self._acting.rewarded(rewards, np.arange(len(part)))
         self._acting.explores, self._acting.greedy = deterministic is False, deterministic is True
         return self._actions.to_environment(self._acting(obs, is_first))
 
@@ -231,16 +217,6 @@ class Agent:
         A weight is (out, in), as in PyTorch; an ensemble's have a leading axis of its members.
         """
         return self._learner.parameters()
-
-    @property
-    def action_structure(self) -> environments.Structure:
-        """How the actions of a Dict or Tuple space are put together, and the dtype of each part."""
-        return self._structure
-
-    @property
-    def normalizer(self) -> Normalizer:
-        """The normalizer that scales observations before the networks see them."""
-        return self._normalizer
 
     @property
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
@@ -255,7 +231,7 @@ class Agent:
         """A new policy: from N observations, as a `VecEnv` gives them, to actions (N, ...) in [-1, 1] or integers."""
         run = self.config.run
         return EvaluationPolicy(
-            self._learner, self._normalizer, self.action_space, run.seed, at=(self.step, run.horizon)
+            self._learner, self.normalizer, self.action_space, run.seed, at=(self.step, run.horizon)
         )
 
 
@@ -283,14 +259,3 @@ def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structu
         raise CheckpointError(
             f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."
         ) from error
-
-
-def _of_each(name: str, given: Any, number: int, what: str) -> np.ndarray:
-    """The given values as an array (number,), one for each observation. UsageError if they are none."""
-    try:
-        found = obs_tree.array(given)
-    except ValueError:  # rows of different lengths
-        found = np.asarray(None)
-    if found.shape != (number,) or found.dtype.kind not in "biuf" or not np.isfinite(found).all():
-        raise UsageError(f"{name} is {given!r:.80}; it must be {what}, one for each of {number} observations.")
-    return found

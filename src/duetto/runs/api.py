@@ -116,13 +116,13 @@ def train(
     with watched(progress, f"{spec.algorithm.name()}: making environments and networks") as (display, ended):
         watching = [] if display is None else [display]
         if seeds is None:
-            runs = [start(spec, [*watching, *callbacks, *tracking], display and display.announce)]
+            runs = [start(spec, [*watching, *callbacks, *tracking])]
         else:
             runs = start_many(
                 spec,
                 parse_seeds(seeds),
                 lambda: [*watching, *(copy.deepcopy(one) if isinstance(one, Callback) else one for one in callbacks)],
-                display and display.announce_all,
+                display and display.announce,
             )
         ended([run.path for run in runs])
     return runs[0] if seeds is None else runs

@@ -20,15 +20,7 @@ def chosen(folder: Path, checkpoint: str | int) -> Loaded:
             return store.load_best()
         case "last":
             return store.load_latest(memory=False)
-        case _:
-            return store.load(_step(checkpoint), memory=False)
-
-
-def _step(checkpoint: str | int) -> int:
-    try:
-        number = int(checkpoint) if isinstance(checkpoint, str) else as_int(checkpoint)
-    except ValueError:
-        number = None
-    if not isinstance(number, int) or isinstance(number, bool):
+    step = int(checkpoint) if isinstance(checkpoint, str) and checkpoint.isdecimal() else as_int(checkpoint)
+    if not isinstance(step, int) or isinstance(step, bool):
         raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.")
-    return number
+    return store.load(step, memory=False)

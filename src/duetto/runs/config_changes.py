@@ -20,13 +20,12 @@ from duetto.storage.user_code import algorithm_source
 
 def changed(config: Config, options: Mapping[str, Any]) -> Config:
     """A copy with other values of hyper-parameters and of the run's options. UsageError if one is neither."""
-    run = {field.name for field in dataclasses.fields(RunOptions)} & options.keys()
-    own = config.algorithm.options()
-    if unknown := next((name for name in options if name not in own and name not in run), None):
-        known = [*own, *(field.name for field in dataclasses.fields(RunOptions))]
+    own, run = config.algorithm.options(), [field.name for field in dataclasses.fields(RunOptions)]
+    known = [*own, *run]
+    if unknown := next((name for name in options if name not in known), None):
         raise UsageError(f"resume has no option {unknown!r}.{did_you_mean(unknown, known)}")
     algorithm = config.algorithm.with_options(**{name: options[name] for name in options if name in own})
-    ours = dataclasses.replace(config.run, **{name: options[name] for name in run})
+    ours = dataclasses.replace(config.run, **{name: options[name] for name in options if name in run})
     elsewhere = (ours.backend, ours.device) != (config.run.backend, config.run.device)
     if elsewhere and "threads" not in options:  # those of the other framework, or of none
         ours = dataclasses.replace(ours, threads=jax_threads() if (ours.backend, ours.device) == ("jax", "cpu") else 0)
@@ -47,8 +46,7 @@ def check_same_run(folder: Path, config: Config) -> None:
     if changed := changed_since(folder / "config.yaml", config.to_dict(), _flat):
         raise HinderedError(
             f"{folder} was started otherwise: {changed}. Give the same options to continue, and put back what was "
-            f"edited; "
-            "or choose another --output."
+            "edited; or choose another --output."
         )
 
 

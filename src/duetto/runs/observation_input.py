@@ -20,23 +20,16 @@ def rows(layout: Layout, given: Any, several: bool) -> Tree:
     """
     if layout.single:
         return layout.batch(_checked(layout.leaves[0], given, several))
-    flat = _flat(given, {leaf.name for leaf in layout.leaves}) if _is_nested(given) else {}
-    lacking = [leaf.name for leaf in layout.leaves if leaf.name not in flat]
-    if lacking:
+    flat = _flat(given, {leaf.name for leaf in layout.leaves}) if isinstance(given, dict | tuple | list) else {}
+    if lacking := [leaf.name for leaf in layout.leaves if leaf.name not in flat]:
         raise UsageError(
             f"The observation lacks {', '.join(lacking)}. The agent was trained with "
-            f"{', '.join(leaf.name for leaf in layout.leaves)}; keys may be nested, or joined by '/'.{_of_reset(given)}"
+            f"{', '.join(leaf.name for leaf in layout.leaves)}; keys may be nested, or joined by '/'."
         )
     parts = {leaf.name: _checked(leaf, flat[leaf.name], several) for leaf in layout.leaves}
     if len({len(part) for part in parts.values()}) > 1:
         raise UsageError("The parts are not of the same number of observations.")
     return layout.batch(parts)
-
-
-def _of_reset(given: Any) -> str:
-    """A hint if an observation came with its info, as `reset` gives both; else ""."""
-    with_info = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], dict)
-    return " reset gives (observation, info): hand over the observation alone." if with_info else ""
 
 
 def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
@@ -48,7 +41,7 @@ def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
     try:
         value = obs_tree.array(given)
     except (ValueError, TypeError, RuntimeError) as error:  # rows of different lengths
-        raise UsageError(f"{about} is no array: {str(error).rstrip('.')}.{_of_reset(given)}") from error
+        raise UsageError(f"{about} is no array: {str(error).rstrip('.')}.") from error
     if value.dtype.kind not in "biuf":
         raise UsageError(f"{about} is {given!r:.80}; it must be numbers of shape {leaf.shape}.")
     found, wanted = value.shape, f"(N, {str(leaf.shape)[1:]}" if several else str(leaf.shape)
@@ -68,15 +61,12 @@ def _checked(leaf: Any, given: Any, several: bool) -> np.ndarray:
     return value
 
 
-def _is_nested(given: Any) -> bool:
-    return isinstance(given, dict | tuple | list)
-
-
 def _flat(given: Any, leaves: set[str], prefix: str = "") -> dict[str, Any]:
     """Flatten to joined keys; a part of the space is kept whole: an array, a list or a tuple."""
     items = given.items() if isinstance(given, dict) else enumerate(given)
     flat: dict[str, Any] = {}
     for key, part in items:
         name = f"{prefix}{key}"
-        flat |= _flat(part, leaves, f"{name}/") if _is_nested(part) and name not in leaves else {name: part}
+        nested = isinstance(part, dict | tuple | list) and name not in leaves
+        flat |= _flat(part, leaves, f"{name}/") if nested else {name: part}
     return flat

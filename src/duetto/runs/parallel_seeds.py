@@ -18,7 +18,7 @@ from duetto.errors import DuettoError, UsageError
 from duetto.learners.multi_seed import SeedGroup
 from duetto.runs.run import Run, run_of
 from duetto.runs.seeds import parse_seeds
-from duetto.runs.spec import RunSpec, new_folder
+from duetto.runs.spec import RunSpec, new_folder, run_name
 from duetto.runs.trainer_setup import new_trainer
 from duetto.storage.config import Config
 from duetto.storage.run_folder import clear
@@ -70,7 +70,8 @@ def start_many(
             trainers: list[Trainer] = []
             for config in configs:
                 seed = config.run.seed
-                path = new_folder(parent, f"{spec.name}-s{seed}" if spec.name else spec.with_seed(seed).folder_name)
+                default = run_name(spec.algorithm, spec.label, seed)
+                path = new_folder(parent, f"{spec.name}-s{seed}" if spec.name else default)
                 build = group.learner if len(configs) > 1 else learners.build  # one alone is one alone
                 trainer = new_trainer(spec, config, path, build_learner=build)
                 paths.append(path)  # only now: a run that cannot start has taken its folder away
@@ -82,9 +83,9 @@ def start_many(
 
             def interrupt() -> None:
                 for trainer in trainers:
-                    trainer.interrupt()
+                    trainer.stop(evaluates=False)
 
-            with interruptible(interrupt, lambda: any(trainer.unfinished for trainer in trainers)):
+            with interruptible(interrupt, lambda: any(trainer.stopped for trainer in trainers)):
                 raised = group.run([partial(_run, *pair) for pair in zip(trainers, watching, strict=True)])
     finally:
         if not started:  # a mistake in the call: nothing is left behind
@@ -104,11 +105,10 @@ def _run(trainer: Trainer, callbacks: Sequence[AnyCallback]) -> None:
 
 def _raise(failed: dict[int, BaseException], of: int) -> None:
     """Raise what seeds have raised: a DuettoError that lists them, or the first error of another kind."""
-    if not failed:
-        return
     for seed, error in failed.items():
         if not isinstance(error, DuettoError):
             error.add_note(f"This is of seed {seed}, one of {of}.")
             raise error
-    listed = "\n".join(f"Seed {seed}: {error}" for seed, error in failed.items())
-    raise DuettoError(f"{len(failed)} of {of} seeds failed.\n{listed}") from next(iter(failed.values()))
+    if failed:
+        listed = "\n".join(f"Seed {seed}: {error}" for seed, error in failed.items())
+        raise DuettoError(f"{len(failed)} of {of} seeds failed.\n{listed}") from next(iter(failed.values()))

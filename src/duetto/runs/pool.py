@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import queue
-import subprocess
-import threading
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import Pipe, connection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from duetto import subprocess_python
 from duetto.cpu import cores
 from duetto.errors import DuettoError
 from duetto.learners.runtime import OMP_THREADS
-from duetto.runs.worker import SHARED, Job, Message, encode, pack, receive, send
+from duetto.runs.worker import SHARED, Job, Message, pack
 from duetto.storage import safe_open
-
-LAST_MESSAGES_SECONDS = 2.0  # for the messages of a process that has ended
 
 
 class ProcessPool:
@@ -33,131 +29,106 @@ class ProcessPool:
             runs_per_process: After so many runs a process ends, so that leaked memory does not add up.
         """
         self._jobs, self._log_of, self._runs_per_process = jobs, log_of, runs_per_process
-        self._inbox: queue.Queue[tuple[WorkerProcess, Message]] = queue.Queue()
-        self._jobs_of: dict[WorkerProcess, Job] = {}
+        self._working: dict[Job, WorkerProcess] = {}
         self._idle: list[WorkerProcess] = []
 
     def room(self) -> bool:
         """Return whether one more job may work."""
-        return len(self._jobs_of) < self._jobs
+        return len(self._working) < self._jobs
 
     def start(self, job: Job) -> None:
         """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
-        threads = max(1, cores() // self._jobs)
-        process = self._idle.pop() if self._idle else WorkerProcess(self._inbox, self._log_of(job), threads)
-        self._jobs_of[process] = job
+        self._idle = [process for process in self._idle if process.receive() is None]  # the others have died
+        process = self._idle.pop() if self._idle else WorkerProcess(self._log_of(job), max(1, cores() // self._jobs))
+        self._working[job] = process
         process.train(job)
 
     def go(self, job: Job) -> None:
         """Let a job that waits continue after its evaluation."""
-        self._process_of(job).go()
+        self._working[job].send("go")
 
     def stop(self, job: Job) -> None:
         """Let a job end, with a checkpoint; it sends one more message."""
-        self._process_of(job).stop()
+        self._working[job].send("stop")
 
     def wait(self, seconds: float) -> list[tuple[Job, Message]]:
-        """Wait for a message of a job, and return it; [] if none comes in time.
+        """Wait for messages of jobs, and return at most one of each; [] if none comes in time.
 
         They are those of `runs.worker`, and ("gone", exit code) if the process died. All but "started" and "evaluated"
         end the job.
         """
-        try:
-            process, message = self._inbox.get(timeout=seconds)
-        except queue.Empty:
-            return []
-        job = self._jobs_of.get(process)
-        if job is None:  # its job has ended
-            if process in self._idle:
-                self._idle.remove(process)
-                process.close()
-            return []
-        if message[0] not in ("started", "evaluated"):
-            del self._jobs_of[process]
-            if message[0] != "gone" and process.runs < self._runs_per_process:
-                self._idle.append(process)
-            else:
-                process.close()
-        return [(job, message)]
+        connection.wait([process.connection for process in self._working.values()], seconds)
+        received: list[tuple[Job, Message]] = []
+        for job, process in list(self._working.items()):
+            if (message := process.receive()) is None:
+                continue
+            received.append((job, message))
+            if message[0] not in ("started", "evaluated"):
+                del self._working[job]
+                if message[0] != "gone" and process.runs < self._runs_per_process:
+                    self._idle.append(process)
+                else:
+                    process.close()
+        return received
 
     def close(self) -> None:
         """End the pool; kill the processes that still train."""
-        for process in self._jobs_of:
+        for process in [*self._working.values(), *self._idle]:
             process.kill()
-        for process in self._idle:
-            process.close()
-
-    def _process_of(self, job: Job) -> WorkerProcess:
-        return next(process for process, its_job in self._jobs_of.items() if its_job is job)
 
 
 class WorkerProcess:
-    """A process of `runs.worker`. Its messages go to `inbox`, each paired with it; the last one is "gone".
+    """A process of `runs.worker`.
 
     Attributes:
+        connection: To the process.
         runs: How many jobs it got.
     """
 
-    def __init__(
-        self, inbox: queue.Queue[tuple[WorkerProcess, Message]], log: Path, threads: int | None = None
-    ) -> None:
+    def __init__(self, log: Path, threads: int) -> None:
         """Start it. `log` gets what its environments print; `threads` is its share of the cores.
 
         Raises DuettoError if the log cannot be written.
         """
-        environ = SHARED | ({} if threads is None else {OMP_THREADS: str(threads)}) | os.environ
-        with _opened(log) as output:
-            program, pipe = "from duetto.runs.worker import main; main()", subprocess.PIPE
-            self._process = subprocess_python.start(program, pipe, pipe, output, environ)
+        self.connection, theirs = Pipe()
+        with theirs, _opened(log) as output:
+            program = "from duetto.runs.worker import main; main()"
+            environ = SHARED | {OMP_THREADS: str(threads)} | os.environ
+            self._process = subprocess_python.start(program, theirs.fileno(), output, output, environ)
         self.runs: int = 0
-        self._inbox = inbox
-        self._thread = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
-        self._thread.start()
-        threading.Thread(target=self._watch, daemon=True).start()
 
     def train(self, job: Job) -> None:
         """Start a run, or resume it. UsageError if its environment cannot be sent to another process."""
         self.runs += 1
-        self._send("train", encode(pack(job)))
+        self.send("train", pack(job))
 
-    def go(self) -> None:
-        """Let the run continue after an evaluation."""
-        self._send("go")
+    def send(self, *message: str | bytes) -> None:
+        """Send a message; nothing is sent to a dead process."""
+        with suppress(OSError):
+            self.connection.send(message)
 
-    def stop(self) -> None:
-        """Let the run end, with a checkpoint."""
-        self._send("stop")
+    def receive(self) -> Message | None:
+        """Return the next message, if there is one; ("gone", exit code) after the last one of a dead process.
+
+        It does not wait for the end of the stream: children of the process may outlive it and hold that open.
+        """
+        code = self._process.poll()  # first, as the last message may come before the end
+        try:
+            if self.connection.poll():
+                return self.connection.recv()
+        except (EOFError, OSError):
+            code = self._process.wait()
+        return None if code is None else ("gone", code)
 
     def close(self) -> None:
         """End the idle process."""
-        with suppress(OSError):
-            self._process.stdin.close()  # type: ignore[union-attr]
+        self.connection.close()
         self._process.wait()
-        self._thread.join(LAST_MESSAGES_SECONDS)
 
     def kill(self) -> None:
         """Kill the process."""
         self._process.kill()
         self.close()
-
-    def _send(self, *message: Any) -> None:
-        assert self._process.stdin is not None
-        with suppress(OSError):  # "gone" follows
-            send(self._process.stdin, message)  # type: ignore[arg-type]
-
-    def _listen(self, stream: IO[bytes]) -> None:
-        with stream:  # children of the process may hold the pipe open for longer than `close` waits
-            while (message := receive(stream)) is not None:  # type: ignore[arg-type]
-                self._inbox.put((self, message))
-
-    def _watch(self) -> None:
-        """Put "gone" into the inbox after the process's last messages.
-
-        It does not wait for the pipe's end: children of the process may outlive it and hold the pipe open.
-        """
-        code = self._process.wait()
-        self._thread.join(LAST_MESSAGES_SECONDS)
-        self._inbox.put((self, ("gone", code)))
 
 
 def _opened(log: Path) -> IO[bytes]:

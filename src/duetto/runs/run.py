@@ -47,20 +47,9 @@ class ResumeOptions:
 
     steps: int | None = None
     callbacks: Sequence[AnyCallback] = ()
-    on_start: Callable[[Trainer], None] | None = None
     accept_changes: bool = False
     cluster: Cluster | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-
-    def first(self, act: Callable[[Trainer], None]) -> ResumeOptions:
-        """Return a copy in which `act` gets the trainer before `on_start` does."""
-
-        def start(trainer: Trainer) -> None:
-            act(trainer)
-            if self.on_start is not None:
-                self.on_start(trainer)
-
-        return replace(self, on_start=start)
 
 
 class Run:
@@ -111,7 +100,6 @@ class Run:
         self,
         steps: int | None = None,
         callbacks: Sequence[AnyCallback] = (),
-        on_start: Callable[[Trainer], None] | None = None,
         accept_changes: bool = False,
         progress: bool = True,
         cluster: Cluster | None = None,
@@ -124,7 +112,6 @@ class Run:
             steps: The steps in all; None: as configured. More steps stretch every schedule that is measured in the
                 run's length, with a notice; `schedule_steps` keeps them.
             callbacks: As in `duetto.train`; they get their states back.
-            on_start: Gets the trainer before its next step.
             accept_changes: Accept options in `config.yaml` that changed since the checkpoint and decide the numbers.
             progress: As in `duetto.train`.
             cluster: Where the environments run from here on; None: in this process.
@@ -140,49 +127,36 @@ class Run:
         check_kinds(cluster=cluster)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
-        how = ResumeOptions(steps, callbacks, on_start, accept_changes, cluster, options)
+        how = ResumeOptions(steps, callbacks, accept_changes, cluster, options)
         with watched(progress, f"{self.path}: reading the checkpoint, making environments and networks") as (
             display,
             ended,
         ):
             if display is not None:
-                how = replace(how.first(display.announce), callbacks=[display, *callbacks])
+                how = replace(how, callbacks=[display, *callbacks])
             self.resume_with(how)
             ended([self.path])
         return self
 
-    def resume_with(self, how: ResumeOptions) -> None:
-        """Resume without a display. A signal ends the run and is not raised again: callers handle it themselves."""
-        try:
-            self._resume(how)
-        except PartLostError as lost:
-            self.resume_after_loss(lost, how)
+    def resume_with(self, how: ResumeOptions, lost: PartLostError | None = None) -> None:
+        """Resume without a display. A signal ends the run and is not raised again: callers handle it themselves.
 
-    def resume_after_loss(self, lost: PartLostError, how: ResumeOptions) -> None:
-        """Continue from the newest checkpoint whenever a part of the run is lost, as after kill -9.
-
-        Raises:
-            PartLostError: `lost` or a later one, if three times no newer checkpoint was written.
+        Whenever a part of the run is lost (`lost`, if it is already), continue from the newest checkpoint, as after
+        kill -9. PartLostError if three times no newer checkpoint was written.
         """
         tried: list[int] = []
         while True:
-            tried.append(max(CheckpointStore(self.path / "checkpoints").steps(), default=0))
-            if tried.count(tried[-1]) > MOST_RETURNS:
-                raise lost
-
-            def say(trainer: Trainer, what: PartLostError = lost) -> None:
-                where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its start"
-                gone = trainer.config.cluster.get("mode") == "async" and what.step > trainer.step
-                loss = f"; {what.step - trainer.step:,} steps are lost" if gone else ""
-                trainer.notices.append(f"{what} The run continues {where}{loss}.")
-
+            if lost is not None:
+                tried.append(max(CheckpointStore(self.path / "checkpoints").steps(), default=0))
+                if tried.count(tried[-1]) > MOST_RETURNS:
+                    raise lost
             try:
-                self._resume(how.first(say))
+                self._resume(how, lost)
                 return
-            except PartLostError as another:
-                lost = another
+            except PartLostError as error:
+                lost = error
 
-    def _resume(self, how: ResumeOptions) -> None:
+    def _resume(self, how: ResumeOptions, lost: PartLostError | None) -> None:
         with FolderLock(self.path):
             # What the file says now: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
@@ -190,8 +164,7 @@ class Run:
                 config = changed(config, how.options)
             if how.steps is not None:
                 config = replace(config, run=replace(config.run, steps=how.steps))
-            placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs)
-
+            placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs).execution()
             made = existing_trainer(config, self.path, self._environment(), placed, how.accept_changes, self._trust)
             with closing(made) as trainer:
                 trainer.notices += trackers.note_of_others(self.path, how.callbacks)
@@ -207,8 +180,8 @@ class Run:
                     config.save(self.path / "config.yaml")
                     self.config = config
                 trainer.diagnostics.before_run(trainer.step)
-                if how.on_start is not None:
-                    how.on_start(trainer)
+                if lost is not None:
+                    trainer.notices.append(_returned(lost, trainer))
                 trainer.run(how.callbacks)
 
     def agent(
@@ -267,10 +240,6 @@ class Run:
             tell: Callable that gets short texts on progress.
         """
         seed = self._seed(seed)
-        if output is not None and (str(output).endswith(("/", "\\")) or Path(output).is_dir()):
-            raise UsageError(
-                f"{output} is a folder. Give the video a name in it, such as {Path(output) / 'video.mp4'}."
-            )
         agent = self.agent(checkpoint)
         path = Path(output).absolute() if output else place(self.path, agent.step)
         with closing(self.stepper(1, "rgb_array", agent)) as stepper:
@@ -285,7 +254,7 @@ class Run:
         tell: Callable[[str], None] = lambda _: None,
     ) -> list[Episode]:
         """Show the agent live in the environment's window for `episodes` episodes; 0: until Ctrl-C."""
-        episodes = whole("episodes", episodes, least=0, about=", which is without an end")
+        episodes = whole("episodes", episodes, least=0)
         seed = self._seed(seed)
         agent = self.agent(checkpoint)
         policy, seen = agent.policy, list[Episode]()
@@ -350,37 +319,37 @@ class Run:
         return made
 
 
-def start(
-    spec: RunSpec,
-    callbacks: Sequence[AnyCallback] = (),
-    on_start: Callable[[Trainer], None] | None = None,
-) -> Run:
+def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
     """Make a run's folder and train to the end. A mistake in the spec that shows before the first step leaves nothing.
 
     Args:
         spec: The run.
         callbacks: As in `duetto.train`.
-        on_start: Gets the trainer before its first step.
     """
     given.check(callbacks)
     parent = Path(spec.runs_dir).absolute()  # now: an environment may change the working directory as it is made
     config = spec.config()
-    placed = spec.cluster and spec.cluster.beginning(spec.algorithm)
+    placed = spec.cluster and spec.cluster.execution()
     path = new_folder(parent, spec.folder_name)
     try:
         with new_trainer(spec, config, path, placed) as trainer:
             trainer.diagnostics.before_run(trainer.step)
-            if on_start is not None:
-                on_start(trainer)
             trainer.run(callbacks)
     except PartLostError as lost:
         if not path.exists():  # it had not started
             raise
         # without a key it is not signed, and started by this process all the same
         run = run_of(spec, path, config, trust=config.lacks_signature)
-        run.resume_after_loss(lost, ResumeOptions(callbacks=callbacks, on_start=on_start, cluster=spec.cluster))
+        run.resume_with(ResumeOptions(callbacks=callbacks, cluster=spec.cluster), lost)
         return run
     return run_of(spec, path, config)
+
+
+def _returned(lost: PartLostError, trainer: Trainer) -> str:
+    where = f"from its checkpoint of step {trainer.step:,}" if trainer.step else "from its start"
+    gone = trainer.config.cluster.get("mode") == "async" and lost.step > trainer.step
+    steps = f"; {lost.step - trainer.step:,} steps are lost" if gone else ""
+    return f"{lost} The run continues {where}{steps}."
 
 
 def run_of(spec: RunSpec, path: Path, config: Config, trust: bool = False) -> Run:

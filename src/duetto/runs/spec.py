@@ -18,7 +18,7 @@ from duetto.environments.make_env import Environment
 from duetto.errors import UsageError
 from duetto.learners.runtime import jax_threads, torch_threads
 from duetto.presets import Preset, choose, presets_of_file
-from duetto.runs.argument_checks import check_kinds, hint
+from duetto.runs.argument_checks import check_kinds
 from duetto.runs.finetune import WarmStart
 from duetto.storage import user_code
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
@@ -89,7 +89,10 @@ class RunSpec:
         given = {key: value for key, value in options.items() if key not in made.options() or made is algorithm}
         known = [option.name for option in dataclasses.fields(RunOptions)]
         if unknown := next((key for key in given if key not in known), None):
-            meant = hint(unknown, made, arguments, known, is_object=made is algorithm)
+            own, is_object = made.options(), made is algorithm
+            meant = did_you_mean(unknown, [*known, *arguments, *(() if is_object else own)])
+            if is_object and unknown in own:
+                meant = f" It is a hyper-parameter: duetto.{type(made).__name__}({unknown}=...)."
             raise UsageError(f"{caller} has no option {unknown!r}.{meant}")
         return cls(
             algorithm=made,
@@ -109,10 +112,6 @@ class RunSpec:
     def folder_name(self) -> str:
         """The name of the run's folder, to which a number is added if it is taken."""
         return run_name(self.algorithm, self.label, self.options.seed) if self.name is None else self.name
-
-    def with_seed(self, seed: int) -> Self:
-        """Return a copy with another seed."""
-        return replace(self, options=replace(self.options, seed=seed))
 
     def config(self) -> Config:
         """Return the run's config, with the values of "auto". Nothing is written.
@@ -183,8 +182,12 @@ def _resolved(
     try:
         _check_spaces(algorithm, probe, label)
         _check_masks(algorithm, probe, label, options.seed)
-        if wrapper := environments.running_statistics(environment, probe):
-            raise _own_statistics(label, wrapper, algorithm)
+        if wrapper := environments.running_statistics(next(iter(probe.environments), environment)):
+            raise UsageError(
+                f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and "
+                "the trained agent would have others. Remove it and use the algorithm's normalize_observations or "
+                "normalize_rewards, or put one with fixed statistics (update_running_mean False) around each."
+            )
         wanted = (options.backend, options.device, options.threads)
         compiled = wanted[0] == "auto" and environments.is_device(environment)
         possible: list[learners.Backend] = ["jax"] if compiled else _possible(algorithm)
@@ -235,19 +238,6 @@ def _check_masks(algorithm: Algorithm, stepper: environments.VecEnv, label: str,
             raise
 
 
-def _own_statistics(label: str, wrapper: str, algorithm: Algorithm) -> UsageError:
-    """Return the error for a wrapper with running statistics."""
-    option = f"normalize_{'rewards' if 'Reward' in wrapper else 'observations'}"
-    default = getattr(algorithm, option, None)
-    value = "True" if isinstance(default, bool) else "'collected'"
-    instead = "" if default is None else f" and give {algorithm.name()} {option}={value}"
-    return UsageError(
-        f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and the trained "
-        f"agent would have others. Remove it{instead}, or put one with fixed statistics (update_running_mean False) "
-        "around each environment."
-    )
-
-
 # ---------------------------------------------------------------------------------------------------- names
 def new_folder(parent: Path, name: str) -> Path:
     """Make a new run's folder; see `free_folder`. UsageError if the name cannot be a run's."""
@@ -257,12 +247,11 @@ def new_folder(parent: Path, name: str) -> Path:
 
 def check_name(name: str) -> None:
     """Raise UsageError if a name cannot be that of a run's folder."""
-    if not re.fullmatch(r"\w[\w.+-]*", name):
+    if not re.fullmatch(r"\w[\w.+-]*", name) or len(os.fsencode(name)) > LONGEST:
         raise UsageError(
-            f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first."
+            f"{name!r} cannot be a run's name: use letters, digits, '.', '-', '_' and '+', a letter or digit first, "
+            f"{LONGEST} bytes at most."
         )
-    if (size := len(os.fsencode(name))) > LONGEST:
-        raise UsageError(f"{name!r} cannot be a run's name: it has {size} bytes, and {LONGEST} is the most.")
 
 
 def run_name(algorithm: Algorithm, label: str, seed: int) -> str:

@@ -47,32 +47,27 @@ def new_trainer(
         place: Where environments run; None: in this process.
         build_learner: Makes the learner, as `learners.build`.
     """
-    with ExitStack() as afterwards, FolderLock(path):
-        try:
+    made = False
+    try:
+        with FolderLock(path):
             config.save(path / "config.yaml")
             kind = trainer_type(config, spec.environment)
-            trainer = kind(config, path, spec.environment, place, build_learner)
-            try:
+            with closing(kind(config, path, spec.environment, place, build_learner)) as trainer:
                 if spec.warm_start is not None:
                     source = spec.warm_start.apply(trainer).to_dict()
                     trainer.config = replace(trainer.config, began_from=source).signed()
                 if trainer.config != config:
-                    config = trainer.config
-                    config.save(path / "config.yaml")
-            except BaseException:
-                trainer.close()
-                raise
-        except BaseException:
-            # Once the lock's file is closed: on NFS an open one keeps its folder.
-            afterwards.callback(clear, path)
-            raise
-        if config.lacks_signature:
-            trainer.notices.append(
-                f"No key can be made or read in {signing.key_path()}, so this run is not signed: resume, evaluate and "
-                f"video will need --trust. Correct this, or set {signing.KEY_FILE}."
-            )
-        with closing(trainer):
-            yield trainer
+                    trainer.config.save(path / "config.yaml")
+                if trainer.config.lacks_signature:
+                    trainer.notices.append(
+                        f"No key can be made or read in {signing.key_path()}, so this run is not signed: resume, "
+                        f"evaluate and video will need --trust. Correct this, or set {signing.KEY_FILE}."
+                    )
+                made = True
+                yield trainer
+    finally:
+        if not made:  # once the lock's file is closed: on NFS an open one keeps its folder
+            clear(path)
 
 
 def existing_trainer(
@@ -88,33 +83,27 @@ def existing_trainer(
     Without a checkpoint, the run starts again, with the networks that it started from, and its logs move to another
     folder.
     """
-    trainer = trainer_type(config, environment)(config, path, environment, place)
-    try:
-        _restore(trainer, accept_changes, trusted)
-    except BaseException:
-        trainer.close()
-        raise
-    if not trainer.checkpoints.store.steps() and any(log.scan(log.path).rows for log in trainer.checkpoints.logs):
-        aside = free_folder(path, BEFORE)
-        for log in trainer.checkpoints.logs:
-            shutil.copy(log.path, aside)
-            log.cut_back(0)
-        trainer.notices.append(
-            f"{path} has no checkpoint: the run starts at step 0 again. Its earlier logs are in {aside}."
-        )
+    with ExitStack() as opened:
+        trainer = opened.enter_context(closing(trainer_type(config, environment)(config, path, environment, place)))
+        if trainer.checkpoints.store.steps():
+            loaded = trainer.checkpoints.store.load_latest()
+            if config.run.steps <= loaded.step - trainer.components.steps_at_once:  # it may go beyond its end
+                raise UsageError(
+                    f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
+                )
+            trainer.resume(loaded, accept_changes)
+        else:
+            if began := config.began_from:
+                config.check_trust("from", path, trusted)
+                WarmStart.from_dict(began).apply(trainer)
+            logs = trainer.checkpoints.logs
+            if any(log.scan(log.path).rows for log in logs):
+                aside = free_folder(path, BEFORE)
+                for log in logs:
+                    shutil.copy(log.path, aside)
+                    log.cut_back(0)
+                trainer.notices.append(
+                    f"{path} has no checkpoint: the run starts at step 0 again. Its earlier logs are in {aside}."
+                )
+        opened.pop_all()
     return trainer
-
-
-def _restore(trainer: Trainer, accept_changes: bool, trusted: bool) -> None:
-    path, config = trainer.folder, trainer.config
-    if not trainer.checkpoints.store.steps():
-        if source := config.began_from:
-            config.check_trust("from", path, trusted)
-            WarmStart.from_dict(source).apply(trainer)
-        return
-    loaded = trainer.checkpoints.store.load_latest()
-    if config.run.steps <= loaded.step - trainer.components.steps_at_once:  # the last vector step may go beyond the end
-        raise UsageError(
-            f"{path} has made {loaded.step} steps already, more than {config.run.steps}: give more --steps."
-        )
-    trainer.resume(loaded, accept_changes)

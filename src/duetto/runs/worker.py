@@ -4,25 +4,23 @@
     sends     ("started", evaluations so far, step) | ("evaluated", step, mean return)
               | ("ended", stopped, notices) | ("failed", kind, sentence, traceback)
 
-A worker talks to its pool over its own stdin and stdout; the output of environments goes to stderr.
+A worker is connected to its pool by its stdin; what an environment prints goes to the pool's log.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import pickle
 import queue
 import signal
 import threading
-import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import cloudpickle
 
@@ -39,7 +37,6 @@ from duetto.storage.run_folder import clear, foreign
 from duetto.training.callbacks import AnyCallback, Callback
 from duetto.training.trainer import Trainer
 
-PATIENCE = 10.0  # seconds for the process that worked on a run before this one to be gone
 CLAIMS = ".beginning"  # the folder with the locks of runs that are being started
 SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # processes share a GPU: none may take most of its memory at once
 DIVERGED, FAILED = "diverged", "failed"
@@ -68,7 +65,7 @@ class Job:
         """The run's folder."""
         return Path(self.spec.runs_dir) / self.name
 
-    def work(self, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Trainer], None] = lambda _: None) -> None:
+    def work(self, callbacks: Sequence[AnyCallback]) -> None:
         """Train to the end.
 
         Raises as `duetto.train` does; RunInUseError if another process works on the run; HinderedError if its folder
@@ -76,28 +73,19 @@ class Job:
         """
         spec = self._unedited_spec()
         callbacks = [*callbacks, *trackers.callbacks(self.track)]
-        with ExitStack() as claimed:
-            if self.is_contested:
-                claim = Path(spec.runs_dir) / CLAIMS / self.name
-                claim.mkdir(parents=True, exist_ok=True)
-                _patiently(lambda: claimed.enter_context(FolderLock(claim)))
-
-            def started(trainer: Trainer) -> None:
-                claimed.close()  # from here on, the run's own lock keeps others away
-                on_start(trainer)
-
-            if not (self.folder / "config.yaml").is_file():
-                if not foreign(self.folder):
-                    clear(self.folder)
-                if os.path.lexists(self.folder):
-                    raise HinderedError(
-                        f"{self.folder} is no run: it has no config.yaml. Put that back, or move it away."
-                    )
-                start(spec, callbacks, started)
+        claim = Path(spec.runs_dir) / CLAIMS / self.name
+        if self.is_contested:
+            claim.mkdir(parents=True, exist_ok=True)
+        with FolderLock(claim) if self.is_contested else nullcontext():
+            if (self.folder / "config.yaml").is_file():
+                check_same_run(self.folder, self.config)
+                run_of(spec, self.folder, self.config).resume_with(ResumeOptions(callbacks=callbacks))
                 return
-        check_same_run(self.folder, self.config)
-        run = run_of(spec, self.folder, self.config)
-        _patiently(lambda: run.resume_with(ResumeOptions(callbacks=callbacks, on_start=on_start)))
+            if not foreign(self.folder):
+                clear(self.folder)
+            if os.path.lexists(self.folder):
+                raise HinderedError(f"{self.folder} is no run: it has no config.yaml. Put that back, or move it away.")
+            start(spec, callbacks)
 
     def _unedited_spec(self) -> RunSpec:
         """Return the spec with its algorithm made from its file again. HinderedError if a file was edited."""
@@ -124,33 +112,25 @@ def pack(job: Job) -> bytes:
         ) from error
 
 
-def unpack(packed: bytes) -> Job:
-    """Undo `pack`, and register the environment's id if a script had registered it."""
-    job, registration = pickle.loads(packed)
-    environments.register(registration)
-    return job
+class Newest(Callback):
+    """Keep the newest trainer: a run that continues after it lost a part of itself has another one."""
+
+    trainer: Trainer | None = None
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Keep the trainer."""
+        self.trainer = trainer
 
 
-def outcome(
-    job: Job, callbacks: Sequence[AnyCallback] = (), on_start: Callable[[Trainer], None] = lambda _: None
-) -> Message:
+def outcome(job: Job, newest: Newest | None = None) -> Message:
     """Train, and return the last message: "ended", or "failed" as DIVERGED, FAILED, HINDERED or IN_USE."""
-    trainers: list[Trainer] = []
-
-    def started(trainer: Trainer) -> None:
-        trainers.append(trainer)
-        on_start(trainer)
-
+    newest = newest or Newest()
     try:
-        job.work(callbacks, started)
-        trainer = trainers[-1]  # a run that continues after it lost a part of itself has a new one
-        return "ended", trainer.stopped, list(trainer.notices)
-    except NonFiniteError as error:
-        return "failed", DIVERGED, str(error), ""
+        job.work([newest])
+        assert newest.trainer is not None
+        return "ended", newest.trainer.stopped, list(newest.trainer.notices)
     except EnvironmentFailedError as error:
         return "failed", FAILED, error.sentence, error.trace
-    except RunInUseError as error:
-        return "failed", IN_USE, str(error), ""
     except DuettoError as error:
         return "failed", _fault(error), str(error), ""
     except Exception as error:  # of one run, which is no reason to end the others
@@ -158,7 +138,11 @@ def outcome(
 
 
 def _fault(error: BaseException | None) -> str:
-    """Return HINDERED if the cause is the machine, such as a full disk, or something that was edited; else FAILED."""
+    """Return HINDERED if the cause is the machine, such as a full disk, or something that was edited."""
+    if isinstance(error, NonFiniteError):
+        return DIVERGED
+    if isinstance(error, RunInUseError):
+        return IN_USE
     while error is not None and not isinstance(error, EnvironmentFailedError):
         if isinstance(error, OSError | HinderedError):
             return HINDERED
@@ -173,115 +157,75 @@ def _edited(name: str) -> HinderedError:
     )
 
 
-def _patiently(work: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            work()
-            return
-        except RunInUseError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
-
-
 # ---------------------------------------------------------------------------------------------------- a process
-def send(stream: BinaryIO, message: Message) -> None:
-    """Write one message, a line of JSON. OSError if nobody reads any more."""
-    stream.write(json.dumps(message).encode() + b"\n")
-    stream.flush()
-
-
-def receive(stream: BinaryIO) -> Message | None:
-    """Read one message; None at the end of the stream."""
-    line = stream.readline()
-    return tuple(json.loads(line)) if line.endswith(b"\n") else None
-
-
-def encode(packed: bytes) -> str:
-    """Return a packed job as text for a message."""
-    return base64.b64encode(packed).decode()
-
-
 def main() -> None:
     """Train jobs until the pool is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process handles Ctrl-C
-    sent = os.fdopen(os.dup(1), "wb")
-    received = os.fdopen(os.dup(0), "rb")
-    os.dup2(2, 1)
+    pool = Connection(os.dup(0))
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)
-    Worker(received, sent).serve()
+    Worker(pool).serve()
 
 
-class Worker:
-    """The worker's side of the pipe."""
+class Worker(Newest):
+    """The worker's side of the connection, and a callback of the runs that it trains."""
 
-    def __init__(self, received: BinaryIO, sent: BinaryIO) -> None:
-        self._received, self._sent = received, sent
-        self._jobs: queue.Queue[str] = queue.Queue()
+    def __init__(self, pool: Connection) -> None:
+        self._pool = pool
+        self._jobs: queue.Queue[bytes] = queue.Queue()
         self._go: queue.Queue[bool] = queue.Queue()
         self._stopped = threading.Event()
-        self._trainer: Trainer | None = None
-        self._is_working = False
+        self._job: Job | None = None
         threading.Thread(target=self._listen, daemon=True).start()
 
     def serve(self) -> None:
         """Train one job after another."""
         while True:
-            self._trainer = None
-            message = self._train(unpack(base64.b64decode(self._jobs.get())))
-            self._is_working = False
-            self._send(*message)
+            self.trainer = None
+            job, registration = pickle.loads(self._jobs.get())
+            environments.register(registration)
+            self._job = job
+            self._send(*outcome(job, self))
 
     def _listen(self) -> None:
-        while (message := receive(self._received)) is not None:
-            if message[0] == "train":
-                self._stopped.clear()
-                self._is_working = True
-                self._jobs.put(message[1])
-            elif message[0] == "go":
-                self._go.put(True)
-            else:
-                self._stopped.set()
-                if self._trainer is not None:
-                    self._trainer.interrupt()
-                self._go.put(False)
-        os._exit(1)  # its run resumes from its last checkpoint, as after kill -9
+        try:
+            while True:
+                kind, *job = self._pool.recv()
+                if kind == "train":
+                    self._stopped.clear()
+                    self._go = queue.Queue()
+                    self._jobs.put(job[0])
+                elif kind == "go":
+                    self._go.put(True)
+                else:
+                    self._stopped.set()
+                    if self.trainer is not None:
+                        self.trainer.stop(evaluates=False)
+                    self._go.put(False)
+        except (EOFError, OSError):
+            os._exit(1)  # its run resumes from its last checkpoint, as after kill -9
 
     def _send(self, *message: Any) -> None:
         try:
-            send(self._sent, message)
+            self._pool.send(message)
         except OSError:
             os._exit(1)
 
-    def _train(self, job: Job) -> Message:
-        worker = self
-        while not self._go.empty():
-            self._go.get()
-
-        class Waiting(Callback):
-            """Send each evaluation to the pool, and wait for its answer."""
-
-            def on_evaluation(self, trainer: Trainer) -> None:
-                assert trainer.last_evaluation is not None
-                step, result = trainer.last_evaluation
-                if step and not worker._stopped.is_set():
-                    worker._send("evaluated", step, result.mean_return)
-                    if not worker._go.get():
-                        trainer.stop()
-
-        return outcome(job, [Waiting()] if job.waits else [], lambda trainer: self._start(job, trainer))
-
-    def _start(self, job: Job, trainer: Trainer) -> None:
-        self._trainer = trainer
+    def on_start(self, trainer: Trainer) -> None:
+        """Send the evaluations so far and the step."""
+        super().on_start(trainer)
         if self._stopped.is_set():
-            trainer.interrupt()
-        rows = Csv.read(job.folder / "evaluations.csv")
-        evaluations = [(int(float(row["step"])), float(row["mean_return"])) for row in rows]
-        self._send("started", evaluations, trainer.step)
+            trainer.stop(evaluates=False)
+        rows = Csv.read(trainer.folder / "evaluations.csv")
+        self._send("started", [(int(float(row["step"])), float(row["mean_return"])) for row in rows], trainer.step)
 
-
-if __name__ == "__main__":
-    main()
+    def on_evaluation(self, trainer: Trainer) -> None:
+        """Send the evaluation of a job that waits, and wait for the pool's answer."""
+        assert self._job is not None
+        assert trainer.last_evaluation is not None
+        step, result = trainer.last_evaluation
+        if self._job.waits and step and not self._stopped.is_set():
+            self._send("evaluated", step, result.mean_return)
+            if not self._go.get():
+                trainer.stop()

@@ -28,9 +28,9 @@ VERSION = 1
 MANIFEST = "manifest.json"
 SEGMENT_FILE = re.compile(r"segment-(\d{12,})\.safetensors")
 Segment = dict[str, np.ndarray]
-_FILE = {"name": str, "size": int, "sha256": str}
-_SEGMENT = {"file": _FILE, "start": ListOf(int), "count": ListOf(int)}
-_FORM = {"step": int, "files": ListOf(_FILE), "segments": ListOf(_SEGMENT)}
+FILE = {"name": str, "size": int, "sha256": str}
+_SEGMENT = {"file": FILE, "start": ListOf(int), "count": ListOf(int)}
+_FORM = {"step": int, "files": ListOf(FILE), "segments": ListOf(_SEGMENT)}
 _LARGEST = 2**27  # bytes; a hundred segments of a hundred environments take a tenth of a million
 
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.install_hint import install
-from duetto.testing.conformance import CHECKS, both_installed
+from duetto.learners.backends import installed
+from duetto.testing.conformance import BACKENDS, CHECKS
 from duetto.testing.seams import check_engine, check_tracker
 
 __all__ = ["check_algorithm", "check_engine", "check_tracker", "checks"]
@@ -44,7 +45,7 @@ def check_algorithm(kind: type[Algorithm], *only: str) -> None:
     """
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         raise UsageError(f"check_algorithm got {kind!r:.80}. Give the class of an algorithm, such as duetto.DDPG.")
-    if not both_installed():
+    if not all(map(installed, BACKENDS)):
         raise UsageError(f"Checking an algorithm needs both frameworks. Install: {install('torch', 'jax')}")
     for name in only or CHECKS:
         if name not in CHECKS:

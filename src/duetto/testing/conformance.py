@@ -30,7 +30,6 @@ from duetto import environments, learners
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.errors import UsageError
 from duetto.learners import Backend, Learner
-from duetto.learners.backends import installed
 from duetto.learners.base import on_host
 from duetto.learners.multi_seed import SeedGroup
 from duetto.learners.parameters import Parameters
@@ -185,7 +184,7 @@ def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
     """
     with _trials(kind) as (trial, *_):
         pair = [_learner(trial, backend, device=one) for one in ("cpu", device)]
-        _compare_pair(trial, pair, ("the processor", device))
+        _compare_pair(trial, pair)
     check_resuming(kind, backend, device=device)
 
 
@@ -283,20 +282,20 @@ def _compare(trial: Trial) -> None:
     _compare_pair(trial, [_learner(trial, backend) for backend in BACKENDS])
 
 
-def _compare_pair(trial: Trial, pair: Sequence[Learner], who: tuple[str, str] = ("PyTorch", "JAX")) -> None:
-    about = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}"
-    _close(pair, 0.0, f"{about}, at the start", who)
+def _compare_pair(trial: Trial, pair: Sequence[Learner]) -> None:
+    about = f"{trial}, {pair[0].backend} and {pair[1].backend}"
+    _close(pair, 0.0, f"{about}, at the start")
     batches = trial.batches(UPDATES)
     for number, batch in enumerate(batches, 1):
         metrics = [learner.update(batch, (number - 1) / UPDATES) for learner in pair]
         assert metrics[0].names == metrics[1].names, f"{about}: metrics {metrics[0].names} and {metrics[1].names}"
         tolerance = 1e-4 if number <= 2 else 1e-3  # Adam amplifies the rounding of tiny gradients
         ours, theirs = (on_host(one.values) for one in metrics)
-        _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}", who)
+        _near(ours, theirs, 10 * tolerance, f"{about}, update {number}, metrics {metrics[0].names}")
         if metrics[0].priority is not None:
             ours, theirs = (on_host(one.priority) for one in metrics)
-            _near(ours, theirs, tolerance, f"{about}, update {number}, priorities", who)
-        _close(pair, tolerance, f"{about}, update {number}", who)
+            _near(ours, theirs, tolerance, f"{about}, update {number}, priorities")
+        _close(pair, tolerance, f"{about}, update {number}")
     if pair[0].on_policy or pair[0].recurrent:
         return  # `check_acting` compares them
     noise, _ = trial.algorithm.explorer().draw(
@@ -304,12 +303,12 @@ def _compare_pair(trial: Trial, pair: Sequence[Learner], who: tuple[str, str] = 
     )
     for drawn in (None, noise):
         ours, theirs = (learner.act(batches[0].obs, drawn) for learner in pair)
-        _near(ours, theirs, 1e-3, f"{about}, actions", who)
+        _near(ours, theirs, 1e-3, f"{about}, actions")
 
 
 def _compare_together(trial: Trial, backend: Backend) -> None:
-    about, sentence = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}, two seeds", ""
-    group, seeds, who = SeedGroup(TOGETHER), range(len(TOGETHER)), ("together", "alone")
+    about, sentence = f"{trial} of two seeds together and alone", ""
+    group, seeds = SeedGroup(TOGETHER), range(len(TOGETHER))
     how: dict[str, Any] = {"device": "cpu", "precision": "float32", "threads": THREADS[backend]}
     spaces = trial.observation, trial.action
     try:
@@ -342,8 +341,8 @@ def _compare_together(trial: Trial, backend: Backend) -> None:
         by_itself = learn(alone[seed], seed)
         assert told[seed].keys() == by_itself.keys()
         for name, value in told[seed].items():
-            _near(value, by_itself[name], 1e-3, f"{about}, seed {TOGETHER[seed]}, {name}", who)
-        _close([members[seed], alone[seed]], 1e-3, f"{about}, seed {TOGETHER[seed]}", who)
+            _near(value, by_itself[name], 1e-3, f"{about}, seed {TOGETHER[seed]}, {name}")
+        _close([members[seed], alone[seed]], 1e-3, f"{about}, seed {TOGETHER[seed]}")
 
 
 def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
@@ -359,8 +358,7 @@ def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> No
         theirs = _acted(trial, other, parameters)
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():
-            about = f"{trial.algorithm.name()} on {trial.observation} and {trial.action}, {name}"
-            _near(value, theirs[name], 1e-5, about, ("NumPy", backend))
+            _near(value, theirs[name], 1e-5, f"{trial}, NumPy and {backend}, {name}")
 
 
 def _moved(learner: Learner) -> Parameters:
@@ -390,29 +388,21 @@ def _acted(trial: Trial, actor: Policy, parameters: Parameters) -> dict[str, np.
     return found
 
 
-def _close(pair: Sequence[Learner], tolerance: float, about: str, who: tuple[str, str] = ("PyTorch", "JAX")) -> None:
+def _close(pair: Sequence[Learner], tolerance: float, about: str) -> None:
     ours, theirs = (flat(learner.parameters()) for learner in pair)
     assert ours.keys() == theirs.keys(), f"{about}: parameters {sorted(ours.keys() ^ theirs.keys())} are in one only"
     for name, value in ours.items():
-        _near(value, theirs[name], tolerance, f"{about}, {name}", who)
+        _near(value, theirs[name], tolerance, f"{about}, {name}")
 
 
-def _near(
-    ours: np.ndarray,
-    theirs: np.ndarray,
-    tolerance: float,
-    about: str,
-    who: tuple[str, str] = ("PyTorch", "JAX"),
-) -> None:
+def _near(ours: np.ndarray, theirs: np.ndarray, tolerance: float, about: str) -> None:
     """Assert that all elements are near, relative to the largest: Adam's steps do not shrink with the elements."""
     assert ours.shape == theirs.shape, f"{about}: shapes {ours.shape} and {theirs.shape}"
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     scale = max(1e-3, float(np.abs(ours).max())) if ours.size else 1.0
     worst = float(np.abs(ours - theirs).max()) / scale if ours.size else 0.0
     assert math.isfinite(worst), f"{about}: not finite"
-    assert worst <= tolerance, (
-        f"{about}: {' and '.join(who)} differ by {worst:.1e} of the largest, more than {tolerance:.0e}"
-    )
+    assert worst <= tolerance, f"{about}: they differ by {worst:.1e} of the largest, more than {tolerance:.0e}"
 
 
 def _outcome(
@@ -451,8 +441,3 @@ def flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
 def _metrics(metrics: learners.Metrics) -> dict[str, float]:
     values = on_host(metrics.values).astype(np.float64)
     return dict(zip(metrics.names, values.tolist(), strict=True))
-
-
-def both_installed() -> bool:
-    """Return whether both frameworks are installed."""
-    return all(installed(backend) for backend in BACKENDS)

@@ -73,6 +73,9 @@ class Trial:
     action: Space
     masked: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.algorithm.name()} on {self.observation} and {self.action}"
+
     def environment(self) -> RandomEnv:
         """Make a random environment with these spaces."""
         return RandomEnv(self.observation, self.action, masked=self.masked)

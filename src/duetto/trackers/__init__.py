@@ -32,10 +32,8 @@ def callbacks(track: Sequence[str | Tracker]) -> list[Tracking]:
     if isinstance(track, str) or not isinstance(track, Sequence):
         raise UsageError(f"track is {track!r}; it must be a list, such as ['wandb'].")
     trackers = [_tracker(entry) for entry in track]
-    names = [tracker.name for tracker in trackers]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"The tracker {name} is given twice. Leave one out.")
+    if len({tracker.name for tracker in trackers}) < len(trackers):
+        raise UsageError(f"track is {track!r}, with one tracker twice. Leave one out.")
     return [Tracking(tracker) for tracker in trackers]
 
 
@@ -49,16 +47,14 @@ def note_of_others(folder: Path, given: Sequence[object]) -> list[str]:
 
 
 def _tracker(entry: object) -> Tracker:
-    if isinstance(entry, type):
-        raise UsageError(f"{entry.__name__} is a class. Give an object of it: {entry.__name__}(...).")
-    if isinstance(entry, Tracker):
-        kind = type(entry).__name__
-        name = getattr(entry, "name", None)
-        if not re.fullmatch(r"\w[\w.-]*", str(name)) or name is None:  # also the name of a file in the run's folder
-            raise UsageError(f"The tracker {kind} has the name {name!r}. Use letters, digits, '-', '.' and '_'.")
-        return entry
-    if not isinstance(entry, str):
-        raise UsageError(f"{entry!r} is no tracker: give its name, or a duetto.trackers.Tracker.")
-    if entry not in TRACKERS:
-        raise UsageError(f"There is no tracker {entry!r}. There are: {', '.join(TRACKERS)}.")
-    return TRACKERS[entry]()
+    if isinstance(entry, str) and entry in TRACKERS:
+        return TRACKERS[entry]()
+    if not isinstance(entry, Tracker):
+        raise UsageError(
+            f"There is no tracker {entry!r}. There are: {', '.join(TRACKERS)}; or give a duetto.trackers.Tracker."
+        )
+    if not re.fullmatch(
+        r"\w[\w.-]*", name := str(getattr(entry, "name", "") or "")
+    ):  # also the name of a file in the run's folder
+        raise UsageError(f"A tracker has the name {name!r}. Use letters, digits, '-', '.' and '_'.")
+    return entry

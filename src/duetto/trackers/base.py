@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -76,8 +75,3 @@ def needed(package: str, what: str) -> None:
     """Raise UsageError, with the command to install it, if a tracker's package is missing."""
     if find_spec(package) is None:
         raise UsageError(f"Tracking with {what} needs {package}, which is not installed. Install: {install(package)}")
-
-
-def imported(package: str) -> Any:
-    """Import a package on its first use, since some take seconds."""
-    return import_module(package)

@@ -6,11 +6,11 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from duetto.trackers.base import Point, Tracker, flat, imported, needed
+from duetto.trackers.base import Point, Tracker, flat, needed
 
 MAX_VALUE = 6000  # characters of a parameter's value
 MAX_PARAMS = 100  # in one request
@@ -35,13 +35,14 @@ class MLflow(Tracker):
     def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """Start a tracked run, or continue the known one. Raises MLflow's error if it no longer exists."""
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)  # it lists the tables of a new database
-        with _lock(folder.parent):
-            self._client = imported("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
+        # One run of a sweep at a time: MLflow damages a new SQLite file otherwise.
+        with import_module("mlflow.utils.file_utils").ExclusiveFileLock(str(folder.parent / ".mlflow.lock")):
+            self._client = import_module("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
             experiment = self._client.get_experiment_by_name(self._experiment)
             experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(self._experiment)
         if known is None:
             self._id = self._client.create_run(experiment_id, run_name=run).info.run_id
-            param = imported("mlflow.entities").Param
+            param = import_module("mlflow.entities").Param
             params = [param(key, str(value)[:MAX_VALUE]) for key, value in flat(config).items()]
             for first in range(0, len(params), MAX_PARAMS):
                 self._client.log_batch(self._id, params=params[first : first + MAX_PARAMS])
@@ -53,7 +54,7 @@ class MLflow(Tracker):
 
     def send(self, point: Point) -> None:
         """Send the numbers and videos of a step."""
-        metric, now = imported("mlflow.entities").Metric, int(time.time() * 1000)
+        metric, now = import_module("mlflow.entities").Metric, int(time.time() * 1000)
         metrics = [metric(name, value, now, point.step) for name, value in point.numbers.items()]
         if metrics:
             self._client.log_batch(self._id, metrics=metrics)
@@ -69,10 +70,3 @@ class MLflow(Tracker):
     def finish(self, failed: bool) -> None:
         """End tracking in this process."""
         self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
-
-
-def _lock(runs_dir: Path) -> AbstractContextManager[Any]:
-    """Let one run of a sweep at a time open the database: MLflow damages a new SQLite file otherwise."""
-    if os.name == "nt":  # MLflow's lock needs fcntl
-        return nullcontext()
-    return imported("mlflow.utils.file_utils").ExclusiveFileLock(str(runs_dir / ".mlflow.lock"))

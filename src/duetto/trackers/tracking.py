@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.storage import atomic_io, safe_open
@@ -34,8 +34,6 @@ class Tracking(Callback):
         tracker: The tracker.
     """
 
-    ends_last: ClassVar[bool] = True
-
     def __init__(self, tracker: Tracker) -> None:
         self.tracker = tracker
         self._name = f"The tracker {tracker.name}"
@@ -56,7 +54,7 @@ class Tracking(Callback):
         except Exception as error:
             hint = f" To start a new tracked run instead, remove {path}." if known else ""
             raise UsageError(f"{self._name} cannot start: {_sentence(error)}{hint}") from error
-        trainer.when_closed(lambda: self._close(trainer))
+        trainer.when_closed(lambda: self._try(trainer, self.tracker.finish, not self._ended))
         if not isinstance(identity, str) or not _ID.fullmatch(identity):
             raise UsageError(f"{self._name} gave its run the id {identity!r}. Use letters, digits, '-', '.' and '_'.")
         if known != identity:
@@ -126,9 +124,6 @@ class Tracking(Callback):
             return False
         self._failed = False
         return True
-
-    def _close(self, trainer: Trainer) -> None:
-        self._try(trainer, self.tracker.finish, not self._ended)
 
 
 def tracked(folder: Path) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from duetto.trackers.base import Point, Tracker, imported, needed
+from duetto.trackers.base import Point, Tracker, needed
 
 
 class Wandb(Tracker):
@@ -26,7 +27,7 @@ class Wandb(Tracker):
 
     def start(self, run: str, known: str | None, config: Mapping[str, Any], folder: Path) -> tuple[str, str]:
         """Start a tracked run, or continue the known one. W&B's steps are the run's."""
-        wandb = imported("wandb")
+        wandb = import_module("wandb")
         defaults: dict[str, Any] = {
             "project": self._project,
             "name": run,
@@ -43,13 +44,13 @@ class Wandb(Tracker):
         """Send the numbers of a step, and the newest of its videos."""
         videos: dict[str, Any] = {}
         for path in point.videos:  # a step has one video of a name
-            videos["video"] = imported("wandb").Video(str(path), caption=path.stem, format="mp4")
+            videos["video"] = import_module("wandb").Video(str(path), caption=path.stem, format="mp4")
         self._run.log(point.numbers | videos, step=point.step, commit=True)
 
     def best(self, folder: Path, step: int, mean_return: float) -> None:
         """Keep the best parameters as an artifact."""
         metadata = {"step": step, "mean_return": mean_return}
-        artifact = imported("wandb").Artifact(f"best-{self._run.id}", type="model", metadata=metadata)
+        artifact = import_module("wandb").Artifact(f"best-{self._run.id}", type="model", metadata=metadata)
         for path in sorted(folder.iterdir()):
             artifact.add_file(str(path))
         self._run.log_artifact(artifact)

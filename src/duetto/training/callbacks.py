@@ -32,9 +32,6 @@ class Callback:
     Its attributes are its settings; its state belongs in `state_dict`.
     """
 
-    ends_last: ClassVar[bool] = False
-    """Whether its `on_end` is called after those of all others, and may use what they log there."""
-
     def on_start(self, trainer: Trainer) -> None:
         """Called before the first step, and whenever the run is resumed, with the state restored."""
 
@@ -82,26 +79,18 @@ def check(callbacks: Sequence[AnyCallback]) -> None:
             raise UsageError(f"{callback.__name__} is a class. Hand over an object of it: {callback.__name__}(...).")
         if not (isinstance(callback, Callback) or callable(callback)):
             raise UsageError(f"{callback!r} is no callback: give a duetto.Callback, or a function of the trainer.")
-        if isinstance(callback, Callback):
-            _check_hooks(callback)
-
-
-def _check_hooks(callback: Callback) -> None:
-    """Raise UsageError if a callback has a method that looks like a hook but would never be called."""
-    name = _name(callback)
-    if wrong := [m for m in dir(callback) if m.lstrip("_").startswith("on_") and m not in HOOKS]:
-        raise UsageError(f"{name} has {wrong[0]}, which is no hook. Hooks are {', '.join(HOOKS)}.")
-    if callable(callback):
-        raise UsageError(
-            f"{name} is a Callback, so it is called by its hooks, not by __call__: rename that to on_step."
-        )
+        wrong = [name for name in dir(callback) if name.lstrip("_").startswith("on_") and name not in HOOKS]
+        if isinstance(callback, Callback) and (wrong or callable(callback)):
+            raise UsageError(
+                f"{_name(callback)} has {(*wrong, FUNCTIONS)[0]}, which is no hook. Hooks are {', '.join(HOOKS)}."
+            )
 
 
 class CallbackList:
     """The callbacks of one run, by name: the second one of a class is "Name 2".
 
     Attributes:
-        running: The hooks that are being called, each within the one before it.
+        running: How many hooks are being called, each within the one before it.
     """
 
     STATE: ClassVar[Any] = DictOf(dict)
@@ -109,7 +98,7 @@ class CallbackList:
     def __init__(self, notices: list[str]) -> None:
         """Start without callbacks. Sentences for the user go to `notices`."""
         self._notices = notices
-        self.running: list[str] = []
+        self.running: int = 0
         self._kept: State = {}
         self._members: dict[str, Callback] = {}
         self._called: dict[str, list[Callable[[Trainer], Any]]] = {}
@@ -132,25 +121,23 @@ class CallbackList:
         for hook in HOOKS:
             nothing = getattr(Callback, hook)
             overriding = [one for one in self._members.values() if getattr(type(one), hook) is not nothing]
-            if hook == "on_end":
-                overriding.sort(key=lambda one: one.ends_last)
             self._called[hook] = [getattr(one, hook) for one in overriding]
         self._called[FUNCTIONS] = [callback for callback in callbacks if not isinstance(callback, Callback)]
         self.state_dict()  # what cannot be saved shows now, not at the first checkpoint
         if self._kept:
             self._notices.append(
-                f"The checkpoint has a state of {', '.join(self._kept)}, which this run continues without: hand them "
-                "over again as callbacks, and they continue from there. Until then their states are kept as they are."
+                f"The checkpoint has a state of {', '.join(self._kept)}, which this run continues without. Hand them "
+                "over again as callbacks to continue from their states, which are kept."
             )
 
     def call(self, hook: str, trainer: Trainer) -> None:
         """Call the hook of every callback that has it, in order."""
-        self.running.append(hook)
+        self.running += 1
         try:
             for called in self._called.get(hook, ()):
                 called(trainer)
         finally:
-            self.running.pop()
+            self.running -= 1
 
     def state_dict(self) -> State:
         """The callbacks' states by name, of absent ones too. Raises UsageError if one cannot be saved."""

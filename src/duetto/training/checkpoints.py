@@ -16,7 +16,7 @@ from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
 from duetto.storage.logs import Csv, JsonLines
-from duetto.storage.reproducibility import deciding
+from duetto.storage.reproducibility import ENVIRONMENT, deciding
 from duetto.training import resume_checks
 from duetto.training.callbacks import CallbackList
 from duetto.training.components import Components
@@ -120,8 +120,8 @@ class Checkpoints:
             if not plan.changed:
                 raise
             raise CheckpointError(
-                f"The run cannot continue with what has changed: {sentence(plan.changed)}. {error} With the old values "
-                f"back it continues; a new run can start from this one's networks, if they fit (--from {folder})."
+                f"The run cannot continue with what has changed: {sentence(plan.changed)}. {error} Put the old values "
+                f"back, or start a new run from this one's networks (--from {folder})."
             ) from error
         self.resumed = plan
         return plan.state["trainer"]["step"], plan.state["trainer"]["seconds"]
@@ -139,7 +139,7 @@ class Checkpoints:
         self.last = (step, components.learner.updates)
         if not components.stepper.resumed_exactly:
             components.interrupt(~components.stepper.restored)
-            if not plan.expects_new_episodes:
+            if ENVIRONMENT.isdisjoint(plan.changed):
                 plan.inexact.append(resume_checks.new_episodes(components.stepper))
                 plan.notices.append(plan.inexact[-1])
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, Tree
 from duetto.buffers import Experience
@@ -18,7 +20,7 @@ from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.recurrent_state import Recurrence
 
 
-class Source(Protocol):
+class Source(ABC):
     """A source of a trainer's experience.
 
     Attributes:
@@ -26,27 +28,26 @@ class Source(Protocol):
         rewards: The scaling of rewards, if any.
     """
 
-    STATE: ClassVar[dict[str, Any]]
-    rewards: RewardScaler | None
+    STATE: ClassVar[Any]
+    rewards: RewardScaler | None = None
 
+    @abstractmethod
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Return the next experience and the episodes that ended with it. `step` counts earlier steps."""
-        ...
+        """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
 
-    def interrupt(self, envs: np.ndarray | None = None) -> None:
+    def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - a source may have nothing to do
         """Note that all environments, or those in `envs` (N,) bool, started new episodes before the last ended."""
-        ...
 
+    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that later experience depends on, without the environments."""
-        ...
+        """Return everything that later experience depends on, except the environments."""
 
+    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`."""
-        ...
 
 
-class Collector:
+class Collector(Source):
     """A source that makes one vector step at a time. It owns the exploration noise's state and random numbers."""
 
     STATE: ClassVar[dict[str, Any]] = {
@@ -79,8 +80,8 @@ class Collector:
         self.rewards: RewardScaler | None = scaling and RewardScaler(stepper.num_envs, spec.discount, *scaling)
         self._recurrence = Recurrence(learner, stepper.action_space, stepper.num_envs) if learner.recurrent else None
 
+    @override
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Step every environment once; the real transitions, and the episodes that ended. `step` were made before."""
         obs = self._stepper.obs
         if self._normalizer.mode in ("collected", "steps"):
             waiting = self._stepper.waiting
@@ -127,8 +128,8 @@ class Collector:
         after = {f"next_carry/{name}": part for name, part in carry.items()}
         return action, extras | before | after
 
+    @override
     def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Note that all environments, or those in `envs` (N,) bool, start new episodes though the last did not end."""
         ended = np.ones(self._stepper.num_envs, bool) if envs is None else envs
         self._noise = self._explorer.after_episode(self._noise, ended)
         if self.rewards is not None:

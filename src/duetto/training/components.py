@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from duetto import buffers, demonstrations, environments, learners
-from duetto.environments.spaces import far_from_zero
 from duetto.errors import CheckpointError
 from duetto.functional.rng import generator
 from duetto.learners.parameters import Parameters
@@ -25,6 +24,7 @@ from duetto.networks.specs import ParameterSpec
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training.collector import Source
+from duetto.training.evaluator import check_same_spaces
 from duetto.training.execution import Execution
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
@@ -58,35 +58,27 @@ class Components:
         """Make the parts. Sentences for the user go to `notices`."""
         self._config, self._environment, self._notices = config, environment, notices
         self._masked = False  # whether the memory has room for masks of allowed actions
-        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
-            self._make(place, build_learner, opened)
-            self._opened = opened.pop_all()
-
-    def _make(
-        self,
-        place: Execution,
-        build_learner: Callable[..., learners.Learner],
-        opened: ExitStack,
-    ) -> None:
-        config, options, environment = self._config, self._config.run, self._environment
+        options = config.run
         how: dict[str, Any] = {
             "num_envs": options.num_envs,
             "vectorization": options.vectorization,
             "worker_timeout": options.worker_timeout,
             "kwargs": config.environment_options,
         }
-        self.stepper = place.make_stepper(config, environment, self._notices, **how)
-        if not environments.is_instance(environment):  # that one is the user's to close
-            opened.callback(self.stepper.close)
-        self.learner = self._make_learner(build_learner)
-        self._goals, self.shards = self._make_goals(opened), place.make_shards(config, self.stepper)
-        if self.shards is not None:
-            opened.callback(self.shards.close)
-        self.normalizer = Normalizer(self.stepper.observation_space, *config.algorithm.observation_scaling())
-        if not config.algorithm.custom_networks():  # which may well take the observations as images
-            self._notices.extend(preprocessing.image_warnings(self.stepper.observation_space))
-        self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
-        self.collector = place.make_source(config, self.stepper, self.learner, self.normalizer)
+        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
+            self.stepper = place.make_stepper(config, environment, notices, **how)
+            if not environments.is_instance(environment):  # that one is the user's to close
+                opened.callback(self.stepper.close)
+            self.learner = self._make_learner(build_learner)
+            self._goals, self.shards = self._make_goals(opened), place.make_shards(self.stepper)
+            if self.shards is not None:
+                opened.callback(self.shards.close)
+            self.normalizer = Normalizer(self.stepper.observation_space, *config.algorithm.observation_scaling())
+            if not config.algorithm.custom_networks():  # which may well take the observations as images
+                notices.extend(preprocessing.image_warnings(self.stepper.observation_space))
+            self.collector = place.make_source(config, self.stepper, self.learner, self.normalizer)
+            self.memory = self._make_memory(self.normalizer.kept(self.stepper.observation_space))
+            self._opened = opened.pop_all()
 
     def _make_learner(self, build: Callable[..., learners.Learner]) -> learners.Learner:
         options, algorithm, stepper = self._config.run, self._config.algorithm, self.stepper
@@ -156,21 +148,10 @@ class Components:
     def reset(self) -> None:
         """Start the first episodes."""
         self.stepper.reset(self._config.run.seed)
-        self._notices.extend(far_from_zero(self.stepper.obs))
         self._heed_masks()
 
     def _heed_masks(self) -> None:
-        """Look for masks of allowed actions, once the environments have started: make room for them, or warn."""
-        if self.stepper.engine.action_masks.ignored:
-            self._notices.append(
-                f"{self.stepper.name} gives an info['action_mask']; its actions are continuous, and a mask says "
-                "nothing: it is ignored."
-            )
-        elif not self.stepper.masked and (unread := self._unread_mask()):
-            self._notices.append(
-                f"{self.stepper.name} has {unread}: every action counts as allowed. If it says which actions are, give "
-                "it as info['action_mask'] in each reset and step."
-            )
+        """Make room for masks of allowed actions, once the environments have started, if they give any."""
         if self.stepper.masked and not self._masked:
             self._remember_masks()
         elif self._masked and not self.stepper.masked:
@@ -178,15 +159,6 @@ class Components:
                 f"What this run continues from had masks of allowed actions; {self.stepper.name} gives no "
                 "info['action_mask'] now. Give one, or start anew."
             )
-
-    def _unread_mask(self) -> str:
-        """What the environment has that other libraries read as a mask of allowed actions, in words; "" if nothing."""
-        stepper = self.stepper
-        if any(env.has_wrapper_attr("action_masks") for env in stepper.environments):
-            return "a method action_masks, which is not read"
-        if part := masks.mask_like_part(stepper.observation_space, stepper.action_space):
-            return f"a part {part!r} of its observations, which networks see as any other"
-        return ""
 
     @property
     def steps_at_once(self) -> int:
@@ -211,11 +183,6 @@ class Components:
             self._notices.append(f"The state of {name} cannot be saved: resuming this run starts new episodes.")
         for why in environments.obstacles(states):
             self._notices.append(f"{name} starts a new episode when this run is resumed: {why}.")
-        if environments.draw_globally(states):
-            self._notices.append(
-                f"{name} draws from Python's or NumPy's global generators, which all seeds in this process share "
-                "and no seed sets: another run of the same seed differs. Draw from self.np_random."
-            )
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def acting_state(self) -> dict[str, Any]:
@@ -226,7 +193,7 @@ class Components:
             "spaces": {
                 "observation": spaces.to_json(self.stepper.observation_space),
                 "action": spaces.to_json(self.stepper.action_space),
-                "action_dtype": self.stepper.action_dtype,
+                "action_dtype": np.dtype(self.stepper.engine.single_action_space.dtype).name,
                 "action_mask": self._masked,
                 "action_structure": environments.structure(self.stepper.engine.single_action_space),
             },
@@ -262,13 +229,18 @@ class Components:
         for segment in segments:
             self.memory.load_segment(segment)
 
+    def check_spaces(self, saved: dict[str, Any]) -> None:
+        """Raise CheckpointError if the environments do not have the spaces of a checkpoint."""
+        observation, action = (spaces.from_json(saved[kind]) for kind in ("observation", "action"))
+        check_same_spaces(self.stepper, observation, action, CheckpointError)
+
     # ------------------------------------------------------------------------------------------------ fine-tuning
     def begin_from(self, state: dict[str, Any]) -> None:
         """Begin with the networks of another run's acting or whole state.
 
         Raises CheckpointError if they, their spaces or their observations' statistics do not fit.
         """
-        check_spaces(state["spaces"], self.stepper, "Choose an environment of the same spaces.")
+        self.check_spaces(state["spaces"])
         self.normalizer.load_state_dict(state["normalizer"])
         self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
 
@@ -288,16 +260,3 @@ class Components:
     def close(self) -> None:
         """Release environments and processes."""
         self._opened.close()
-
-
-def check_spaces(
-    saved: dict[str, Any],
-    stepper: environments.VecEnv,
-    instead: str = "Resume it with the environment that it was started with.",
-) -> None:
-    """Raise CheckpointError if the environment has other spaces now; its last sentence is `instead`."""
-    for kind, ours in (("observation", stepper.observation_space), ("action", stepper.action_space)):
-        if apart := spaces.describe_difference(kind, spaces.from_json(saved[kind]), ours):
-            raise CheckpointError(
-                f"The run was made with the {kind} space {apart[0]}; {stepper.name} has {apart[1]}. {instead}"
-            )

@@ -29,7 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from duetto.algorithms.base import Algorithm, ReplaySpec, RolloutBatch, RolloutSpec
+from duetto.algorithms.base import Algorithm, RolloutBatch, SequenceSpec
 from duetto.buffers.device_replay import DeviceReplay
 from duetto.buffers.update_schedule import Schedule
 from duetto.environments import Episode
@@ -64,24 +64,13 @@ class Advance(NamedTuple):
 
 def check(algorithm: Algorithm, environment: str) -> None:
     """Raise UsageError if the compiled loop cannot train the algorithm with these options yet."""
-    spec: Any = algorithm.memory()
-    if isinstance(spec, RolloutSpec):
-        adapts = any(one.kl for one in algorithm.optimizers().values())
-        missing = {
-            "recurrent networks": spec.recurrent,
-            "target_kl": spec.target_kl > 0,
-            "learning_rate_kl": adapts,
-            "recompute_advantages": spec.recompute_advantages,
-        }
-    elif isinstance(spec, ReplaySpec):
-        missing = {
-            "prioritized replay": spec.prioritization is not None,
-            "hindsight": spec.hindsight is not None,
-            "demonstrations": spec.demonstrations is not None,
-            "train_at_episode_end": spec.train_at_episode_end,
-        }
-    else:
-        missing = {"recurrent networks": True}
+    spec = algorithm.memory()
+    unsupported = ("target_kl", "recompute_advantages", "prioritization", "hindsight", "demonstrations")
+    missing = {
+        "recurrent networks": isinstance(spec, SequenceSpec) or getattr(spec, "recurrent", False),
+        "learning_rate_kl": any(one.kl for one in algorithm.optimizers().values()),
+        **{name: getattr(spec, name, None) for name in (*unsupported, "train_at_episode_end")},
+    }
     if absent := next((name for name, wanted in missing.items() if wanted), None):
         raise UsageError(
             f"{algorithm.name()} with {absent} cannot run in the compiled loop of {environment} yet. Leave it out, or "
@@ -134,7 +123,7 @@ class DeviceLoop:
             "moments": {},
         }
         if self._rewards is not None:
-            carry["moments"][REWARD] = _on_device(initial_moments((), self._rewards.prior))
+            carry["moments"][REWARD] = on_device(initial_moments((), self._rewards.prior))
             carry["sums"], carry["largest"] = jnp.zeros(n, jnp.float32), jnp.zeros((), jnp.float32)
         return carry
 
@@ -159,7 +148,9 @@ class DeviceLoop:
             steps = [before + i * self.vector.num_envs for i in range(self._length)]
             if self.replay:
                 schedule.advance(self.vector.num_envs, False)
-            due = _taken(schedule) if self.replay else self._spec.epochs
+            due = 0 if self.replay else self._spec.epochs
+            while self.replay and schedule.take():
+                due += 1
             phases.append([self._algorithm.phase(updates + i + 1) for i in range(due)])
             updates += due
             # A rollout learns with the values of when it started, transitions with those of now.
@@ -371,7 +362,8 @@ class DeviceLoop:
             phase: CompiledUpdate(self._learner, carry["learner"], Update(phase, batch, None, noise, rates, scheduled))
             for phase in sorted(self._phases)
         }
-        self._run = jax.jit(self._advance, donate_argnums=0, compiler_options=self._learner.by_rule())
+        options = self._learner.compiler_options(len(jax.tree.leaves(batch)[0]))
+        self._run = jax.jit(self._advance, donate_argnums=0, compiler_options=options)
 
     def _width(self) -> int:
         return max(len(update.names) for update in self._updates.values())
@@ -433,14 +425,6 @@ class DeviceLoop:
         return carry, jnp.clip(reward / jnp.sqrt(moments.variance + 1e-8), -10.0, 10.0)
 
 
-def _taken(schedule: Schedule) -> int:
-    """Take all updates that are due; return their number."""
-    number = 0
-    while schedule.take():
-        number += 1
-    return number
-
-
 def _finite(result: VectorStep) -> Any:
     parts = [part for part in (result.reward, result.final_obs) if jnp.issubdtype(part.dtype, jnp.floating)]
     return jnp.stack([jnp.isfinite(part).all() for part in parts]).all()
@@ -451,7 +435,8 @@ def _stacked(*rows: Any) -> np.ndarray:
     return stacked.astype(np.float32) if stacked.dtype == np.float64 else stacked
 
 
-def _on_device(moments: Moments) -> Moments:
+def on_device(moments: Moments) -> Moments:
+    """Return the statistics as float32 arrays of JAX."""
     return Moments(*(jnp.asarray(part, jnp.float32) for part in moments))
 
 

@@ -31,9 +31,10 @@ from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training import device_loop
+from duetto.training.collector import Source
 from duetto.training.components import Components
-from duetto.training.device_loop import OBSERVATION, REWARD, Advance, Carry, DeviceLoop
-from duetto.training.execution import LocalExecution
+from duetto.training.device_loop import OBSERVATION, REWARD, Advance, Carry, DeviceLoop, on_device
+from duetto.training.execution import Execution
 from duetto.training.trainer import Trainer
 
 
@@ -117,10 +118,8 @@ class DeviceMemory(Memory):
         self.schedule.load_state_dict(state["schedule"])
 
 
-class DeviceSource:
+class DeviceSource(Source):
     """The host's part of acting: the carry between two calls, without learner, normalizer and memory."""
-
-    rewards: None = None  # scaled in the program
 
     STATE: ClassVar[Any] = DictOf(ARRAY)
 
@@ -128,8 +127,9 @@ class DeviceSource:
         self.loop: DeviceLoop = loop
         self.carry: Carry = {}
 
-    def interrupt(self, envs: np.ndarray | None = None) -> None:
-        """Do nothing: environments that start anew bring a new carry."""
+    def collect(self, step: int, total_steps: int) -> Any:
+        """Refuse: the compiled loop collects."""
+        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
         """Return the carry without the environments' states."""
@@ -153,8 +153,8 @@ def arrays_of_carry(carry: Carry) -> dict[str, np.ndarray]:
     return own | ({f"moments/{name}": np.array(part) for name, part in rewards._asdict().items()} if rewards else {})
 
 
-class DeviceExecution(LocalExecution):
-    """Runs environments and updates in the compiled loop."""
+class DeviceExecution(Execution):
+    """The place of a run in the compiled loop."""
 
     @override
     def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:
@@ -168,13 +168,8 @@ class DeviceComponents(Components):
     memory: Any  # a DeviceMemory
     collector: Any  # a DeviceSource
 
-    def _make(self, place: Any, build_learner: Any, opened: Any) -> None:
-        super()._make(place, build_learner, opened)
-        spec, replay = self._config.algorithm.memory(), self.collector.loop.replay
-        self.memory = DeviceMemory(spec, self.stepper.num_envs, replay)
-
     def _make_memory(self, seen: Any) -> Any:
-        """Return None: the loop, which is made later, knows the memory's sizes."""
+        return DeviceMemory(self._config.algorithm.memory(), self.stepper.num_envs, self.collector.loop.replay)
 
     def reset(self) -> None:
         """Start the first episodes: those of the host's loop with this seed."""
@@ -191,7 +186,7 @@ class DeviceComponents(Components):
         """Make some turns of the loop."""
         source, memory, moments = self.collector, self.memory, self.normalizer.moments
         learner: Any = self.learner
-        scaling = {OBSERVATION: _single(moments[OBSERVATION])} if moments else {}
+        scaling = {OBSERVATION: on_device(moments[OBSERVATION])} if moments else {}
         carry = source.carry | {"learner": learner.state, "moments": source.carry["moments"] | scaling}
         if memory.rows:
             carry["memory"] = memory.arrays
@@ -202,7 +197,8 @@ class DeviceComponents(Components):
         memory.number += turns * source.loop.steps_of_turn // self.stepper.num_envs
         if OBSERVATION in carry["moments"]:
             observed = carry["moments"].pop(OBSERVATION)
-            self.normalizer.replace({OBSERVATION: _double(observed)})
+            mean, variance, count = (np.asarray(part, np.float64) for part in observed)
+            self.normalizer.moments = {OBSERVATION: Moments(mean, variance, float(count))}
         source.carry = carry
         return advance
 
@@ -239,15 +235,6 @@ class DeviceComponents(Components):
         self.collector.load_state_dict(state["collector"])
 
 
-def _single(moments: Moments) -> Moments:
-    return Moments(*(jnp.asarray(part, jnp.float32) for part in moments))
-
-
-def _double(moments: Moments) -> Moments:
-    mean, variance, count = (np.asarray(part, np.float64) for part in moments)
-    return Moments(mean, variance, float(count))
-
-
 class DeviceTrainer(Trainer):
     """A trainer whose loop runs in one compiled program."""
 
@@ -258,14 +245,10 @@ class DeviceTrainer(Trainer):
     def __init__(self, config: Config, folder: Any, environment: Any, place: Any = None, *more: Any):
         """Create a trainer. UsageError for options that the compiled loop does not support."""
         device_loop.check(config.algorithm, config.environment)
-        if place is not None:
+        if place is not None or (more and more[0] is not learners.build):
             raise UsageError(
-                f"{config.environment} steps in one compiled program, not on a cluster. Leave --cluster out."
-            )
-        if more and more[0] is not learners.build:
-            raise UsageError(
-                f"{config.environment} steps in one compiled program of one seed. Train several seeds in processes of "
-                "their own: duetto sweep."
+                f"{config.environment} steps in one compiled program of one seed, not on a cluster. Leave --cluster "
+                "out, and train several seeds in processes of their own: duetto sweep."
             )
         super().__init__(config, folder, environment, DeviceExecution(), *more)
 

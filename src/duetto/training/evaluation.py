@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 import numpy as np
 
@@ -23,6 +22,11 @@ PARALLEL = 10  # environments at most; more would not be faster
 SEED_OFFSET = 100
 # Vector steps without the end of an episode before a warning: the longest usual episodes, Atari's, have 27,000.
 PATIENCE = 100_000
+ENDLESS = (
+    f"no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. If they never do, "
+    "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train without evaluations "
+    "(--evaluate-every 0, evaluate_every=0)."
+)
 
 
 Act = EvaluationPolicy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
@@ -67,14 +71,8 @@ class Evaluation(NamedTuple):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation as JSON values: the properties, and the returns and lengths of all episodes."""
-        return {
-            "mean_return": self.mean_return,
-            "std_return": self.std_return,
-            "returns": self.returns.tolist(),
-            "lengths": self.lengths.tolist(),
-            "success_rate": self.success_rate,
-        }
+        """Return `numbers`, and the returns and lengths of all episodes, as JSON values."""
+        return {**self.numbers(), "returns": self.returns.tolist(), "lengths": self.lengths.tolist()}
 
     def __str__(self) -> str:
         plural = "" if len(self.returns) == 1 else "s"
@@ -88,8 +86,7 @@ def evaluate(
 ) -> Evaluation:
     """Run episodes 0 .. episodes-1, several at a time, each in an environment with its own seed.
 
-    `tell` gets a few words on the progress before each vector step. If no episode ends for very long, the logger warns,
-    once for an environment.
+    `tell` gets a few words on the progress before each vector step. If no episode ends for very long, the logger warns.
     """
     started = since = stepper.steps
     returns, lengths, successes = np.zeros(episodes), np.zeros(episodes, np.int64), np.full(episodes, np.nan)
@@ -101,7 +98,7 @@ def evaluate(
         tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - started:,} of those that run")
         ended = _step(act, stepper)
         if stepper.steps - since == PATIENCE:
-            _warn(stepper)
+            LOGGER.warning("%s: %s", escaped(stepper.name), ENDLESS)
         for episode in ended:
             if episode.env not in running:
                 continue
@@ -116,29 +113,16 @@ def evaluate(
     return Evaluation(returns, lengths, None if np.isnan(successes).all() else successes)
 
 
-def _warn(stepper: VecEnv) -> None:
-    said = (
-        f"{stepper.name}: no episode has ended for {PATIENCE:,} steps, and an evaluation waits until its episodes end. "
-        "If they never do, give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train "
-        "without evaluations (--evaluate-every 0, evaluate_every=0)."
-    )
-    if stepper not in _WARNED:  # a run's evaluations share their environments
-        _WARNED.add(stepper)
-        LOGGER.warning("%s", escaped(said))
-
-
-_WARNED: WeakSet[VecEnv] = WeakSet()
-
-
 @preserve()
-def watch(act: Act, stepper: VecEnv, seed: int, on_frame: Callable[[np.ndarray, Tree], None] | None = None) -> Episode:
-    """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`, with the
-    observation (1, ...) that the policy acts on. Without `on_frame` the environment shows itself, if it can.
+def watch(act: Act, stepper: VecEnv, seed: int, on_frame: Callable[[np.ndarray], None] | None = None) -> Episode:
+    """Run one episode of the first environment and hand every rendered frame (H, W, 3) uint8 to `on_frame`.
+
+    Without `on_frame` the environment shows itself, if it can.
     """
     (stepper.show if on_frame is None else stepper.reset)(seed + SEED_OFFSET)
     while True:
         if on_frame is not None:
-            on_frame(stepper.render(), stepper.obs)
+            on_frame(stepper.render())
         ended = _step(act, stepper)
         if ended:
             return ended[0]

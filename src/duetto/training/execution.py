@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from duetto import environments
 from duetto.buffers import Shards
@@ -13,33 +13,14 @@ from duetto.training.collector import Collector, Source
 from duetto.training.normalizer import Normalizer
 
 
-class Execution(Protocol):
-    """The processes of a trainer's environments and replay shards."""
+class Execution:
+    """The processes of a trainer's environments and replay shards: here all in this process."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
-        """Make the environments. `options` are those of `environments.make`; warnings are appended to `notices`."""
-        ...
+        """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`.
 
-    def make_source(
-        self, config: Config, stepper: environments.VecEnv, learner: Policy, normalizer: Normalizer
-    ) -> Source:
-        """Make the source of experience, which acts in the environments."""
-        ...
-
-    def make_shards(self, config: Config, stepper: environments.VecEnv) -> Shards | None:
-        """Make the replay buffer's shards; None keeps the whole buffer in this process."""
-        ...
-
-    def decided(self, stepper: environments.VecEnv) -> dict[str, Any]:
-        """Return the options that affect results: `cluster` in the config."""
-        ...
-
-
-class LocalExecution:
-    """Runs environments and replay buffer in this process."""
-
-    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
-        """Make the environments in this process. Raises UsageError if the run was trained on a cluster."""
+        Raises UsageError if the run was trained on a cluster.
+        """
         if config.cluster:
             raise UsageError(
                 "This run was trained on a cluster, which decides its numbers. Give --cluster (in Python "
@@ -50,12 +31,13 @@ class LocalExecution:
     def make_source(
         self, config: Config, stepper: environments.VecEnv, learner: Policy, normalizer: Normalizer
     ) -> Source:
-        """Make a collector, which acts in this process."""
+        """Make the source of experience, which acts in the environments."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
-    def make_shards(self, config: Config, stepper: environments.VecEnv) -> None:
-        """Return None: the whole memory is in this process."""
+    def make_shards(self, stepper: environments.VecEnv) -> Shards | None:
+        """Make the shards that the replay memory is spread over; None: the whole memory is in this process."""
+        return None
 
-    def decided(self, stepper: environments.VecEnv) -> dict[str, Any]:
-        """Return no options: none of this place decides numbers."""
+    def decided(self) -> dict[str, Any]:
+        """Return the options that decide numbers: `cluster` in the config."""
         return {}

@@ -55,8 +55,7 @@ class MetricLog:
         self.lines: JsonLines = JsonLines(folder / "metrics.jsonl")
         self._board: Board | None = None
         self._pending: list[tuple[int, Metrics]] = []  # not looked at yet, with the step of each
-        self._sums: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
+        self._window: dict[str, tuple[float, int]] = {}  # sum and count of each number
         self._returns: deque[float] = deque(maxlen=RECENT)
         self._lengths: deque[int] = deque(maxlen=RECENT)
         self._successes: deque[float] = deque(maxlen=RECENT)
@@ -86,18 +85,15 @@ class MetricLog:
         Raises:
             UsageError: The name is malformed or taken, or the value is no number.
         """
-        if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        if not (isinstance(name, str) and _NAME.fullmatch(name)) or name == "step" or name.startswith(_TAKEN):
             raise UsageError(
                 f"{name!r} cannot be a scalar's name: use words of letters, digits, '_', '-', '.' and blanks, a letter "
-                "or digit first, and '/' between groups, as in 'robot/torque'."
+                f"or digit first, and '/' between groups, as in 'robot/torque', but not step or {', '.join(_TAKEN)}."
             )
-        if name == "step" or name.startswith(_TAKEN):
-            raise UsageError(f"The scalar {name!r} has one of Duetto's own names: step, {', '.join(_TAKEN)}.")
         try:
-            number = float(value)
+            self._count(_OWN + name, float(value))
         except (TypeError, ValueError) as error:
             raise UsageError(f"The scalar {name!r} is {str(value)[:60]!r}; it must be one number.") from error
-        self._count(_OWN + name, number)
 
     def add_episodes(self, episodes: list[Episode]) -> None:
         """Count finished training episodes."""
@@ -122,8 +118,8 @@ class MetricLog:
                 self._count(name, value)
 
     def _count(self, name: str, value: float) -> None:
-        self._sums[name] = self._sums.get(name, 0.0) + value
-        self._counts[name] = self._counts.get(name, 0) + 1
+        total, count = self._window.get(name, (0.0, 0))
+        self._window[name] = total + value, count + 1
 
     def write(self, step: int, extra: dict[str, float | int | None]) -> dict[str, Any]:
         """Write one line and start a new window."""
@@ -133,19 +129,22 @@ class MetricLog:
         line["train/length"] = float(np.mean(self._lengths)) if self._lengths else None
         if self._successes:
             line["train/success_rate"] = float(np.mean(self._successes))
-        line |= {_written(name): self._sums[name] / self._counts[name] for name in sorted(self._sums)}
+        line |= self._means(self._window)
         line |= extra
         self.lines.append(line)
         self.last, self.last_line = (step, line.get("learn/updates", 0)), line
         self.to_board(step, line)
-        self._sums, self._counts = {}, {}
+        self._window = {}
         return line
+
+    def _means(self, window: dict[str, tuple[float, int]]) -> dict[str, float]:
+        names = {name: name.removeprefix(_OWN) if name.startswith(_OWN) else f"learn/{name}" for name in window}
+        return {names[name]: total / count for name, (total, count) in sorted(window.items())}
 
     def write_own(self, step: int) -> None:
         """Write a line with the custom numbers that no line has yet."""
-        own = [name for name in sorted(self._sums) if name.startswith(_OWN)]
-        if own:
-            line = {_written(name): self._sums.pop(name) / self._counts.pop(name) for name in own}
+        if own := {name: self._window.pop(name) for name in list(self._window) if name.startswith(_OWN)}:
+            line = self._means(own)
             self.lines.append({"step": step} | line)
             self.to_board(step, line)
 
@@ -161,7 +160,7 @@ class MetricLog:
         self.look()
         return {
             "lines": self.lines.synced_lines(),
-            "window": {name: {"sum": self._sums[name], "count": self._counts[name]} for name in self._sums},
+            "window": {name: {"sum": total, "count": count} for name, (total, count) in self._window.items()},
             "returns": list(self._returns),
             "lengths": list(self._lengths),
             "successes": list(self._successes),
@@ -171,9 +170,7 @@ class MetricLog:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`, and drop later lines."""
-        window = {name: entry for name, entry in state["window"].items() if entry["count"]}
-        self._sums = {name: entry["sum"] for name, entry in window.items()}
-        self._counts = {name: entry["count"] for name, entry in window.items()}
+        self._window = {name: (part["sum"], part["count"]) for name, part in state["window"].items() if part["count"]}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
@@ -189,7 +186,3 @@ class MetricLog:
         self.lines.close()
         if self._board is not None:
             self._board.close()
-
-
-def _written(name: str) -> str:
-    return name.removeprefix(_OWN) if name.startswith(_OWN) else f"learn/{name}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from duetto.algorithms.base import Batch, RolloutBatch, SequenceBatch, Tree
+from duetto.environments import obs_tree
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments, initial_moments, merge_moments, normalize, update_moments
@@ -24,6 +24,10 @@ class Normalizer:
 
     The memory holds raw observations, which are scaled by the statistics at the time of learning. Only with the mode
     "steps" it holds them as they were acted on.
+
+    Attributes:
+        mode: Which observations make the statistics.
+        moments: The statistics of each part that is scaled, by name.
     """
 
     STATE: ClassVar[Any] = DictOf({"mean": ARRAY, "variance": ARRAY, "count": float})
@@ -39,27 +43,18 @@ class Normalizer:
         """
         self.mode, self.clip = mode, clip
         self._boxes = {} if mode == "off" else _scalable(space)
-        self._moments = {name: initial_moments(part.shape, prior) for name, part in self._boxes.items()}
-        self.news: dict[str, Moments] = {}  # of the observations since `follow`
-
-    @property
-    def moments(self) -> dict[str, Moments]:
-        """The statistics of each part that is scaled, by name."""
-        return dict(self._moments)
-
-    def replace(self, moments: dict[str, Moments]) -> None:
-        """Replace the statistics by these."""
-        self._moments = dict(moments)
+        self.moments: dict[str, Moments] = {n: initial_moments(part.shape, prior) for n, part in self._boxes.items()}
+        self.news: dict[str, Moments] = {}  # of what was observed since `follow`
 
     def follow(self, moments: dict[str, Moments]) -> None:
         """Replace the statistics, and also collect later observations in `news`."""
-        self._moments = dict(moments)
+        self.moments = dict(moments)
         self.news = {name: initial_moments(np.shape(part.mean), 0.0) for name, part in moments.items()}
 
     def learn_of(self, news: dict[str, Moments]) -> None:
         """Merge the statistics of another normalizer."""
         for name, part in news.items():
-            self._moments[name] = merge_moments(self._moments[name], part)
+            self.moments[name] = merge_moments(self.moments[name], part)
 
     @property
     def stored(self) -> bool:
@@ -70,26 +65,26 @@ class Normalizer:
         """The space of stored observations: scaled parts become float32, bytes too."""
         if not self.stored:
             return space
-        kept = {name: replace(self._boxes[name], dtype="float32") for name in self._moments}
+        kept = {name: replace(self._boxes[name], dtype="float32") for name in self.moments}
         if not isinstance(space, Dict):
             return kept.get("", space)
         return Dict(tuple((name, kept.get(name, part)) for name, part in space.parts))
 
     def observe(self, obs: Tree) -> None:
         """Take observations (B, ...) into the statistics."""
-        for name, moments in self._moments.items():
+        for name, moments in self.moments.items():
             part = obs[name] if isinstance(obs, dict) else obs
-            self._moments[name] = update_moments(moments, part)
+            self.moments[name] = update_moments(moments, part)
             if name in self.news:
                 self.news[name] = update_moments(self.news[name], part)
 
     def __call__(self, obs: Tree) -> Tree:
         """Scale observations; the shapes stay the same."""
-        if not self._moments:
+        if not self.moments:
             return obs
         if not isinstance(obs, dict):
-            return normalize(obs, self._moments[""], self.clip)
-        return obs | {name: normalize(obs[name], moments, self.clip) for name, moments in self._moments.items()}
+            return normalize(obs, self.moments[""], self.clip)
+        return obs | {name: normalize(obs[name], moments, self.clip) for name, moments in self.moments.items()}
 
     def scaled(self, obs: Tree | SequenceInput) -> Tree | SequenceInput:
         """Scale observations from the memory, also inside a window, unless they were stored scaled."""
@@ -99,7 +94,7 @@ class Normalizer:
 
     def batch(self, batch: AnyBatch) -> AnyBatch:
         """Scale a batch's observations; in the mode "sampled", first update the statistics."""
-        if not self._moments:
+        if not self.moments:
             return batch
         if isinstance(batch, RolloutBatch):
             return batch._replace(obs=self.scaled(batch.obs))
@@ -119,21 +114,18 @@ class Normalizer:
         """Take a rollout's (raw) batch into the statistics."""
         if self.mode == "rollouts":
             obs = batch.obs.obs if isinstance(batch.obs, SequenceInput) else batch.obs
-            self._observe_where(batch.weight > 0, obs)
+            self.observe(obs_tree.take(obs, batch.weight > 0))
 
     def _observe_learned(self, batch: SequenceBatch, ahead: int) -> None:
         """Take the observations of the steps learned from into the statistics; with `ahead` 1 the next ones."""
         length = batch.mask.shape[1]
         learned = np.zeros((len(batch.mask), length + 1), bool)  # one more: the last step's next observation
         learned[:, ahead : length + ahead] = batch.mask > 0
-        self._observe_where(learned, batch.obs.obs)
-
-    def _observe_where(self, chosen: np.ndarray, obs: Tree) -> None:
-        self.observe({name: part[chosen] for name, part in obs.items()} if isinstance(obs, dict) else obs[chosen])
+        self.observe(obs_tree.take(batch.obs.obs, learned))
 
     def state_dict(self) -> dict[str, Any]:
         """Mean, variance and count of each part that is scaled."""
-        return {name: moments._asdict() for name, moments in self._moments.items()}
+        return {name: moments._asdict() for name, moments in self.moments.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Undo `state_dict`.
@@ -144,12 +136,12 @@ class Normalizer:
         wanted = {name: part.shape for name, part in self._boxes.items()}
         if state.keys() != wanted.keys():
             raise CheckpointError(
-                f"The checkpoint has statistics of {_listed(state)} observations, this run wants them of "
-                f"{_listed(wanted)}. Set normalize_observations as it was there."
+                f"The checkpoint has statistics of the observations {sorted(state)}, this run wants them of "
+                f"{sorted(wanted)}. Set normalize_observations as it was."
             )
         own = {name: dict.fromkeys(("mean", "variance"), np.zeros(shape)) for name, shape in wanted.items()}
         state_schema.check(state, own, "normalizer")
-        self._moments = {
+        self.moments = {
             name: Moments(np.array(part["mean"]), np.array(part["variance"]), part["count"])
             for name, part in state.items()
         }
@@ -159,10 +151,6 @@ def _scalable(space: Space) -> dict[str, Box]:
     """The parts that are scaled, by name: every Box that the networks do not take as an image."""
     parts = space.parts if isinstance(space, Dict) else (("", space),)
     return {name: part for name, part in parts if isinstance(part, Box) and not part.is_image}
-
-
-def _listed(parts: Mapping[str, Any]) -> str:
-    return ", ".join(name or "all" for name in sorted(parts)) or "no"
 
 
 class RewardScaler:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from duetto.errors import UsageError, near, to_resume
+from duetto.errors import near, to_resume
 from duetto.storage import user_code
 from duetto.training import signals
+from duetto.training.callbacks import Callback
 from duetto.training.notices import shown_elsewhere
-from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock, is_watched, say
+from duetto.training.progress_lines import LINE_SECONDS, LiveDisplay, clock, is_watched
 
 if TYPE_CHECKING:  # it takes a second to import, and something is to be seen before that
     from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # it takes a second to import, and something is to be seen be
 REFRESH_SECONDS = 0.5
 
 
-class ProgressDisplay(LiveDisplay):
+class ProgressDisplay(LiveDisplay, Callback):
     """A callback that shows steps/s, time left, the last evaluation, the training return and the critic's loss.
 
     Before the first step it shows what is being done until then, and how many updates of pre-training are left. Of
@@ -34,12 +35,10 @@ class ProgressDisplay(LiveDisplay):
     def __init__(self, console: Console, quiet: bool = False) -> None:
         super().__init__(console, quiet)
         self._next = self._next_line = 0.0
-        self._rate: float | None = None
-        self._first_step = 0
+        self._speed: float | None = None  # steps per second
         self._counting = False  # whether the row's samples started after the last evaluation
         self.trainers: list[Trainer] = []
         self._evaluated = -1  # the step of the last evaluations shown
-        self._complete = False
         self._results: list[str] = []
 
     def stop(self) -> None:
@@ -53,12 +52,13 @@ class ProgressDisplay(LiveDisplay):
         self._show_news()
         super().doing(text)
 
-    def announce(self, trainer: Trainer) -> None:
-        """Show the first lines: algorithm, environment, backend and folder."""
-        self.announce_all([trainer])
+    def on_start(self, trainer: Trainer) -> None:
+        """Announce the run, unless it is one of several that were announced."""
+        if trainer not in self.trainers:
+            self.announce([trainer])
 
-    def announce_all(self, trainers: Sequence[Trainer]) -> None:
-        """Show the first lines of a run, or of several seeds in this process."""
+    def announce(self, trainers: Sequence[Trainer]) -> None:
+        """Show the first lines of a run, or of several seeds in this process: algorithm, backend, folder ..."""
         self.trainers, self._activity = list(trainers), ""
         for trainer in trainers:
             trainer.on_activity = self.doing
@@ -66,64 +66,63 @@ class ProgressDisplay(LiveDisplay):
         config, options = first.config, first.config.run
         # a run that goes back to a checkpoint has a new trainer
         self._counting, self._evaluated = False, -1 if first.last_evaluation is None else first.last_evaluation[0]
-        self._complete = first.step >= options.steps
         seeds = ", ".join(str(trainer.config.run.seed) for trainer in trainers)
         several = len(trainers) > 1
         self.say(
             f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
             f"seed{'s' * several} {seeds}{' side by side' * several}, preset {config.preset}, "
-            f"{options.steps:,} steps{' each' * several}\n{_folders(trainers)}"
+            f"{options.steps:,} steps{' each' * several}"
         )
+        for trainer in trainers:
+            self.say(f"{near(trainer.folder)}/")
         if first.step:
             self.say(f"Resuming at step {first.step:,}.")
-        if "time/actors" in first.stepper.engine.numbers():  # Ray ends a process whose raylet dies, without a word
+        if config.cluster:  # Ray ends a process whose raylet dies, without a word
             self.say(f"If the cluster fails and ends this process, continue with: {to_resume(first.folder)}")
         self._show_news()
 
-    def __call__(self, trainer: Trainer) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         """Update the display after a step; cheap unless it is time to look."""
         now = time.perf_counter()
-        self._activity, self.trainers = "", self.trainers or [trainer]
+        self._activity = ""
         self._show_news()
         if self._counting and now < self._next and trainer.step < trainer.config.run.steps:
             return
         self._next = now + REFRESH_SECONDS
         trainers, config = self.trainers, trainer.config
         several = f" × {len(trainers)} seeds" if len(trainers) > 1 else ""
-        self._results = self._learned(trainers)
-        made = self._count(
+        self._results = self._learned()
+        rate = self._count(
             f"{config.algorithm.name()} {user_code.short(config.environment)}{several}",
             sum(one.step for one in trainers),
             sum(one.config.run.steps for one in trainers),
         )
-        if not self._live_lines and now >= self._next_line and (made or trainer.memory.pretraining_left):
+        if not self._live_lines and now >= self._next_line and (rate or trainer.memory.pretraining_left):
             self._next_line = now + LINE_SECONDS
-            rate = f"{self._rate or 0:,.0f} steps/s{' of all seeds' * bool(several)}"
-            self.say("  ".join([f"step {trainer.step:>9,}", rate, *self._results]))
+            self.say(
+                "  ".join([f"step {trainer.step:>9,}", f"{rate}{' of all seeds' * bool(several)}", *self._results])
+            )
 
-    def _count(self, name: str, step: int, steps: int) -> bool:
-        """Update the row; return whether steps were made since the samples of the rate started."""
+    def _count(self, name: str, step: int, steps: int) -> str:
+        """Update the row; return the steps per second, or "" before they are known."""
         row = self._row(name, step, steps)
         if not self._counting:  # an evaluation's time is not the steps'
             self._progress.reset(row, completed=step)
             self._progress.advance(row, 0)  # the first sample, from which the rate is measured
-            self._counting, self._first_step = True, step
-        self._rate = self._progress.tasks[0].speed or self._rate
-        left = max(0, steps - step) / self._rate if self._rate else None
-        note = "- steps/s" if self._rate is None else f"{self._rate:,.0f} steps/s"
-        self._row(name, step, steps, note=note, left=clock(0.0 if step >= steps else left))
-        return step > self._first_step
+            self._counting = True
+        self._speed = speed = self._progress.tasks[0].speed or self._speed
+        left = 0.0 if step >= steps else max(0, steps - step) / speed if speed else None
+        rate = f"{speed:,.0f} steps/s" if speed else ""
+        self._row(name, step, steps, note=rate or "- steps/s", left=clock(left))
+        return rate
 
     def _status(self) -> list[str]:
         return self._results
 
     def finish(self, *paths: Path) -> None:
-        """Stop the live lines and show the last lines: the results, warnings again, or how to continue."""
+        """Stop the live lines and show the last lines: the results, or how to continue."""
         self._show_news()
         self.stop()
-        for trainer in self.trainers:
-            if trainer.diagnostics.symptom:
-                say(self._console, f"{self._label(trainer)}{trainer.diagnostics.symptom}", "yellow")
         trainers, several = self.trainers, len(self.trainers) > 1
         if stopped := [path for path, trainer in zip(paths, trainers, strict=True) if trainer.stopped]:
             which = (
@@ -132,42 +131,37 @@ class ProgressDisplay(LiveDisplay):
             self.say(f"{which}. Continue with: {to_resume(stopped[0])}")
             if not several:
                 return
-        if self._complete:
-            self.say("Nothing was left to do: all steps are made. More of them, --steps N, continue it.")
-        if returns := evaluated(trainers):
+        if returns := self._returns():
             each = f"{spread(returns)} over {len(returns)} seeds ({', '.join(f'{value:,.1f}' for value in returns)})"
             last = trainers[0].last_evaluation
             self.say(f"Last evaluation: {each if several or last is None else last[1]}")
         steps, updates = sum(one.step for one in trainers), sum(one.learner.updates for one in trainers)
         self.say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in trainers))}.")
-        if several:
-            self.say(f"See it: duetto plot {' '.join(str(near(path)) for path in paths)}")
-        elif _can_be_recorded(trainers[0]):
-            self.say(f"See it: duetto video {near(paths[0])}")
+        self.say(f"See it: duetto {'plot' if several else 'video'} {' '.join(str(near(path)) for path in paths)}")
 
     def summaries(self, paths: Sequence[Path]) -> list[dict[str, object]]:
         """Return the last lines of each run as JSON values."""
-        return [self._summary(*pair) for pair in zip(self.trainers, paths, strict=True)]
-
-    def _summary(self, trainer: Trainer, path: Path) -> dict[str, object]:
-        last = trainer.last_evaluation
-        return {
-            "run": str(path),
-            "step": trainer.step,
-            "updates": trainer.learner.updates,
-            "seconds": round(trainer.seconds, 3),
-            "stopped": trainer.stopped,
-            "evaluation": None if last is None else {"step": last[0], **last[1].to_dict()},
-            "notices": list(trainer.notices),
-        }
+        return [
+            {
+                "run": str(path),
+                "step": trainer.step,
+                "updates": trainer.learner.updates,
+                "seconds": round(trainer.seconds, 3),
+                "stopped": trainer.stopped,
+                "evaluation": trainer.last_evaluation
+                and {"step": trainer.last_evaluation[0], **trainer.last_evaluation[1].to_dict()},
+                "notices": list(trainer.notices),
+            }
+            for trainer, path in zip(self.trainers, paths, strict=True)
+        ]
 
     def _show_news(self) -> None:
         """Show new notices, and the evaluations of a step once all seeds that still train have made them."""
-        last = [trainer.last_evaluation for trainer in self.trainers]
         waited_for = [trainer for trainer in self.trainers if not trainer.stopped] or self.trainers
         step = min((one.last_evaluation[0] if one.last_evaluation else -1 for one in waited_for), default=-1)
         if step > self._evaluated:
             self._evaluated, self._counting = step, False
+            last = [trainer.last_evaluation for trainer in self.trainers]
             results = [evaluation[1] for evaluation in last if evaluation is not None and evaluation[0] == step]
             if len(self.trainers) == 1:
                 self.say(f"step {step:>9,}  evaluation {results[0]}")
@@ -175,58 +169,32 @@ class ProgressDisplay(LiveDisplay):
                 returns = [result.mean_return for result in results]
                 self.say(f"step {step:>9,}  evaluations {spread(returns)} over {len(returns)} seeds")
         for trainer in self.trainers:
-            self._show_notices(trainer.notices, self._label(trainer))
+            seed = f"Seed {trainer.config.run.seed}: " if len(self.trainers) > 1 else ""
+            self._show_notices(trainer.notices, seed)
 
-    def _label(self, trainer: Trainer) -> str:
-        return f"Seed {trainer.config.run.seed}: " if len(self.trainers) > 1 else ""
-
-    def _learned(self, trainers: Sequence[Trainer]) -> list[str]:
+    def _learned(self) -> list[str]:
         """Return the parts of the status line: means over the trainers, with a deviation if there are several."""
-        parts: list[str] = []
+        trainers, parts = self.trainers, list[str]()
         if left := trainers[0].memory.pretraining_left:
             parts.append(f"pre-training: {left:,} updates left")
-        numbers = trainers[0].stepper.engine.numbers()
-        if "time/actors" in numbers:
-            parts.append(_actors(numbers))
-        if returns := evaluated(trainers):
+        if returns := self._returns():
             parts.append(f"evaluation {spread(returns)}")
-        training = [one.log.recent_return for one in trainers if one.log.recent_return is not None]
-        if training:
+        if training := [one.log.recent_return for one in trainers if one.log.recent_return is not None]:
             parts.append(f"training {spread(training)}")
         losses = [one.log.last_line.get("learn/critic_loss") for one in trainers]
         if found := [loss for loss in losses if loss is not None]:
             parts.append(f"critic loss {statistics.fmean(found):,.3g}")
         return parts
 
-
-def evaluated(trainers: Sequence[Trainer]) -> list[float]:
-    """Return the mean returns of the trainers' last evaluations."""
-    return [one.last_evaluation[1].mean_return for one in trainers if one.last_evaluation is not None]
+    def _returns(self) -> list[float]:
+        """Return the mean returns of the trainers' last evaluations."""
+        return [one.last_evaluation[1].mean_return for one in self.trainers if one.last_evaluation is not None]
 
 
 def spread(values: Sequence[float]) -> str:
     """Format one value as it is, several as mean ± standard deviation."""
     deviation = f" ± {statistics.pstdev(values):,.1f}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):,.1f}{deviation}"
-
-
-def _actors(numbers: Mapping[str, float]) -> str:
-    """Format the state of a cluster: actors, restarts, and how many updates old the actors' parameters are."""
-    restarts, lag = numbers["time/actor_restarts"], numbers.get("time/lag_updates_mean")
-    restarted = f", {restarts:.0f} restarted" if restarts else ""
-    return f"{numbers['time/actors']:.0f} actors{restarted}{'' if lag is None else f', lag {lag:.0f}'}"
-
-
-def _can_be_recorded(trainer: Trainer) -> bool:
-    """Return whether the environment's metadata lists a render mode for frames."""
-    modes = (trainer.stepper.engine.metadata or {}).get("render_modes")
-    return modes is None or "rgb_array" in modes
-
-
-def _folders(trainers: Sequence[Trainer]) -> str:
-    if len(trainers) < 4:
-        return "\n".join(f"{near(trainer.folder)}/" for trainer in trainers)
-    return f"{near(trainers[0].folder)}/\n...\n{near(trainers[-1].folder)}/"
 
 
 @contextmanager
@@ -253,15 +221,7 @@ def watched(
 
 @contextmanager
 def shown(console: Console, beginning: str, quiet: bool = False) -> Iterator[ProgressDisplay]:
-    """Yield a progress display, which shows `beginning` until the run is announced.
-
-    A UsageError in a run with checkpoints gets a sentence on how to continue.
-    """
+    """Yield a progress display, which shows `beginning` until the run is announced."""
     with shown_elsewhere(), ProgressDisplay(console, quiet) as display:
         display.doing(beginning)
-        try:
-            yield display
-        except UsageError as error:  # the other errors of a run say it themselves
-            if not display.trainers or not display.trainers[0].checkpoints.store.steps():
-                raise
-            raise UsageError(f"{error}\nThen continue with: {to_resume(display.trainers[0].folder)}") from error
+        yield display

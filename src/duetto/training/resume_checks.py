@@ -17,7 +17,7 @@ from duetto.storage.config import Config
 from duetto.storage.dict_diff import Diff, sentence
 from duetto.storage.reproducibility import ENVIRONMENT, changes, deciding, packages
 from duetto.training.callbacks import CallbackList
-from duetto.training.components import Components, check_spaces
+from duetto.training.components import Components
 from duetto.training.evaluator import Evaluator
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import Normalizer
@@ -52,7 +52,6 @@ class Resumption:
         schedules: A sentence if they end elsewhere now.
         inexact: Sentences on why the run does not continue as one that was never interrupted.
         notices: Sentences for the user.
-        expects_new_episodes: Whether new episodes start because the environment changed.
     """
 
     state: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +59,6 @@ class Resumption:
     schedules: str = ""
     inexact: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    expects_new_episodes: bool = False
 
 
 def run_state(config: Config, learner: Learner) -> dict[str, Any]:
@@ -91,18 +89,27 @@ def resumption(
     state_schema.check(state, STATE | {"collector": components.collector.STATE}, str(loaded.path / "state.json"))
     if state["trainer"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")
-    _check_same_algorithm_and_environment(state["run"], config, folder)
+    for kind, name in (("algorithm", config.algorithm.name()), ("environment", config.environment)):
+        if (before := state["run"][kind]) != name:
+            raise CheckpointError(
+                f"The checkpoints in {folder} are of the {kind} {before}, but its config.yaml says {name}. Put that "
+                "back, or start a new run."
+            )
     changed = changes(deciding(config), state["config"])
     if changed and not accept_changes:
-        raise _refusal(loaded, changed, folder)
-    check_spaces(state["spaces"], components.stepper)
+        raise UsageError(
+            f"{folder / 'config.yaml'} or a custom file has changed since the checkpoint at step "
+            f"{loaded.step:,}, in what decides the numbers: {sentence(changed)}. To continue with what it says now, "
+            "give --accept-changes (in Python accept_changes=True); else put the old values back."
+        )
+    components.check_spaces(state["spaces"])
     plan = Resumption(state, changed)
     since = f"since the checkpoint at step {loaded.step:,}"
     if changed:
+        end = "."
         if not ENVIRONMENT.isdisjoint(changed):  # the saved state would bring the old values back
             plan.state = state | {"stepper": state["stepper"] | {"environments": None}}
-            plan.expects_new_episodes = True
-        end = ", and with new episodes." if plan.expects_new_episodes else "."
+            end = ", and with new episodes."
         plan.notices.append(f"Changed {since}: {sentence(changed)}. The run continues with the new values{end}")
     horizon, before = config.run.horizon, state["run"]["horizon"]
     if _scheduled(config, components, loaded.step, horizon) != _scheduled(config, components, loaded.step, before):
@@ -122,28 +129,6 @@ def _scheduled(config: Config, components: Components, step: int, horizon: int) 
     algorithm, progress = config.algorithm, min(1.0, step / horizon)
     exploring = algorithm.explorer().schedule(step, horizon, components.stepper.num_envs).tolist()
     return components.learner.learning_rates(progress), algorithm.scheduled(progress), exploring
-
-
-def _check_same_algorithm_and_environment(saved: dict[str, str], config: Config, folder: Path) -> None:
-    """Raise CheckpointError if the checkpoint is of another algorithm or environment."""
-    ours = {"algorithm": config.algorithm.name(), "environment": config.environment}
-    for kind, name in ours.items():
-        if saved[kind] != name:
-            raise CheckpointError(
-                f"The checkpoints in {folder} are of the {kind} {saved[kind]}, but its config.yaml says "
-                f"{name}. Put that back, or start a new run."
-            )
-
-
-def _refusal(loaded: Loaded, changed: Diff, folder: Path) -> UsageError:
-    """The error for changes that were not accepted."""
-    return UsageError(
-        f"{folder / 'config.yaml'} or a custom file has changed since the checkpoint at step "
-        f"{loaded.step:,}, in what decides the numbers: "
-        f"{sentence(changed)}. To continue with what it says now, give --accept-changes (in Python "
-        f"accept_changes=True); "
-        "else put the old values back."
-    )
 
 
 def new_episodes(stepper: VecEnv) -> str:

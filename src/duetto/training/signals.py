@@ -15,16 +15,8 @@ from duetto.training.notices import LOGGER
 
 Came = dict[int, Any]  # signals, and who had them before
 
-
-class _Listening(threading.local):
-    """The calls under way in this thread that pass signals on, and the signals that left a run unfinished."""
-
-    def __init__(self) -> None:
-        self.calls: list[Came] = []
-        self.unfinished: list[int] = []
-
-
-_listening = _Listening()
+_calls: list[Came] = []  # of the calls under way that pass signals on
+_unfinished: list[int] = []  # signals that left a run unfinished
 
 
 @contextmanager
@@ -32,10 +24,13 @@ def passed_on() -> Iterator[Came]:
     """Raise signals that ended a run inside the block again after it, in order, with their earlier handlers.
 
     So Ctrl-C ends a script of many runs with the first of them, as KeyboardInterrupt, and SIGTERM its process. The
-    yielded dict holds the signals that came, and their earlier handlers.
+    yielded dict holds the signals that came, and their earlier handlers; outside the main thread none come.
     """
     came: Came = {}
-    _listening.calls.append(came)
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    _calls.append(came)
     try:
         yield came
     except Exception as error:
@@ -43,16 +38,16 @@ def passed_on() -> Iterator[Came]:
             LOGGER.error("%s: %s", type(error).__name__, escaped(str(error)))
         raise
     finally:
-        _listening.calls.pop()
+        _calls.pop()
         for number, handler in came.items():
             signal.signal(number, handler)
             signal.raise_signal(number)
 
 
 def noted() -> list[int]:
-    """Return a new list that from now on receives each signal that leaves a run of this thread unfinished."""
-    _listening.unfinished = []
-    return _listening.unfinished
+    """Return the list that receives each signal that leaves a run unfinished, emptied."""
+    _unfinished.clear()
+    return _unfinished
 
 
 def say_how(came: Came, how: str) -> None:
@@ -76,23 +71,25 @@ def interruptible(stop: Callable[[], None], unfinished: Callable[[], bool] = lam
     def on_signal(number: int, _: Any) -> None:
         stop()
         stopped_by.append(number)
-        for came in _listening.calls[-1:]:
+        for came in _calls[-1:]:
             came[number] = earlier[number]
         signal.signal(number, earlier[number] if number != hangup else signal.SIG_IGN)
 
     stopped_by: list[int] = []
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
-    earlier: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
-        earlier[hangup] = signal.getsignal(hangup)
+    numbers = [signal.SIGINT, signal.SIGTERM, *([hangup] if hangup is not None else [])]
     # None: a program that Python is embedded in has it, and could not have it back.
-    earlier = {number: handler for number, handler in earlier.items() if handler is not None}
+    earlier: dict[int, Any] = {
+        number: handler
+        for number in numbers
+        if (handler := signal.getsignal(number)) is not None and (number, handler) != (hangup, signal.SIG_IGN)
+    }
     for number in earlier:
         signal.signal(number, on_signal)
     try:
         yield
         if stopped_by and unfinished():
-            _listening.unfinished += stopped_by
+            _unfinished.extend(stopped_by)
     finally:
         for number, handler in earlier.items():
             if signal.getsignal(number) == on_signal:

@@ -26,15 +26,14 @@ from duetto.learners.base import Metrics, on_host
 from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
-from duetto.storage.logs import Csv
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints, crossed
 from duetto.training.collector import Source
 from duetto.training.components import AnyMemory, Components
 from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
-from duetto.training.evaluator import FIELDS, EvaluationInterruptedError, Evaluator
-from duetto.training.execution import Execution, LocalExecution
+from duetto.training.evaluator import Evaluator
+from duetto.training.execution import Execution
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
@@ -77,44 +76,31 @@ class Trainer:
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
         self.step: int = 0
-        self._stop = self._skips_last_evaluation = self._interrupted = False
-        self._evaluates = False  # within an evaluation that a callback asked for, which is not broken off
+        self._stop = self._skips_last_evaluation = False
         self._asked = False  # whether a hook of this step wants a checkpoint
         self._concluded = False  # whether a run that was stopped has its last checkpoint
-        self.on_activity: Callable[[str], None] = lambda _: None  # the display's: shows a step that takes long
+        self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
+        place = place or Execution()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
-            self._open(config, place or LocalExecution(), build_learner, opened)
+            made = self.components_type(config, environment, place, build_learner, self.notices)
+            self.components: Components = made
+            opened.callback(made.close)
+            self.stepper: environments.VecEnv = made.stepper
+            self.learner: learners.Learner = made.learner
+            self.normalizer: Normalizer = made.normalizer
+            self.collector: Source = made.collector
+            self.config: Config = dataclasses.replace(config, cluster=place.decided())
+            self.log: MetricLog = MetricLog(folder)
+            opened.callback(self.log.close)
+            store = CheckpointStore(folder / "checkpoints", config.run.keep, self.stepper.num_envs)
+            self._evaluator = Evaluator(config.run, self.stepper, self.another_environment, folder, store)
+            opened.callback(self._evaluator.close)
+            self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
+            self._learning = Learning(self.config, made, self.log, lambda text: self.on_activity(text))
+            kept = (made, self.log, self._evaluator, self._callbacks)
+            self.checkpoints: Checkpoints = Checkpoints(store, self.config, *kept)
             self._opened = opened.pop_all()
         self.seconds = 0.0  # from now on
-
-    def _open(
-        self, config: Config, place: Execution, build_learner: Callable[..., learners.Learner], opened: ExitStack
-    ) -> None:
-        made = self.components_type(config, self._environment, place, build_learner, self.notices)
-        self.components: Components = made
-        opened.callback(made.close)
-        self.stepper: environments.VecEnv = made.stepper
-        self.learner: learners.Learner = made.learner
-        self.normalizer: Normalizer = made.normalizer
-        self.collector: Source = made.collector
-        self.config: Config = dataclasses.replace(config, cluster=place.decided(self.stepper))
-        self.log: MetricLog = MetricLog(self.folder)
-        opened.callback(self.log.close)
-        store = CheckpointStore(self.folder / "checkpoints", config.run.keep, self.stepper.num_envs)
-        table = opened.enter_context(Csv(self.folder / "evaluations.csv", FIELDS))
-        self._evaluator = Evaluator(
-            config.run,
-            self.stepper,
-            lambda num_envs: self.another_environment(num_envs=num_envs),
-            environments.is_instance(self._environment),
-            table,
-            store,
-        )
-        opened.callback(self._evaluator.close)
-        self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
-        self._learning = Learning(self.config, made, self.log, lambda text: self.on_activity(text))
-        kept = (made, self.log, self._evaluator, self._callbacks)
-        self.checkpoints: Checkpoints = Checkpoints(store, self.config, *kept)
 
     @property
     def memory(self) -> AnyMemory:
@@ -126,7 +112,7 @@ class Trainer:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
         first, options = self.step, self.config.run
-        with interruptible(self.interrupt, lambda: self.unfinished), self._explaining_errors():
+        with interruptible(lambda: self.stop(evaluates=False), lambda: self.stopped), self._explaining_errors():
             self._begin()
             self._pretrain()
             while self.step < options.steps and not self._stop:
@@ -140,7 +126,7 @@ class Trainer:
                     self._write_metrics()
                 last = self.step >= options.steps
                 if options.evaluate_every and (last or crossed(before, self.step, options.evaluate_every)):
-                    self._evaluate()
+                    self.evaluate()
                 self._end_step(self.checkpoints.is_due(before, self.step))
             if self._asked or not self.checkpoints.has(self.step):
                 self.checkpoint()
@@ -151,7 +137,7 @@ class Trainer:
             self.log.write_own(self.step)
 
     def _begin(self) -> None:
-        """Reset the environments of a new run; make its first evaluation, or one that was broken off."""
+        """Reset the environments of a new run, and make its first evaluation."""
         self._call("on_start")
         new = self.checkpoints.last is None
         if self.checkpoints.resumed.changed:  # or a plain resume would be refused after a kill
@@ -160,8 +146,8 @@ class Trainer:
             self._call("on_checkpoint")
         if new:
             self.components.reset()
-        if self._evaluator.due or (new and self.config.run.evaluate_every and not self.last_evaluation):
-            self._evaluate()
+        if new and self.config.run.evaluate_every and not self.last_evaluation:
+            self.evaluate()
         if self._asked:
             self.checkpoint()
 
@@ -199,7 +185,7 @@ class Trainer:
             if ended:
                 self._write_metrics()
                 if options.evaluate_every:
-                    self._evaluate()
+                    self.evaluate()
             due = options.checkpoint_every and (ended or updates % options.checkpoint_every == 0)
             self._end_step(bool(due) and not self.checkpoints.has(self.step))
             if self._stop:
@@ -223,25 +209,24 @@ class Trainer:
         self._concluded = self.stopped
         evaluates = self.stopped and self.config.run.evaluate_every and not self._skips_last_evaluation
         if evaluates and self._evaluator.written() != self.step:
-            self._evaluate()
+            self.evaluate()
         if self.log.last != (self.step, self.learner.updates):
             self._write_metrics()
         self.log.write_own(self.step)  # what came behind the last line
 
     def stop(self, because: str = "", evaluates: bool = True) -> None:
-        """End the loop after this step, with a checkpoint; and with an evaluation of the last policy, if the run makes
-        any and `evaluates` is True. `because`, a sentence, is added to the notices."""
+        """End the loop after this step, with a checkpoint.
+
+        Args:
+            because: A sentence for the notices.
+            evaluates: Whether an evaluation of the last policy follows, if the run makes any.
+        """
         if because and not self._stop:
             self.notices.append(f"The run stops at step {self.step:,}. {because}")
         self._stop = True
         self._skips_last_evaluation |= not evaluates
 
-    def interrupt(self) -> None:
-        """Stop as Ctrl-C does: no further evaluation starts, and a running one is aborted."""
-        self.stop(evaluates=False)
-        self._interrupted = True
-
-    def when_closed(self, act: Callable[[], None]) -> None:
+    def when_closed(self, act: Callable[[], object]) -> None:
         """Have `act` called when the trainer is closed."""
         self._opened.callback(act)
 
@@ -253,11 +238,6 @@ class Trainer:
     def stopped(self) -> bool:
         """Whether the loop ended, or is about to end, before its last step because `stop` was called."""
         return self._stop and self.step < self.config.run.steps
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a resume would have something to do: a step, or the evaluation that a signal broke off."""
-        return self.stopped or self._evaluator.due
 
     @contextmanager
     def _explaining_errors(self) -> Iterator[None]:
@@ -274,6 +254,8 @@ class Trainer:
                 case EnvironmentFailedError():
                     error.sentence += f" {where}"
                 case NonFiniteError():
+                    error.args = (f"{error.args[0]} {where}",)
+                case UsageError() if saved is not None:
                     error.args = (f"{error.args[0]} {where}",)
                 case DuettoError():
                     pass
@@ -293,7 +275,7 @@ class Trainer:
     # ------------------------------------------------------------------------------------------------ callbacks
     def _call(self, hook: str) -> None:
         self._callbacks.call(hook, self)
-        if self._asked and not self._callbacks.running and hook != "on_evaluation":  # on_step comes after that
+        if self._asked and hook in ("on_step", FUNCTIONS, "on_end"):
             self.checkpoint()
 
     def another_environment(self, **how: Any) -> environments.VecEnv:
@@ -313,8 +295,7 @@ class Trainer:
 
         The environment or one of its wrappers must have it already; of several, the outermost gets it. It takes effect
         at once. Checkpoints contain plain values (numbers, strings, arrays, lists, dicts), and a resume sets them
-        again; set others, such as functions, in `on_start`. Evaluations do not get it, except in copies of an
-        environment that was handed over as an object.
+        again; set others, such as functions, in `on_start`. Evaluations do not get it.
 
         Raises:
             UsageError: An environment has no such attribute; or they are on a cluster or in a vector environment made
@@ -327,40 +308,16 @@ class Trainer:
     def evaluate(self) -> Evaluation:
         """Evaluate the policy now, write it down, and keep the parameters if they are the best so far.
 
-        Raises:
-            NonFiniteError: Learning has diverged; nothing is written.
-            UsageError: It is called in `on_evaluation`, which it would call again: use `last_evaluation` there.
+        Not in `on_evaluation`, which it calls: `last_evaluation` has the result there. Raises NonFiniteError if
+        learning has diverged; nothing is written then.
         """
-        if "on_evaluation" in self._callbacks.running:
-            raise UsageError(
-                "evaluate() in on_evaluation would lead to on_evaluation again: trainer.last_evaluation has the result."
-            )
-        self._evaluates = True
-        try:
-            self._evaluate()
-        finally:
-            self._evaluates = False
-        assert self.last_evaluation is not None
-        return self.last_evaluation[1]
-
-    def _evaluate(self) -> None:
         self.log.look()
         acting = self.checkpoints.acting_state()
         check_finite(acting["learner"]["parameters"])
-        try:
-            result = self._evaluator.evaluate(self.policy, self.step, self.seconds, acting, self._tell_of_evaluation)
-        except EvaluationInterruptedError:
-            self.notices.append(
-                f"The evaluation at step {self.step:,} was broken off. To make it: duetto evaluate {near(self.folder)}"
-            )
-            return
+        result = self._evaluator.evaluate(self.policy, self.step, self.seconds, acting, self.on_activity)
         self.log.to_board(self.step, {f"evaluation/{name}": value for name, value in result.numbers().items()})
         self._call("on_evaluation")
-
-    def _tell_of_evaluation(self, how_far: str) -> None:
-        if self._interrupted and not self._evaluates:
-            raise EvaluationInterruptedError
-        self.on_activity(how_far)
+        return result
 
     @property
     def last_evaluation(self) -> tuple[int, Evaluation] | None:
@@ -379,21 +336,17 @@ class Trainer:
     def checkpoint(self) -> Path:
         """Write a checkpoint, and return its folder.
 
-        From `on_evaluation` and `on_step` it is written once all callbacks have had that step, or it would lack what
-        they learn from it; the folder is the one that it will have.
-
-        After the last checkpoint of a run that was stopped, none is written, and the folder is that last one's.
+        In a hook it is written after the step's last one, or it would lack what other callbacks learn from the step;
+        the folder is the one that it will have. After the last checkpoint of a run that was stopped, none is written,
+        and the folder is that last one's.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
-            UsageError: It is called in `on_update`, in `on_checkpoint`, or in `on_start` of a new run.
         """
-        if not {"on_update", "on_checkpoint"}.isdisjoint(self._callbacks.running) or not self.stepper.started:
-            raise UsageError("checkpoint() needs a complete step: call it in on_step, on_evaluation or on_end.")
         if self._concluded:
             return self.checkpoints.store.path_of(self.step)
-        if not {"on_evaluation", "on_step"}.isdisjoint(self._callbacks.running):
+        if self._callbacks.running:
             self._asked = True
             return self.checkpoints.store.new_path(self.step)
         path = self.checkpoints.save(self.step, self.seconds)

@@ -1,24 +1,24 @@
-"""Rules of the environment checker: spaces, observations, rewards, episodes, masks, speed and rendering."""
+"""Rules of the environment checker: spaces, observations, rewards, episodes, masks, speed, rendering, determinism."""
 
 from __future__ import annotations
 
 import re
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 from gymnasium.utils import env_checker
 
 from duetto.algorithms import ALGORITHMS
-from duetto.environments import normalizer_check, obs_tree
+from duetto.environments import obs_tree, validation
 from duetto.environments.action_masks import KEY
-from duetto.environments.check.findings import Findings
 from duetto.environments.vec_env import Episode, Transition, VecEnv
-from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, UsageError
 from duetto.networks.preprocessing import image_warnings
 from duetto.networks.spaces import Box, Dict
 
@@ -27,7 +27,43 @@ LARGE = 100.0  # networks learn well from numbers of about 1
 SLOW = 300.0  # steps per second; below this, the environment takes most of a run's time
 MAX_SECONDS = 10.0  # a slow environment plays fewer steps
 
+Level = Literal["broken", "costs", "fine"]
+Trace = list[dict[str, int]]  # checksums of the first observation, then of each step's results by name
 
+
+@dataclass(frozen=True)
+class Finding:
+    """A fact that the checker found about an environment.
+
+    Attributes:
+        level: "broken": training fails or learns the wrong thing; "costs": training is correct, but something is slower
+            or missing; "fine".
+        about: Its subject, such as "spaces", "observations", "rewards", "episodes", "determinism", "resume", "render".
+        sentence: The fact and, unless the level is "fine", what to do.
+    """
+
+    level: Level
+    about: str
+    sentence: str
+
+
+class Findings(list[Finding]):
+    """The findings so far.
+
+    Attributes:
+        doing: The part of the check in progress, as the end of a sentence.
+    """
+
+    doing: str = "while it was made"
+
+    def add(self, about: str, *, broken: str = "", costs: str = "", fine: str = "") -> None:
+        """Add the first of these sentences that is not empty."""
+        level: Level = "broken" if broken else "costs" if costs else "fine"
+        if sentence := broken or costs or fine:
+            self.append(Finding(level, about, sentence))
+
+
+# ------------------------------------------------------------------------------------------- random actions
 @dataclass
 class RolloutRecord:
     """What random actions led to."""
@@ -63,6 +99,7 @@ def record_rollout(vec: VecEnv, steps: int) -> RolloutRecord:
     return record
 
 
+# ------------------------------------------------------------------------------------------- rules
 def check_spaces(findings: Findings, vec: VecEnv) -> None:
     """Name the algorithms that accept its spaces; refuse wrappers that training refuses."""
     accepting, reasons = [], []
@@ -79,11 +116,9 @@ def check_spaces(findings: Findings, vec: VecEnv) -> None:
     findings.add("spaces", broken="" if accepting else refused, fine=fine)
     for sentence in image_warnings(vec.observation_space):
         findings.add("images", costs=sentence)
-    if wrapper := vec.call(normalizer_check.running_in):
-        refused = (
-            f"Training refuses its {wrapper}: evaluations would have other running statistics. Remove the wrapper "
-        )
-        findings.add("normalization", broken=f"{refused}and use {NORMALIZE}.")
+    if wrapper := vec.call(validation.running_statistics):
+        refused = f"Training refuses its {wrapper}: evaluations would have other running statistics. Remove the wrapper"
+        findings.add("normalization", broken=f"{refused} and use {NORMALIZE}.")
 
 
 def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
@@ -91,7 +126,12 @@ def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> Non
     steps = len(record.rewards)
     findings.add("contract", fine=f"reset and step return valid values in {steps:,} steps of random actions.")
     _check_observations(findings, vec, record)
-    _check_rewards(findings, record.rewards)
+    low, high = min(record.rewards), max(record.rewards)
+    said = f"Rewards range from {low:.4g} to {high:.4g}"
+    large = f"{said}, and values are sums of them. Scale them down, or let PPO do it (--normalize-rewards)."
+    rare = ". Check that random actions deserve this; rare rewards need exploration, demonstrations or goals"
+    too_large = low < high and max(abs(low), abs(high)) > LARGE
+    findings.add("rewards", costs=large if too_large else "", fine=f"{said}{rare if low == high else ''}.")
     _check_episodes(findings, vec.call(_time_limit), record)
     if vec.masked:
         fine = f"info has an {KEY}: algorithms choose among allowed actions, but bc, dqfd and r2d3 refuse."
@@ -102,8 +142,7 @@ def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> Non
     rate = steps / record.seconds
     hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
     slow = f"{hours}(--num-envs 8 --vectorization subprocess)." if rate < SLOW else ""
-    fine = f"{rate:,.0f} steps per second in a separate process, resets included."
-    findings.add("speed", costs=slow, fine=fine)
+    findings.add("speed", costs=slow, fine=f"{rate:,.0f} steps per second in a separate process, resets included.")
 
 
 def _time_limit(env: gymnasium.Env) -> int | None:
@@ -136,15 +175,6 @@ def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) 
             )
     fine = "Observations stay within their space and are of a good size."
     findings.add("observations", costs=" ".join(costs), fine=fine)
-
-
-def _check_rewards(findings: Findings, rewards: list[float]) -> None:
-    low, high = min(rewards), max(rewards)
-    said = f"Rewards range from {low:.4g} to {high:.4g}"
-    large = f"{said}, and values are sums of them. Scale them down, or let PPO do it (--normalize-rewards)."
-    rare = ". Check that random actions deserve this; rare rewards need exploration, demonstrations or goals"
-    too_large = low < high and max(abs(low), abs(high)) > LARGE
-    findings.add("rewards", costs=large if too_large else "", fine=f"{said}{rare if low == high else ''}.")
 
 
 def _check_episodes(findings: Findings, limit: int | None, record: RolloutRecord) -> None:
@@ -222,3 +252,63 @@ def check_render(findings: Findings, make: Callable[..., VecEnv], metadata: dict
         except DuettoError as error:
             costs = error.sentence if isinstance(error, EnvironmentFailedError) else str(error)
     findings.add("render", costs=costs and f"duetto video cannot record it. {costs}", fine=fine)
+
+
+# ------------------------------------------------------------------------------------------- in new environments
+def check_determinism(findings: Findings, vec: VecEnv, other: VecEnv) -> bool:
+    """Compare steps of one seed in one environment, and in another one; return whether they are equal."""
+    traces = []
+    for env in (vec, vec, other):
+        env.reset(7)
+        traces.append(_trace(env, 7, 100))
+    again, elsewhere = (_difference(traces[0], trace) for trace in traces[1:])
+    different = f"{again} in one environment" if again else f"{elsewhere} in two environments" if elsewhere else ""
+    cause = (
+        f"With reset(seed=7) and the same actions, the {different}. A run cannot be repeated. Call "
+        "super().reset(seed=seed) in reset, draw from self.np_random only (not random or np.random), set all state in "
+        "reset, and look for code that depends on time, sets or threads."
+    )
+    fine = "A seed gives the same steps, in one environment and in another."
+    findings.add("determinism", costs=cause if different else "", fine=fine)
+    return not different
+
+
+def check_resume(findings: Findings, vec: VecEnv, other: VecEnv, steps: int) -> None:
+    """Load the state of a later episode in a new environment, and compare the steps after it."""
+    vec.reset(3)
+    _trace(vec, 3, steps // 2)
+    findings.doing = "after its state was saved"
+    try:
+        other.load_state_dict(vec.state_dict())
+        after = [_trace(env, 4, steps // 4) for env in (vec, other)]
+        cause = _difference(*after) if other.resumed_exactly else ", ".join(other.not_restored)
+    except CheckpointError as error:
+        cause = str(error).rstrip(".")
+    costs = (
+        f"It does not continue exactly from a checkpoint ({cause}): a resumed run starts new episodes. Define "
+        "state_dict() and load_state_dict() if it has state that outlives an episode."
+    )
+    fine = "It continues exactly from a checkpoint: a killed run resumes bit for bit."
+    findings.add("resume", costs=costs if cause else "", fine=fine)
+
+
+def _trace(vec: VecEnv, seed: int, steps: int) -> Trace:
+    trace = [{"first observation": _checksum(vec.obs)}]
+    for step, _ in play(vec, seed, steps):
+        results = {"observation": step.next_obs, "reward": step.reward, "next episode's first observation": vec.obs}
+        results["end of the episode"] = np.stack([step.terminated, step.truncated])
+        trace.append({name: _checksum(result) for name, result in results.items()})
+    return trace
+
+
+def _checksum(tree: obs_tree.Tree) -> int:
+    return zlib.crc32(b"".join(part.tobytes() for _, part in obs_tree.parts(tree)))
+
+
+def _difference(first: Trace, second: Trace) -> str:
+    """Return what differs first; "" if nothing does."""
+    for step, (expected, found) in enumerate(zip(first, second, strict=False)):
+        for name in expected:
+            if found[name] != expected[name]:
+                return f"{name} differs at step {step}" if step else f"{name} differs"
+    return ""

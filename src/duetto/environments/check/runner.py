@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import IO, Any
 
 import gymnasium
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
-from duetto.environments import atari, env_registry, pickling
-from duetto.environments.check import determinism, rules
-from duetto.environments.check.findings import Finding, Findings
-from duetto.environments.check.rules import record_rollout
-from duetto.environments.errors import summary
+from duetto.environments import atari, env_registry, make_env
+from duetto.environments.check import rules
+from duetto.environments.check.rules import Finding, Findings, record_rollout
 from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import VecEnv
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 
 STEPS, TIMEOUT = 2000, 60.0
-UNCHECKED = "Nothing after this was checked."
 
 
 def check(
@@ -44,8 +42,7 @@ def check(
         timeout: Maximum seconds of a single call (constructor, reset, step) before it counts as a hang.
 
     Raises:
-        UsageError: The environment does not exist, its package is not installed, it is a vector environment, or it
-            cannot be pickled.
+        UsageError: The environment does not exist, its package is not installed, or it is a vector environment.
     """
     if steps < 1 or timeout <= 0:
         raise UsageError(f"steps is {steps} and timeout is {timeout:g}. Set both above 0.")
@@ -57,26 +54,25 @@ def check(
         env_registry.register(environment)
         env_registry.check_known(environment)
         name, game = environment, atari.find(environment)
-    options = {"kwargs": dict(environment_options or {}), "to_learn": False}
-    try:
-        recipe = pickling.pack(environment, options)
-    except Exception as error:  # a user's objects may raise anything
-        raise UsageError(
-            f"{name} cannot be pickled ({summary(error)}), which the check and vectorization=subprocess need. Pass a "
-            "class or function that creates such objects when it is called."
-        ) from error
+    spec = env_registry.registration(environment)
+    single = partial(_single, environment, dict(environment_options or {}), spec, "rgb_array" if game else None)
     with tempfile.TemporaryFile() as printed:
-        make = partial(_make, recipe, name, timeout, printed, render_mode="rgb_array" if game else None)
+        make = partial(_make, single, name, timeout, printed)
         return _check(make, steps, game is None, printed)
 
 
-def _make(recipe: bytes, name: str, timeout: float, printed: IO[bytes], render_mode: str | None) -> VecEnv:
-    return VecEnv(SubprocEngine([partial(_single, recipe, render_mode)], name, timeout, printed), name)
+def _make(
+    single: Callable[..., gymnasium.Env], name: str, timeout: float, printed: IO[bytes], **options: str
+) -> VecEnv:
+    return VecEnv(SubprocEngine([partial(single, **options)], name, timeout, printed), name)
 
 
-def _single(recipe: bytes, render_mode: str | None) -> gymnasium.Env:
+def _single(
+    environment: Any, kwargs: dict[str, Any], spec: EnvSpec | None, shown: str | None, render_mode: str | None = None
+) -> gymnasium.Env:
     """Make the environment in a worker."""
-    return pickling.make(recipe, render_mode=render_mode).environments[0]
+    env_registry.register_spec(spec)
+    return make_env.make_eval(environment, kwargs=kwargs, render_mode=render_mode or shown).environments[0]
 
 
 def _check(make: partial[VecEnv], steps: int, resumes: bool, printed: IO[bytes]) -> Findings:
@@ -86,12 +82,12 @@ def _check(make: partial[VecEnv], steps: int, resumes: bool, printed: IO[bytes])
             about, findings.doing = "contract", "while random actions were played"
             rules.check_spaces(findings, vec)
             with closing(make()) as other:
-                repeatable = determinism.check_determinism(findings, vec, other)
+                repeatable = rules.check_determinism(findings, vec, other)
             rules.check_rollout(findings, vec, record_rollout(vec, steps))
             rules.check_gymnasium(findings, vec)
             if repeatable and resumes:  # Atari games resume in ale-py's vector environment
                 with closing(make()) as other:
-                    determinism.check_resume(findings, vec, other, steps)
+                    rules.check_resume(findings, vec, other, steps)
             rules.check_render(findings, make, vec.engine.metadata)
         findings.add("processes", fine="It can be pickled: vectorization=subprocess works.")
     except DuettoError as error:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import io
+import os
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import FrameType
 
@@ -43,9 +45,12 @@ OWN_MODULES = ("train", "sweep", "tune", "demos")  # the other commands are func
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call, 128 + N if signal N ended the work."""
     unfinished = noted()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without ±, as on stderr
     try:
-        with output.watched(), _ending_in_order(), shown_elsewhere():
+        with _ending_in_order(), shown_elsewhere():
             _run(sys.argv[1:] if arguments is None else arguments)
+            sys.stdout.flush()
     except DuettoError as error:
         output.print_error(str(error))
         sys.exit(error.exit_code)
@@ -54,6 +59,8 @@ def main(arguments: list[str] | None = None) -> None:
         exec("")  # after an interrupt within an exec (imports use some), `python -m` would end by SIGINT
         sys.exit(128 + (interrupt.args or [signal.SIGINT])[0])
     except BrokenPipeError:  # the reader, `head` for example, has closed the pipe
+        with suppress(OSError, ValueError):  # else Python writes the rest at exit, and complains
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
         from duetto.storage.user_code import where  # slow to import, and seldom needed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_file
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from duetto.errors import DuettoError, escaped
 from duetto.tools.cli import options as shared
 from duetto.tools.cli.options import Checkpoint, EnvironmentOptions, Json, Quiet, RunFolder, Runs, Trust
-from duetto.tools.cli.output import expendable, print_file, print_json, print_notices, wrapped
+from duetto.tools.cli.output import print_file, print_json, print_result, wrapped
 from duetto.tools.cli.parser import Arg, Flag, Texts, run_function
 from duetto.training.progress_lines import say, working
 
@@ -53,21 +52,14 @@ def resume(
     placed = shared.cluster({name: value for name, value in locals().items() if name in shared.CLUSTER})
     watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
     doing = f"{run}: reading the checkpoint, making environments and networks"
-    with expendable():
-        with shown(Console(stderr=json), doing, quiet or json) as display:
-            from duetto.runs.run import ResumeOptions, Run  # slow to import: the display shows something already
+    with shown(Console(stderr=json), doing, quiet or json) as display:
+        from duetto.runs.run import ResumeOptions, Run  # slow to import: the display shows something already
 
-            callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
-            resumed = Run(run, trust=trust)
-            going = ResumeOptions(
-                steps,
-                callbacks=[display, *callbacks],
-                on_start=display.announce,
-                accept_changes=accept_changes,
-                cluster=placed,
-            )
-            resumed.resume_with(going)
-        display.finish(resumed.path)
+        callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
+        resumed = Run(run, trust=trust)
+        how = ResumeOptions(steps, [display, *callbacks], accept_changes, placed)
+        resumed.resume_with(how)
+    display.finish(resumed.path)
     if json:
         print_json(display.summaries([resumed.path])[0])
 
@@ -94,13 +86,10 @@ def evaluate(
     trained = Run(run, trust=trust)
     with working(Console(stderr=True), f"evaluating {run}") as tell:
         result = trained.evaluate(episodes, checkpoint, seed, tell, environment, options, stochastic)
-    if json:
-        print_json({"run": run, "checkpoint": checkpoint, **result.to_dict(), "notices": trained.notices})
-        return
-    print_notices(trained.notices)
-    for number, (total, length) in enumerate(zip(result.returns, result.lengths, strict=True), start=1):
-        print(f"episode {number:3d}  return {total:10.2f}  steps {length:6d}")
-    print(f"mean return {result}")
+    pairs = enumerate(zip(result.returns, result.lengths, strict=True), start=1)
+    lines = [f"episode {number:3d}  return {total:10.2f}  steps {length:6d}" for number, (total, length) in pairs]
+    values = {"run": run, "checkpoint": checkpoint, **result.to_dict()}
+    print_result(json, values, trained.notices, *lines, f"mean return {result}")
 
 
 def video(
@@ -117,9 +106,8 @@ def video(
     trained = Run(run, trust=trust)
     with working(Console(stderr=True), f"recording {run}") as tell:
         path = trained.video(output, checkpoint, seed, tell)
-    if not json:
-        print_notices(trained.notices)
-    print_file(path, json, run=run, checkpoint=checkpoint, notices=trained.notices)
+    values = {"file": str(path), "run": run, "checkpoint": checkpoint}
+    print_result(json, values, trained.notices, str(path))
 
 
 def watch(
@@ -135,11 +123,8 @@ def watch(
 
     trained = Run(run, trust=trust)
     seen = trained.watch(episodes, checkpoint, seed, lambda text: None if json else print(text, flush=True))
-    if json:
-        scores = {"returns": [each.total_reward for each in seen], "lengths": [each.length for each in seen]}
-        print_json({"run": run, "checkpoint": checkpoint, **scores, "notices": trained.notices})
-        return
-    print_notices(trained.notices)
+    scores = {"returns": [each.total_reward for each in seen], "lengths": [each.length for each in seen]}
+    print_result(json, {"run": run, "checkpoint": checkpoint, **scores}, trained.notices)
 
 
 def export(
@@ -163,19 +148,13 @@ def export(
     with working(Console(stderr=True), f"writing and testing the graph of {run}"):
         path = write(trained, format, output, checkpoint)
     about = json_file.loads(Path(f"{path}.json").read_text("utf-8"))
-    if json:
-        print_json({"run": run, "checkpoint": checkpoint, **about, "file": str(path), "notices": trained.notices})
-        return
-    print_notices(trained.notices)
-    for kind in ("inputs", "outputs"):
-        for port in about[kind]:
-            shape = ", ".join(map(str, port["shape"]))
-            print(f"{kind[:-1]:7} {port['name']:24} {port['dtype']:8} ({shape})  {port['about']}")
     checked = about["checked"]
-    print(
+    line = (
         f"{path}: acts as the agent of step {about['step']:,} on {checked['observations']} observations (largest "
         f"difference {checked['largest_difference']:.0e} of the range, {checked['differing']} choices differ)."
     )
+    values = {"run": run, "checkpoint": checkpoint, **about, "file": str(path)}
+    print_result(json, values, trained.notices, line)
 
 
 # ---------------------------------------------------------------------------------------------------- the Hub
@@ -188,8 +167,7 @@ def push(
     video: Annotated[bool, Arg("Record an episode.")] = True,
     memory: Annotated[Flag, Arg("Send the replay buffer, for an exact resume.")] = False,
     private: Annotated[Flag, Arg("Make a new repository private.")] = False,
-    dry_run: Annotated[Flag, Arg("Write all files into a folder, list them, and send nothing.")] = False,
-    output: Annotated[str | None, Arg("Folder of --dry-run; by default hub/NAME.", "FOLDER")] = None,
+    dry_run: Annotated[Flag, Arg("Write all files into hub/NAME, list them, and send nothing.")] = False,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
@@ -204,16 +182,10 @@ def push(
     trained = Run(run, trust=trust)
     with working(Console(stderr=True), f"pushing {run}") as tell:
         pushed = push_run(trained, **given, tell=tell)
-    if json:
-        print_json({"run": run, **pushed._asdict(), "evaluation": pushed.evaluation.to_dict(), "sent": not dry_run})
-        return
-    print_notices(pushed.notices)
-    for name, size in pushed.files.items():
-        print(f"{size:12,}  {escaped(name)}")
-    for name in pushed.deleted:
-        print(f"     removed  {escaped(name)}")
-    print(f"mean return {pushed.evaluation}")
-    print(f"{pushed.where}: {'nothing was sent' if dry_run else f'sent to {repository}'}.")
+    values = {"run": run, **pushed._asdict(), "evaluation": pushed.evaluation.to_dict(), "sent": not dry_run}
+    lines = [f"{size:12,}  {name}" for name, size in pushed.files.items()]
+    sent = "nothing was sent" if dry_run else f"sent to {repository}"
+    print_result(json, values, pushed.notices, *lines, f"mean return {pushed.evaluation}", f"{pushed.where}: {sent}.")
 
 
 def pull(
@@ -231,13 +203,10 @@ def pull(
 
     with working(Console(stderr=True), f"pulling {repository}") as tell:
         pulled = fetch(repository, output, revision=revision, at_most=at_most, tell=tell)
-    if json:
-        print_json({"repository": repository, **pulled._asdict(), "path": str(pulled.path)})
-        return
-    print_notices(pulled.notices)
     size = sum(pulled.files.values()) / 1e6
-    say(Console(), f"{pulled.path}: {len(pulled.files)} files, {size:.1f} MB, of commit {pulled.commit}.")
-    say(Console(), f"See it: duetto video {pulled.path}")
+    line = f"{pulled.path}: {len(pulled.files)} files, {size:.1f} MB, of commit {pulled.commit}."
+    values = {"repository": repository, **pulled._asdict(), "path": str(pulled.path)}
+    print_result(json, values, pulled.notices, line, f"See it: duetto video {pulled.path}")
 
 
 # ---------------------------------------------------------------------------------------------------- several runs
@@ -317,24 +286,18 @@ def check(
 
 
 def _print_findings(findings: list[Any]) -> None:
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
 
-    console = Console()
     titles = {
         "broken": "Broken: training fails or learns the wrong thing",
         "costs": "Costs you something",
         "fine": "Fine",
     }
     for level, title in titles.items():
-        rows = Table.grid(padding=(0, 2, 0, 0))
-        for finding in findings:
-            if finding.level == level:
-                rows.add_row(Text(finding.about), Text(finding.sentence))
-        if rows.row_count:
-            console.print(title, style="bold")
-            console.print(Padding(rows, (0, 0, 1, 2)))
+        found = [finding for finding in findings if finding.level == level]
+        if found:
+            say(Console(), title, "bold")
+        for finding in found:
+            print(escaped(wrapped(f"{finding.about}: {finding.sentence}", "  ", "    ")))
 
 
 def list_(
@@ -349,33 +312,30 @@ def list_(
     if json:
         print_json(listed if what == "all" else {what: listed[what]})
         return
-    lines: list[str] = []
-    if what == "all":  # on one screen
-        for name, about in listed["algorithms"].items():
-            text = f"{name:12} {about['actions']}: {', '.join(listed['presets'][name])}"
-            lines.append(wrapped(text, "  ", " " * 15))
-        names = {title: ", ".join(listed[title]) for title in ("environments", "backends", "extras")}
-        lines += [wrapped(f"{title.title()}: {each}") for title, each in names.items()]
-        lines += [f"Install {extra}: {command}" for extra, command in listed["missing"].items()]
-        lines.append("More: duetto list algorithms, duetto list environments, duetto list presets")
-    for name, about in () if what == "all" else listed[what].items():
-        texts = [f"{key}: {text}" for key, text in about.items()]
-        lines += [name, *(wrapped(text.removeprefix("about: "), "  ") for text in texts)]
-    print("\n".join(lines))
+    if what != "all":
+        for name, about in listed[what].items():
+            texts = [f"{key}: {text}".removeprefix("about: ") for key, text in about.items()]
+            print("\n".join([name, *(wrapped(text, "  ") for text in texts)]))
+        return
+    for name, about in listed["algorithms"].items():  # all on one screen
+        print(wrapped(f"{name:12} {about['actions']}: {', '.join(listed['presets'][name])}", "  ", " " * 15))
+    for title in ("environments", "extras"):
+        print(wrapped(f"{title.title()}: {', '.join(listed[title])}"))
+    for extra, command in listed["extras"].items():
+        if command:
+            print(f"Install {extra}: {command}")
+    print("More: duetto list algorithms, duetto list environments, duetto list presets")
 
 
 def _everything() -> dict[str, Any]:
-    """Return everything that can be listed as JSON values."""
+    """Return everything that can be listed as JSON values. Of an extra that is missing, the command to install it."""
     from duetto.algorithms import ALGORITHMS
     from duetto.environments import FAMILIES
     from duetto.install_hint import install, is_installed, names
-    from duetto.learners.backends import EXTRA, installed
     from duetto.presets import presets
 
-    there = {family.extra: all(map(find_spec, family.packages)) for family in FAMILIES}
-    backends = {name: installed(name) for name in EXTRA}  # type: ignore[arg-type]
-    others = {*EXTRA, *there, "all", "dev", "docs"}  # listed separately, or bundles
-    extras = {name: is_installed(name) for name in names() if name not in others}
+    extras = [name for name in names() if name not in ("all", "dev", "docs")]
+    missing = {name: "" if is_installed(name) else install(name) for name in extras}
     return {
         "algorithms": {
             name: {
@@ -389,14 +349,12 @@ def _everything() -> dict[str, Any]:
             family.name: {
                 "examples": ", ".join(family.examples),
                 "extra": family.extra,
-                "installed": there[family.extra],
+                "installed": not missing[family.extra],
             }
             for family in FAMILIES
         },
         "presets": {name: {key: entry.about for key, entry in presets(name).items()} for name in ALGORITHMS},
-        "backends": backends,
-        "extras": extras,
-        "missing": {name: install(name) for name, is_there in (there | extras).items() if not is_there},
+        "extras": missing,
     }
 
 
@@ -408,5 +366,4 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 
 def main(command: str, arguments: Sequence[str]) -> None:
     """Parse the options and run a command."""
-    hint = "To change an option of the run, edit its config.yaml and give --accept-changes."
-    run_function(FUNCTIONS[command], f"duetto {command}", arguments, hint if command == "resume" else "")
+    run_function(FUNCTIONS[command], f"duetto {command}", arguments)

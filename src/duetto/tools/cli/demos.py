@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +36,6 @@ from duetto.training.progress_lines import say, working
 from duetto.training.video import record as record_video
 
 LISTED = 10  # episodes that `inspect` lists
-PACKAGES = ("duetto", "git", "gymnasium", "minigrid", "ale-py", "mujoco")  # whose versions `inspect` shows
 _EXPERT = "The folder of a run, whose policy takes its best actions, or a class such as those in examples/experts."
 
 
@@ -56,15 +53,6 @@ def main(arguments: list[str]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- record
-class ExpertSource(NamedTuple):
-    """An expert, the environments that it acts in, and their options."""
-
-    expert: Expert
-    environment: VecEnv
-    about: str
-    options: dict[str, Any]
-
-
 def record(
     environment: EnvironmentId,
     expert: Annotated[str, Arg(_EXPERT, metavar="RUN|FILE.py:CLASS")],
@@ -83,30 +71,28 @@ def record(
     """Record episodes of an expert as demonstrations."""
     whole("episodes", episodes, least=1)
     whole("seed", seed, least=0)
-    for option, is_set in (("checkpoint", checkpoint != "last"), ("stochastic", stochastic)):
-        if user_code.is_file(expert) and is_set:
-            raise UsageError(f"--{option} is of a run, and the expert is {expert}: leave it out.")
     demonstrations.check_free(Path(output), overwrite)
     console, environment = Console(stderr=json), user_code.absolute(environment)
     options = parse_options(environment_options)
     if user_code.is_file(expert):
-        source = _expert_of_file(expert, environment, options)
+        actor, envs, about = _expert_of_file(expert, environment, options)
     elif Path(expert).is_dir():
-        source = _expert_of_run(Run(expert, trust=trust), environment, options, checkpoint, episodes, trust, stochastic)
+        run = Run(expert, trust=trust)
+        options = run.config.environment_options | options
+        actor, envs, about = _expert_of_run(run, environment, options, checkpoint, episodes, trust, stochastic)
     else:
         raise UsageError(f"There is no expert {expert!r}. Give the folder of a run, or FILE.py:CLASS.")
 
     def keep(score: float) -> bool:
         return (minimum_return is None or score >= minimum_return) and (score > 0 or not only_successes)
 
-    spaces = source.environment.observation_space, source.environment.action_space
-    metadata = Metadata(environment, source.options, source.about, *spaces, _versions())
+    metadata = Metadata(environment, options, about, envs.observation_space, envs.action_space, circumstances())
     try:
         with (
             demonstrations.writer(output, metadata, overwrite) as writer,
             working(Console(stderr=True), "recording") as tell,
         ):
-            games = demonstrations.record(source.expert, source.environment, episodes, seed, keep)
+            games = demonstrations.record(actor, envs, episodes, seed, keep)
             last = seed
             with suppress(demonstrations.RecordingEndedError):  # episodes that ended are kept
                 for number, game in enumerate(games, start=1):
@@ -115,12 +101,12 @@ def record(
                     last = game.seed
                     tell(f"recording {number} of {episodes} episodes")
     finally:
-        source.environment.close()
+        envs.close()
     _print_summary(console, output, json, last - seed + 1)
 
 
-def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> ExpertSource:
-    """Make the expert FILE.py:CLASS for one environment."""
+def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> tuple[Expert, VecEnv, str]:
+    """Make the expert FILE.py:CLASS for one environment; return it, the environment and its name."""
     kind, _ = user_code.load(*user_code.parts(text), "expert")
     envs = environments.make(environment, render_mode=getattr(kind, "render_mode", None), kwargs=options)
     try:
@@ -128,7 +114,7 @@ def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> Exp
     except BaseException:
         envs.close()
         raise
-    return ExpertSource(expert, envs, str(getattr(expert, "about", user_code.short(text))), options)
+    return expert, envs, str(getattr(expert, "about", user_code.short(text)))
 
 
 def _expert_of_run(
@@ -139,8 +125,8 @@ def _expert_of_run(
     episodes: int,
     trusted: bool,
     stochastic: bool,
-) -> ExpertSource:
-    """Make an expert of a run's policy, in the environment with the run's options and `options` on top.
+) -> tuple[Expert, VecEnv, str]:
+    """Make an expert of a run's policy; return it, its environments and its name.
 
     It takes its best actions even if the run's evaluations sample; with `stochastic` it explores as in training.
     """
@@ -149,8 +135,7 @@ def _expert_of_run(
     print_notices(run.notices)
     if signing.needs_trust("", config.environment_options):  # a module that the folder names, not the user
         config.check_trust("environment", folder, trusted)
-    kwargs = config.environment_options | options
-    envs = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=kwargs)
+    envs = environments.make(environment, num_envs=min(episodes, PARALLEL), kwargs=options)
     try:
         check_same_spaces(envs, agent.observation_space, agent.action_space)
     except UsageError:
@@ -159,23 +144,19 @@ def _expert_of_run(
     about = f"{config.algorithm.name()} in {folder}, {checkpoint} checkpoint, step {agent.step}, {agent.fingerprint}"
     policy = agent.policy
     policy.greedy, policy.explores = not stochastic, stochastic
-    return ExpertSource(policy, envs, about, kwargs)
-
-
-def _versions() -> dict[str, str]:
-    """Return the versions that runs record, and MiniGrid's."""
-    return circumstances() | ({"minigrid": version("minigrid")} if find_spec("minigrid") else {})
+    return policy, envs, about
 
 
 def _print_summary(console: Console, output: str, json: bool, tried: int | None = None) -> None:
     """Print the contents of a new dataset. `tried` is the number of episodes that were played for it."""
     demos = demonstrations.load(output)
     games = demos.parts.count(0)
+    tried = games if tried is None else tried
     if json:
         values = {"file": output, "episodes": games, "steps": demos.steps, "returns": demos.returns.tolist()}
-        print_json(values | {"tried": games if tried is None else tried})
+        print_json(values | {"tried": tried})
         return
-    left = f", {tried - games} left out" if tried is not None and tried > games else ""
+    left = f", {tried - games} left out" if tried > games else ""
     say(console, f"{output}: {games} episodes{left}, {demos.steps:,} steps, return {_return_range(demos)}")
     if not isinstance(demos.metadata.action_space, Discrete):
         say(console, "Duetto's bc, dqfd and r2d3 learn from choices alone; for other libraries: duetto demos export.")
@@ -209,7 +190,6 @@ def import_(
     ],
     environment: Annotated[str, Arg("The environment of the dataset.", metavar="ID|FILE.py:CLASS")],
     output: Annotated[str, Arg("The new folder.", metavar="FOLDER")],
-    expert: Annotated[str | None, Arg("Name of the expert; by default the dataset's.", metavar="TEXT")] = None,
     environment_options: EnvironmentOptions = (),
     overwrite: Annotated[Flag, Arg("Replace an existing dataset.")] = False,
     json: Json = False,
@@ -225,7 +205,7 @@ def import_(
     envs = environments.make_eval(environment, kwargs=kwargs)
     spaces = envs.observation_space, envs.action_space
     envs.close()
-    metadata = Metadata(environment, kwargs, expert or "", *spaces, _versions())
+    metadata = Metadata(environment, kwargs, "", *spaces, circumstances())
     import_minari(source, output, metadata, overwrite=overwrite, trust=trust)
     _print_summary(Console(stderr=json), output, json)
 
@@ -234,75 +214,55 @@ def import_(
 def inspect(
     demos: Annotated[str, Arg("The folder of the demonstrations.", "DEMOS", is_positional=True)],
     video: Annotated[str | None, Arg("Replay an episode and record it.", metavar="FILE.mp4")] = None,
-    episode: Annotated[int | None, Arg("Number of the episode to record; by default 0.", metavar="K")] = None,
-    all: Annotated[Flag, Arg(f"List all episodes, not only the first {LISTED}.")] = False,
+    episode: Annotated[int, Arg("With --video: number of the episode.", metavar="K")] = 0,
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Print the environment, the expert and the episodes of demonstrations."""
-    if episode is not None and video is None:
-        raise UsageError(f"--episode {episode} says which one to record: give --video FILE.mp4 too.")
+    """Print the environment, the expert and the first episodes of demonstrations; with --json all episodes."""
     loaded = demonstrations.load(demos)
-    if not json:
-        _print_demos(loaded, len(loaded) if all else LISTED)
-    if video is not None:
-        about = loaded.metadata
-        references = signing.references(about.environment, about.options)
-        signing.check(references, loaded.signature, demos, "environment", trust)
-        _record_episode(loaded, episode or 0, Path(video).absolute())
-    if json:
-        print_json(_to_dict(loaded, demos) | {"video": video})
-    elif video is not None:
-        say(Console(), video)
-
-
-def _print_demos(demos: Demonstrations, rows: int) -> None:
-    console, about, terminated = Console(), demos.metadata, int(demos.terminated.sum())
-    options = ", ".join(f"{name}={value}" for name, value in about.options.items())
-    lengths = f"{demos.lengths.mean():.4g} ({demos.lengths.min()} to {demos.lengths.max()}), {demos.steps:,} in all"
-    for name, text in (
-        ("environment", about.environment + (f" with {options}" if options else "")),
-        ("expert", about.expert),
-        ("observations", spell(about.observation_space, bounds=False)),
-        ("actions", spell(about.action_space)),
-        ("episodes", f"{len(demos)}: {terminated} terminated, {len(demos) - terminated} truncated"),
-        ("return", _return_range(demos)),
-        ("steps", lengths),
-        ("made with", ", ".join(f"{name} {about.versions[name]}" for name in PACKAGES if name in about.versions)),
-    ):
-        say(console, f"{name:13} {text}")
-    table = Table("episode", "seed", "return", "steps", "end")
-    for number, episode in enumerate(_episodes(demos)[:rows]):
-        seed = "-" if episode["seed"] is None else f"{episode['seed']}"
-        seed += f", life {episode['part'] + 1}" if episode["part"] else ""
-        end = "terminated" if episode["terminated"] else "truncated"
-        table.add_row(str(number), seed, f"{episode['return']:.4g}", str(episode["steps"]), end)
-    console.print(table)
-    if len(demos) > rows:
-        say(console, f"and {len(demos) - rows} more: --all lists them.")
-
-
-def _episodes(demos: Demonstrations) -> list[dict[str, Any]]:
-    rows = zip(demos.seeds, demos.parts, demos.returns, demos.lengths, demos.terminated, strict=True)
-    return [
+    rows = zip(loaded.seeds, loaded.parts, loaded.returns, loaded.lengths, loaded.terminated, strict=True)
+    episodes = [
         {"seed": seed, "part": part, "return": float(total), "steps": int(steps), "terminated": bool(over)}
         for seed, part, total, steps, over in rows
     ]
-
-
-def _to_dict(demos: Demonstrations, folder: str) -> dict[str, Any]:
-    """Describe the demonstrations for programs, with every episode."""
-    about = demos.metadata
-    return {
-        "file": folder,
+    about = loaded.metadata
+    described = {
         "environment": about.environment,
         "options": about.options,
         "expert": about.expert,
         "observations": spell(about.observation_space, bounds=False),
         "actions": spell(about.action_space),
         "versions": about.versions,
-        "episodes": _episodes(demos),
     }
+    if not json:
+        _print_demos(loaded, described, episodes)
+    if video is not None:
+        references = signing.references(about.environment, about.options)
+        signing.check(references, loaded.signature, demos, "environment", trust)
+        _record_episode(loaded, episode, Path(video).absolute())
+    if json:
+        print_json({"file": demos, **described, "episodes": episodes, "video": video})
+    elif video is not None:
+        say(Console(), video)
+
+
+def _print_demos(demos: Demonstrations, described: dict[str, Any], episodes: list[dict[str, Any]]) -> None:
+    console, terminated = Console(), int(demos.terminated.sum())
+    lengths = f"{demos.lengths.mean():.4g} ({demos.lengths.min()} to {demos.lengths.max()}), {demos.steps:,} in all"
+    counted = f"{len(demos)}: {terminated} terminated, {len(demos) - terminated} truncated"
+    for name, value in (described | {"episodes": counted, "return": _return_range(demos), "steps": lengths}).items():
+        text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+        if text:
+            say(console, f"{name:13} {text}")
+    table = Table("episode", "seed", "return", "steps", "end")
+    for number, episode in enumerate(episodes[:LISTED]):
+        seed = "-" if episode["seed"] is None else f"{episode['seed']}"
+        seed += f", life {episode['part'] + 1}" if episode["part"] else ""
+        end = "terminated" if episode["terminated"] else "truncated"
+        table.add_row(str(number), seed, f"{episode['return']:.4g}", str(episode["steps"]), end)
+    console.print(table)
+    if len(episodes) > LISTED:
+        say(console, f"and {len(episodes) - LISTED} more: --json lists them.")
 
 
 def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:

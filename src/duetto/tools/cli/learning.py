@@ -143,20 +143,14 @@ class LearningCommand:
 def is_overview(arguments: list[str], usage: str, about: str) -> bool:
     """Print a command's overview unless an algorithm is named. UsageError if options come before it."""
     if not arguments or arguments[0] in ("-h", "--help", "--help-all"):
-        print(overview(usage, about))
+        titles = {name: (inspect.getdoc(kind) or "").partition(" (")[0] for name, kind in ALGORITHMS.items()}
+        rows = [f"  {name:12} {title}" for name, title in titles.items()]
+        print("\n".join([f"usage: {usage}", "", about, "", "ALGORITHM is FILE.py:CLASS, or one of:", "", *rows]))
         return True
     if arguments[0].startswith("-"):
         command = " ".join(usage.split()[:2])
         raise UsageError(f"{command} needs an algorithm first: {command} ALGORITHM {' '.join(arguments)}")
     return False
-
-
-def overview(usage: str, about: str) -> str:
-    """Return the help of a command that needs an algorithm first."""
-    titles = {name: (inspect.getdoc(kind) or "").partition(" (")[0] for name, kind in ALGORITHMS.items()}
-    rows = [f"  {name:12} {title}" for name, title in titles.items()]
-    lines = [f"usage: {usage}", "", about, "", "ALGORITHM is FILE.py:CLASS, or one of:", "", *rows]
-    return "\n".join(lines)
 
 
 def described(kind: type[Any]) -> dict[str, Any]:

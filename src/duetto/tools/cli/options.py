@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -63,17 +62,13 @@ def parse_options(texts: Texts) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for text in texts:
         key, separator, value = text.partition("=")
-        if not separator:
-            raise UsageError(f"--environment-options takes KEY=VALUE, not {text!r}: --environment-options stack=4.")
-        if not key or key in options:
-            raise UsageError(
-                f"--environment-options has {f'two values for {key}' if key else repr(text)}. Give one each."
-            )
         try:
+            if not key or not separator or key in options:
+                raise ValueError
             options[key] = safe_yaml.parse(value)
         except (yaml.YAMLError, ValueError) as error:
             raise UsageError(
-                f"--environment-options cannot read the value of {text!r}: write lists as [1, 2]."
+                f"--environment-options cannot read {text!r}. Give KEY=VALUE, each key once: stack=4 sizes=[1, 2]."
             ) from error
     return options
 
@@ -86,20 +81,11 @@ def callbacks(given: Mapping[str, Any]) -> list[Any]:
 
         kinds = {"video_every": RecordVideo, "stop_at_return": StopAtReturn, "time_limit": TimeLimit}
         callbacks += [_callback(name, kind, given[name]) for name, kind in kinds.items() if name in given]
-    if names := tracker_names(given.get("track")):
+    if names := given.get("track"):
         from duetto import trackers
 
         callbacks += trackers.callbacks(names)
     return callbacks
-
-
-def tracker_names(track: Texts | None) -> tuple[str, ...]:
-    """Return the names of the trackers in --track. Raises UsageError if it names none."""
-    if track == ():
-        from duetto.trackers import TRACKERS
-
-        raise UsageError(f"--track names no tracker. There are: {', '.join(TRACKERS)}.")
-    return track or ()
 
 
 def _callback(option: str, kind: type[Any], value: float) -> Any:
@@ -107,8 +93,8 @@ def _callback(option: str, kind: type[Any], value: float) -> Any:
     try:
         return kind(value)
     except UsageError as error:
-        (field, *_) = dataclasses.fields(kind)
-        raise UsageError(re.sub(rf"^{field.name} is ", f"--{option.replace('_', '-')} is ", str(error))) from error
+        words = str(error).partition(" ")[2]  # after the argument's name
+        raise UsageError(f"--{option.replace('_', '-')} {words}") from error
 
 
 def cluster(options: Mapping[str, Any]) -> Cluster | None:

@@ -1,104 +1,17 @@
-"""A command's output: JSON, file names and notices; and stdout that cannot be written to.
-
-A run continues when its output is lost: the reader closed the pipe, the disk is full, the terminal is gone. Other
-commands fail. Characters that a terminal lacks become escapes (± is \\xb1), as Python writes them on stderr.
-"""
+"""A command's output: JSON, file names, notices and errors."""
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from duetto.errors import DuettoError, escaped
-
-
-@contextmanager
-def watched() -> Iterator[None]:
-    """Replace stdout by an `Output` in the block.
-
-    Raises:
-        BrokenPipeError: The reader has closed the pipe.
-        DuettoError: The output could not be written.
-    """
-    _open_what_is_closed()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    stream: Any = Output(sys.stdout)
-    with redirect_stdout(stream):
-        try:
-            yield
-        except DuettoError:
-            stream.expendable = True  # the first error is the one to report
-            raise
-        finally:
-            stream.flush()
-
-
-@contextmanager
-def expendable() -> Iterator[None]:
-    """Silently drop what stdout cannot write in the block."""
-    stream: Any = sys.stdout
-    stream.expendable = True
-    try:
-        yield
-    finally:
-        stream.flush()
-        stream.expendable = False
-
-
-class Output:
-    """A text stream. After a write error it drops output if it is `expendable`, and raises otherwise."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.expendable = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write text to the stream; see the class for errors."""
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self._failed(error)
-            return len(text)
-
-    def flush(self) -> None:
-        """Flush the stream; see the class for errors."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._failed(error)
-
-    def _failed(self, error: OSError) -> None:
-        with suppress(OSError):  # a stream in the place of stdout may have no file behind it
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self._stream.fileno())  # its buffer goes there as well
-            os.close(nowhere)
-        if self.expendable:
-            return
-        if isinstance(error, BrokenPipeError):
-            raise error
-        raise DuettoError(f"The output of this command cannot be written: {error.strerror}.") from error
-
-
-def _open_what_is_closed() -> None:
-    """Open standard streams that are closed: else a file of a run would get their number, and their output."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(number)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115, it stays open
+from duetto.errors import escaped
 
 
 def show_cursor() -> None:
@@ -137,6 +50,16 @@ def print_json(values: dict[str, Any]) -> None:
 def print_file(path: str | Path, as_json: bool, **values: Any) -> None:
     """Print a file's name; or, as JSON, `file` and the other values."""
     print_json({"file": str(path), **values}) if as_json else print(escaped(str(path)))
+
+
+def print_result(as_json: bool, values: dict[str, Any], notices: Sequence[str], *lines: str) -> None:
+    """Print a command's result: lines, and notices on stderr; or everything as JSON."""
+    if as_json:
+        print_json(values | {"notices": notices})
+        return
+    print_notices(notices)
+    for line in lines:
+        print(escaped(line))
 
 
 def print_notices(notices: Sequence[str]) -> None:

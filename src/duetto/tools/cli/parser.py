@@ -74,12 +74,10 @@ class Parser:
     Attributes:
         prog: The command, such as "duetto train td3".
         groups: Its options.
-        hint: Advice for an option that the command lacks.
     """
 
     prog: str
     groups: Sequence[OptionGroup]
-    hint: str = ""
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Return the options that are on the command line, by name.
@@ -147,23 +145,22 @@ class Parser:
             names = " or ".join(f"--{each.replace('_', '-')}" for each in similar)
             hint = f"Did you mean {names}{units(name)}?"
         else:
-            usual = "It has nothing of the kind." if name in FOREIGN_NAMES else f"See {self.prog} --help."
-            hint = self.hint or usual
+            hint = "It has nothing of the kind." if name in FOREIGN_NAMES else f"See {self.prog} --help."
         return f"{self.prog} has no option {option}. {hint}"
 
 
-def function_parser(function: Callable[..., None], prog: str, hint: str = "") -> Parser:
+def function_parser(function: Callable[..., None], prog: str) -> Parser:
     """Return the parser of a function's parameters; annotations have their help, and defaults are the function's."""
     hints = get_type_hints(function, include_extras=True)
     defaults = {name: entry.default for name, entry in signature(function).parameters.items()}
     options = {name: hints[name] for name in defaults}
     group = OptionGroup("", options, {name: value for name, value in defaults.items() if value is not Parameter.empty})
-    return Parser(prog, [group], hint)
+    return Parser(prog, [group])
 
 
-def run_function(function: Callable[..., None], prog: str, arguments: Sequence[str], hint: str = "") -> None:
+def run_function(function: Callable[..., None], prog: str, arguments: Sequence[str]) -> None:
     """Call a function with the options on the command line. See `function_parser`; its docstring is the help."""
-    parser = function_parser(function, prog, hint)
+    parser = function_parser(function, prog)
     given = parser.parse(arguments)
     if HELP.keys() & given.keys():
         parser.print_help(getdoc(function) or "")
@@ -231,7 +228,7 @@ def _values(kind: Any, arg: Arg) -> tuple[Callable[[str], Any], str, Any]:
         read, metavar, _ = _values(part, arg)
         if part is int:  # lists may be written 64 32, 64,32 or [64, 32]
             read = _whole_numbers
-        return read, f"{metavar} ...", "*" if Ellipsis in others else 1 + len(others)
+        return read, f"{metavar} ...", 1 + len(others) if Ellipsis not in others else "*" if part is int else "+"
     return {int: (_whole, "N", None), float: (_number, "X", None)}.get(kind, (str, "TEXT", None))
 
 
@@ -265,7 +262,7 @@ class _Program(ArgumentParser):
         names, _, words = message.removeprefix("argument ").partition(": ")
         option = names.partition("/")[0]
         if words.startswith("expected"):
-            metavar = re.sub(r"^{|}$", "", str(self._option_string_actions[option].metavar))
+            metavar = re.sub(r"^{|}$| \.\.\.$", "", str(self._option_string_actions[option].metavar))
             named = {"N": "a whole number", "X": "a number"}
             words = f"needs a value: {named.get(metavar, metavar.replace(',', ' or '))}."
         raise UsageError(f"{option} {words}" if words else message)

@@ -10,13 +10,12 @@ from rich.console import Console
 
 from duetto.errors import DuettoError, near
 from duetto.tools.cli.learning import LearningCommand, is_overview
-from duetto.tools.cli.options import Seeds, Track, parse_options, tracker_names
-from duetto.tools.cli.output import expendable, print_json
+from duetto.tools.cli.options import Seeds, Track, parse_options
+from duetto.tools.cli.output import print_json
 from duetto.tools.cli.parser import Arg, Flag
 
 if TYPE_CHECKING:  # slow to import: a display shows something first
-    from duetto.tools.sweep.experiments import Experiment
-    from duetto.tools.sweep.plan import PlannedRun
+    from duetto.tools.sweep.plan import Experiment, PlannedRun
 
 USAGE = "duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]"
 ABOUT = """Trains every algorithm in every environment with every seed. Each run has its
@@ -61,9 +60,9 @@ def _command(word: str) -> LearningCommand:
 
 def _experiments(command: LearningCommand, given: dict[str, Any]) -> list[Experiment]:
     """Return the experiment of the algorithm in each environment."""
-    from duetto.tools.sweep.experiments import experiments
+    from duetto.tools.sweep.plan import experiments
 
-    options = command.learning_options(given) | {"track": tracker_names(given.get("track"))}
+    options = command.learning_options(given) | {"track": given.get("track", ())}
     options["environment_options"] = parse_options(given.get("environment_options", ()))
     if "preset" in given:
         options["preset"] = given["preset"]
@@ -80,13 +79,12 @@ def _sweep(given: dict[str, Any], calls: Sequence[tuple[LearningCommand, dict[st
     if "dry_run" in given:
         _list(experiments(), given)
         return
-    with expendable():
-        with SweepDisplay(Console(stderr="json" in given), "quiet" in given or "json" in given) as display:
-            display.doing("making environments")
-            from duetto.tools.sweep import api  # slow to import
+    with SweepDisplay(Console(stderr="json" in given), "quiet" in given or "json" in given) as display:
+        display.doing("making environments")
+        from duetto.tools.sweep import api  # slow to import
 
-            swept = api.conduct(experiments(), given.get("output"), given["jobs"], display)
-        display.finish(swept)
+        swept = api.conduct(experiments(), given.get("output"), given["jobs"], display)
+    display.finish(swept)
     if "json" in given:
         print_json(swept.to_dict())
     if swept.failed:

@@ -1,17 +1,23 @@
-"""`duetto train ALGORITHM ENVIRONMENT [options]`; ALGORITHM is a name, or `FILE.py:CLASS`."""
+"""`duetto train ALGORITHM ENVIRONMENT [options]`; ALGORITHM is a name, or `FILE.py:CLASS`.
+
+With --config, a new run has the options of another run's `config.yaml`, which may be a stranger's.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, UsageError
+from duetto.storage import user_code
 from duetto.tools.cli import options as shared
 from duetto.tools.cli.learning import LearningCommand, is_overview
-from duetto.tools.cli.output import expendable, print_json
+from duetto.tools.cli.output import print_json
 from duetto.tools.cli.parser import Arg, Flag
+from duetto.training.progress_lines import say
 
 if TYPE_CHECKING:
     from duetto.runs.spec import RunSpec  # slow to import
@@ -33,6 +39,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "stop_at_return": shared.StopAtReturn,
         "time_limit": shared.TimeLimit,
         "dry_run": Annotated[Flag, Arg("Print the configuration and stop.")],
+        "trust": Annotated[Flag, Arg("Allow code that another person's config.yaml names.")],
     },
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,
@@ -63,27 +70,23 @@ def train(command: LearningCommand, given: dict[str, Any]) -> None:
     from duetto.training.progress import shown
 
     seeds = _seeds(given) if "seeds" in given else None
-    if "dry_run" in given:
-        _print_configs(_spec(command, given), seeds, "json" in given)
-        return
     as_json = "json" in given
-    with expendable():
-        doing = f"{command.algorithm.name()} on {given.get('environment', given.get('config'))}: making environments"
-        with shown(Console(stderr=as_json), f"{doing} and networks", as_json or "quiet" in given) as display:
-            from duetto.runs.parallel_seeds import start_many  # slow to import: the display shows something already
-            from duetto.runs.run import start
+    if "dry_run" in given:
+        _print_configs(_spec(command, given), seeds, as_json)
+        return
+    doing = f"{command.algorithm.name()} on {given.get('environment', given.get('config'))}: making environments"
+    with shown(Console(stderr=as_json), f"{doing} and networks", as_json or "quiet" in given) as display:
+        from duetto.runs.parallel_seeds import start_many  # slow to import: the display shows something already
+        from duetto.runs.run import start
 
-            spec = _spec(command, given)
+        spec = _spec(command, given)
 
-            def callbacks() -> list[Any]:
-                return [display, *shared.callbacks(given)]
+        def callbacks() -> list[Any]:
+            return [display, *shared.callbacks(given)]
 
-            if seeds is not None:
-                runs = start_many(spec, seeds, callbacks, display.announce_all)
-            else:
-                runs = [start(spec, callbacks(), display.announce)]
-        paths = [run.path for run in runs]
-        display.finish(*paths)
+        runs = [start(spec, callbacks())] if seeds is None else start_many(spec, seeds, callbacks, display.announce)
+    paths = [run.path for run in runs]
+    display.finish(*paths)
     if as_json:
         summaries = display.summaries(paths)
         print_json(summaries[0] if seeds is None else {"runs": summaries})
@@ -93,14 +96,63 @@ def _spec(command: LearningCommand, given: dict[str, Any]) -> RunSpec:
     """Return the run that the options describe, or with --config the recorded one with the options on top."""
     from duetto.runs.finetune import WarmStart
 
-    if "config" in given:
-        from duetto.tools.cli.recorded import recorded_spec
-
-        return recorded_spec(command, given)
-    how = {name: given[name] for name in ("runs_dir", "name") if name in given}
     start = WarmStart.asked_for(given.get("from_run"), given.get("from_checkpoint", "last"))
-    spec = command.spec(given, given["environment"])
-    return dataclasses.replace(spec, cluster=shared.cluster(given), warm_start=start, **how)
+    if "config" in given:
+        spec = _recorded(command, given, start)
+    else:
+        spec = command.spec(given, given["environment"])
+        spec = dataclasses.replace(spec, cluster=shared.cluster(given), warm_start=start)
+    return dataclasses.replace(spec, **{name: given[name] for name in ("runs_dir", "name") if name in given})
+
+
+def _recorded(command: LearningCommand, given: dict[str, Any], start: Any) -> RunSpec:
+    """Return the recorded run, with the options on the command line on top.
+
+    Raises:
+        UsageError: The file is no run's, or names a stranger's code or run, and --trust is not given.
+    """
+    from duetto.runs.finetune import WarmStart
+    from duetto.runs.spec import RunSpec
+    from duetto.storage import repeat_command, signing
+    from duetto.storage.config import Config
+
+    file, environment = given["config"], user_code.absolute(given.get("environment", ""))
+    path = Path(file) / "config.yaml" if Path(file).is_dir() else Path(file)
+    if "preset" in given:
+        raise UsageError("--config says every option already: leave --preset out.")
+    if not path.is_file():
+        raise UsageError(f"--config is {file!r}; it must be the config.yaml of a run.")
+    try:
+        config = Config.load(path, algorithm=command.algorithm)
+    except CheckpointError as error:
+        raise UsageError(f"--config {file} is no config.yaml of a run: {error}") from error
+    for sentence in repeat_command.of_its_history(config.to_dict()):
+        say(Console(stderr=True), f"--config {file}: {sentence}", "yellow")
+    options = command.learning_options(given)
+    mine = {name: value for name, value in options.items() if name in command.algorithm.options()}
+    run = {name: value for name, value in options.items() if name not in mine}
+    if run.get("backend", config.run.backend) != config.run.backend:
+        run = {"threads": 0} | run  # they were chosen for the other framework
+    if not environment and not config.remakeable:
+        raise UsageError(f"{file} is of {config.environment}, which is no id. Name an environment after the algorithm.")
+    if signing.needs_trust("" if environment else config.environment, config.environment_options):
+        config.check_trust("environment", file, "trust" in given)
+    if config.cluster and "cluster" not in given:
+        raise UsageError(f"{file} is of a run on a cluster, which decides its numbers. Give --cluster to repeat it.")
+    if config.began_from is not None and start is None:
+        config.check_trust("from", file, "trust" in given)
+        start = WarmStart.from_dict(config.began_from)
+    recorded_cluster = {name: value for name, value in config.cluster.items() if name in shared.CLUSTER}
+    return RunSpec(
+        algorithm=config.algorithm.with_options(**mine),
+        environment=environment or config.environment,
+        options=dataclasses.replace(config.run, **run),
+        preset=config.preset,
+        environment_options=config.environment_options | shared.parse_options(given.get("environment_options", ())),
+        origin=command.origin,
+        warm_start=start,
+        cluster=shared.cluster(recorded_cluster | given),
+    )
 
 
 def _seeds(given: dict[str, Any]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from duetto.tools.cli.learning import LearningCommand, is_overview
 from duetto.tools.cli.options import EnvironmentId, Seeds
-from duetto.tools.cli.output import expendable, print_json
+from duetto.tools.cli.output import print_json
 from duetto.tools.cli.parser import Arg, Flag
 
 USAGE = "duetto tune ALGORITHM ENVIRONMENT [options]"
@@ -53,16 +53,14 @@ def tune(command: LearningCommand, given: dict[str, Any]) -> None:
     from duetto.tools.sweep.display import SweepDisplay
 
     values, as_json = DEFAULTS | given, "json" in given
-    with expendable():
-        with SweepDisplay(Console(stderr=as_json), as_json or "quiet" in given) as display:
-            display.doing(f"{command.algorithm.name()} on {given['environment']}: making environments")
-            from duetto.tools.tune import api  # slow to import: the display shows something already
+    with SweepDisplay(Console(stderr=as_json), as_json or "quiet" in given) as display:
+        display.doing(f"{command.algorithm.name()} on {given['environment']}: making environments")
+        from duetto.tools.tune import api  # slow to import: the display shows something already
 
-            fixed = frozenset(given) & frozenset(command.algorithm.options())
-            search = api.read_search(given["search"]) if "search" in given else None
-            spec, prune = command.spec(given, given["environment"]), "no_prune" not in given
-            plan = api.planned_study(spec, values["seeds"], search, "search_only" in given, fixed, prune)
-            found = api.conduct(plan, given.get("output"), values["trials"], values["jobs"], display)
-        display.finish(found)
+        fixed = frozenset(given) & frozenset(command.algorithm.options())
+        spec, prune = command.spec(given, given["environment"]), "no_prune" not in given
+        plan = api.planned_study(spec, values["seeds"], given.get("search"), "search_only" in given, fixed, prune)
+        found = api.conduct(plan, given.get("output"), values["trials"], values["jobs"], display)
+    display.finish(found)
     if as_json:
         print_json(found.to_dict())

@@ -4,8 +4,7 @@
                                                 ^ a recurrent agent's carry is an input and an output
 
 `graph.py` defines the computation once for all formats; `torch_onnx.py` and `jax_stablehlo.py` write it, whichever
-framework the agent learned on; `checking.py` compares the written file with the agent before it is kept. `writing.py`
-joins them.
+framework the agent learned on; `writing.py` joins them, and compares the written file with the agent before it is kept.
 """
 
 from duetto.tools.export.writing import FORMATS, export

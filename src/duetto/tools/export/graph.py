@@ -13,11 +13,12 @@ from duetto.functional.distributions import split_bounds
 from duetto.functional.running_stats import Moments
 from duetto.networks import masks
 from duetto.networks.sequence_input import SequenceInput
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
 from duetto.networks.specs import AnyNetworkSpec
 from duetto.training.recurrent_state import no_action
 
 SINGLE, ACTION = "observation", "action"  # the names of input and output if there is one part
+MASK = "action_mask"
 NEXT = "next/"  # prefix of outputs that are inputs of the next step
 PREVIOUS = ("previous_action", "previous_reward", "starts")
 
@@ -57,28 +58,22 @@ class Graph:
     masked: bool = False  # whether it takes a mask of allowed actions
 
     @property
-    def mask(self) -> str:
-        """The mask's name among the inputs: "action_mask", unless a part of the observation has that name."""
-        return masks.MASK if "action_mask" in dict(_parts(self.observation)) else "action_mask"
-
-    def observed(self, part: str) -> str:
-        """Return the input's name for a part of the observation: its own, unless another array has it."""
-        taken = {output(name) for name, _ in self.actions}
-        if self.carries:
-            taken |= {*PREVIOUS, f"{NEXT}previous_action"}
-            taken |= {f"{prefix}carry/{name}" for prefix in ("", NEXT) for name in self.carries}
-        return f"/{SINGLE}/{part}" if part in taken else part
+    def observations(self) -> dict[str, Any]:
+        """The parts of an observation, by the names of their inputs."""
+        if isinstance(self.observation, Dict):
+            return {f"{SINGLE}/{name}": part for name, part in self.observation.parts}
+        return {SINGLE: self.observation}
 
     @property
     def inputs(self) -> list[Port]:
         """The inputs in order: the observation's parts, a mask of allowed actions, a recurrent agent's carry."""
         ports = [
-            Port(self.observed(name), _shape(part), _dtype(part), _observed(part))
-            for name, part in _parts(self.observation)
+            Port(name, _shape(part), _dtype(part), spell(part, bounds=False))
+            for name, part in self.observations.items()
         ]
         if self.masked:
             about = "true where an action is allowed, as info['action_mask'] of the environment"
-            ports.append(Port(self.mask, (sum(masks.choice_sizes(self.action)),), "bool", about))
+            ports.append(Port(MASK, (sum(masks.choice_sizes(self.action)),), "bool", about))
         if not self.carries:
             return ports
         before = no_action(self.action, 1)
@@ -115,10 +110,9 @@ class Graph:
 
     def __call__(self, nets: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Compute the outputs in order; `nets` are the acting networks as the algorithm calls them."""
-        several = isinstance(self.observation, Dict)
-        parts = {name: _counted(part, inputs[self.observed(name)]) for name, part in _parts(self.observation)}
-        obs = self._scaled(parts if several else parts[SINGLE])
-        obs = masks.with_mask(obs, inputs[self.mask] if self.masked else None)
+        parts = {_part(name): _counted(part, inputs[name]) for name, part in self.observations.items()}
+        obs = self._scaled(parts if isinstance(self.observation, Dict) else parts[""])
+        obs = masks.with_mask(obs, inputs[MASK] if self.masked else None)
         if not self.carries:
             return self.in_units(self.algorithm.act(nets, obs, None))
         action = self.algorithm.act(nets, self._window(obs, inputs), None)
@@ -176,12 +170,17 @@ class Graph:
     def as_given(self, obs: Tree) -> dict[str, np.ndarray]:
         """Convert a `VecEnv`'s observations (choices from 0) to the environment's own, the inputs."""
         obs, mask = masks.split_mask(obs)
-        parts = obs if isinstance(obs, dict) else {SINGLE: obs}
-        inputs = {} if mask is None else {self.mask: mask}
-        for name, part in _parts(self.observation):
-            values = np.reshape(parts[name], (-1, *_shape(part))).astype(_dtype(part))
-            inputs[self.observed(name)] = values + _start(part).astype(_dtype(part))
+        inputs = {} if mask is None else {MASK: mask}
+        for name, part in self.observations.items():
+            values = obs[_part(name)] if isinstance(obs, dict) else obs
+            values = np.reshape(values, (-1, *_shape(part))).astype(_dtype(part))
+            inputs[name] = values + _start(part).astype(_dtype(part))
         return inputs
+
+
+def _part(name: str) -> str:
+    """Return the part of an observation that an input is; "" is the only part."""
+    return name.partition("/")[2]
 
 
 def output(part: str) -> str:
@@ -209,10 +208,6 @@ def _inside(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     least, most = low.astype(np.float32), high.astype(np.float32)
     least = np.where(least.astype(np.float64) < low, np.nextafter(least, np.float32(np.inf)), least)
     return least, np.where(most.astype(np.float64) > high, np.nextafter(most, np.float32(-np.inf)), most)
-
-
-def _parts(space: Space) -> tuple[tuple[str, Any], ...]:
-    return space.parts if isinstance(space, Dict) else ((SINGLE, space),)
 
 
 def _counted(space: Any, x: Array) -> Array:
@@ -250,12 +245,3 @@ def _shape(space: Any) -> tuple[int, ...]:
 
 def _dtype(space: Any) -> str:
     return space.dtype if isinstance(space, Box) else "int64"
-
-
-def _observed(space: Any) -> str:
-    match space:
-        case Box():
-            return "an image" if space.is_image else "numbers, in the environment's units"
-        case Discrete():
-            return f"a whole number, {space.start} to {space.start + space.n - 1}"
-    return f"whole numbers, {list(space.nvec)} values each, from {list(space.start) or 0}"

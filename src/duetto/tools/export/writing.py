@@ -1,27 +1,31 @@
-"""Write a run's agent to a file that acts without Duetto, and a second file that describes its inputs and outputs."""
+"""Write a run's agent to a file that acts without Duetto, compare both, and describe the file in a second one."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from duetto import learners
+from duetto.environments import ActionMap, VecEnv, obs_tree, to_gymnasium
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.learners.policy import InferenceOnly
-from duetto.networks.spaces import Dict
+from duetto.networks.spaces import Box, Dict
 from duetto.runs.agent import Agent
 from duetto.runs.run import Run
 from duetto.storage import atomic_io, safe_open, user_code
-from duetto.tools.export.checking import Call, Verdict, check
-from duetto.tools.export.graph import Graph, Port, output
+from duetto.tools.export.graph import NEXT, Graph, Port, output
+from duetto.training.policy import EvaluationPolicy
 
 Format = Literal["onnx", "torch", "jax"]
 FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {  # the file's ending, and the packages it needs
@@ -30,7 +34,19 @@ FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {  # the file's ending, and th
     "jax": (".stablehlo", ("jax",)),
 }
 _LARGEST_CONTRACT = 2**24  # bytes
-ENVIRONMENTS = 3  # in which the written file is checked
+ENVIRONMENTS, STEPS = 3, 200  # in which the written file is checked, and steps of each
+LARGEST = 1e-4  # difference of an action, relative to its range
+TIES = 0.01  # share of choices that may differ: two actions of nearly the same value
+Call = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The differences between the written graph's actions and the agent's."""
+
+    observations: int
+    largest_difference: float  # of numbers, relative to their range
+    differing: int  # choices
 
 
 def export(
@@ -61,9 +77,8 @@ def export(
         raise UsageError(f"format is {format!r}; it must be one of {', '.join(FORMATS)}.")
     ending, packages = FORMATS[format]
     if missing := [name for name in packages if find_spec(name) is None]:
-        extra = "jax" if format == "jax" else "torch" if missing == ["torch"] else "torch,onnx"
-        are = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"{', '.join(missing)} {are} not installed. Install: {install(*extra.split(','))}")
+        extras = {"jax": ["jax"], "torch": ["torch"], "onnx": ["torch", "onnx"]}[format]
+        raise UsageError(f"The format {format} needs {', '.join(missing)}. Install: {install(*extras)}")
     run = run if isinstance(run, Run) else Run(run)
     path = Path(output).absolute() if output else run.path / f"agent{ending}"
     if path.is_dir():
@@ -158,3 +173,59 @@ def _described(port: Port, form: Format) -> dict[str, Any]:
 
         dtype = narrow(dtype)
     return {"name": port.name, "shape": ["N", *port.shape], "dtype": dtype, "about": port.about}
+
+
+# ---------------------------------------------------------------------------------------------------- the check
+def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, seed: int) -> Verdict:
+    """Act with the agent in these environments: the same observations must give the written graph the same actions.
+
+    Raises:
+        DuettoError: The actions differ.
+    """
+    dtypes = {name: np.dtype(dtype) for name, dtype in graph.action_dtypes.items()}
+    units = ActionMap(to_gymnasium(graph.action, dtypes.get(""), dtypes))
+    policy.greedy = True
+    envs.reset(seed)
+    carried = {port.name: port.empty(envs.num_envs) for port in graph.inputs}
+    reward = np.zeros(envs.num_envs, np.float32)
+    observations = differing = 0
+    largest = np.float64(0.0)
+    for _ in range(STEPS):
+        starts = envs.starts.copy()
+        inputs = graph.as_given(obs_tree.copy(envs.obs))
+        policy.rewarded(reward, np.arange(envs.num_envs))
+        action = policy(envs.obs, starts)
+        outputs = written(carried | inputs | ({"previous_reward": reward, "starts": starts} if graph.carries else {}))
+        difference, differs = _compare(graph, graph.apart(units.to_environment(action)), outputs)
+        largest, differing = np.maximum(largest, difference), differing + int(differs.sum())  # keeps NaN
+        # The graph gets its own outputs, as it will in use.
+        carried |= {name.removeprefix(NEXT): part for name, part in outputs.items() if name.startswith(NEXT)}
+        observations += len(action)
+        transition, _ = envs.step(action)
+        reward = np.zeros(envs.num_envs, np.float32)
+        reward[transition.env] = transition.reward
+    if not largest <= LARGEST or differing > TIES * observations:
+        raise DuettoError(
+            f"The written file does not act as the agent does: of {observations} observations {differing} choices "
+            f"differ, and numbers by up to {largest:.1e} of their range. It was deleted. Please report this, with "
+            "config.yaml."
+        )
+    return Verdict(observations, float(largest), differing)
+
+
+def _compare(
+    graph: Graph, expected: dict[str, np.ndarray], outputs: dict[str, np.ndarray]
+) -> tuple[np.float64, np.ndarray]:
+    """Return the largest difference of numbers, and the rows (N,) with another choice. DuettoError for other shapes."""
+    largest, differs = np.float64(0.0), np.zeros(1, bool)
+    for port, (name, space) in zip(graph.outputs, graph.actions, strict=False):  # the carry's ports come after
+        got, wanted = outputs[port.name], expected[name].reshape(-1, *port.shape)
+        if got.shape != wanted.shape:
+            raise DuettoError(f"The written file's {port.name} has the shape {got.shape}, the agent's {wanted.shape}.")
+        if isinstance(space, Box):
+            _, half = space.units()
+            size: Any = np.reshape(np.where(half > 0, 2 * half, 1.0), space.shape)
+            largest = np.maximum(largest, np.max(np.abs(wanted.astype(float) - got.astype(float)) / size))
+        else:
+            differs = differs | np.any((wanted != got).reshape(len(got), -1), axis=1)
+    return largest, differs

@@ -3,9 +3,6 @@
 First the listing is checked: names, sizes, checksums. Then every file is written into a new folder, none larger than
 listed, and compared with its checksum. The folder gets its name when all files are there and hold a checkpoint. Nothing
 else is changed, and a download that ends early leaves nothing.
-
-`huggingface_hub.snapshot_download` is not used: it does not limit the size of a file while it arrives, and lists the
-files a second time.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duetto.algorithms import Algorithm
-from duetto.errors import DuettoError, UsageError, few
+from duetto.errors import DuettoError, UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.run import Run
 from duetto.storage.atomic_io import staging_folder
@@ -26,8 +23,6 @@ from duetto.tools.hub import file_rules
 from duetto.tools.hub.client import Hub, Listing, RemoteFile
 
 AT_MOST = 5.0  # GB
-_UNMENTIONED = (".gitattributes", ".gitignore")  # among the files that are left out
-_SHOWN = 5  # names in a sentence
 
 
 class Pulled(NamedTuple):
@@ -81,7 +76,8 @@ def fetch(
     """Fetch a run as `pull` does, without opening it. `tell` gets a few words now and then on the progress."""
     file_rules.check_repository(repository)
     path = Path("runs") / repository.rpartition("/")[2] if output is None else Path(output)
-    _check_free(path)
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists already, and nothing is overwritten. Choose another --output.")
     tell("asking the Hub")
     hub = Hub()
     listing = hub.list_files(repository, revision)
@@ -91,36 +87,21 @@ def fetch(
             f"{hub.host} has no {wanted}, or none that your token may see. Check the name; for a private repository, "
             "log in with `hf auth login`."
         )
-    files, notices = _chosen(repository, listing, at_most)
+    files = _chosen(repository, listing, at_most)
     with staging_folder(path) as folder:
         for number, file in enumerate(files, start=1):
             tell(f"fetching {number} of {len(files)} files: {file.name} ({file.size / 1e6:.1f} MB)")
             target = folder.joinpath(*file.name.split("/"))
             target.parent.mkdir(parents=True, exist_ok=True)
             hub.download(repository, listing.commit, file, target)
-        notices += _check_run(repository, folder)
-        _check_free(path)
+        notices = _check_run(repository, folder)
     return Pulled(path, listing.commit, {file.name: file.size for file in files}, notices)
 
 
-def _check_free(path: Path) -> None:
-    if os.path.lexists(path):
-        raise UsageError(f"{path} exists already, and nothing is overwritten. Choose another --output.")
-
-
-def _chosen(repository: str, listing: Listing, at_most: float) -> tuple[list[RemoteFile], list[str]]:
-    """Return the files of a run, and a notice on other files. Raise DuettoError for a listing that is not safe."""
-    names = [file.name for file in listing.files]
-    if outside := [name for name in names if file_rules.leaves(name)]:
-        raise DuettoError(
-            f"{repository} lists {_shown(outside)}, which would be written outside of the run's folder. Nothing was "
-            "fetched: do not trust it."
-        )
-    if len(set(names)) < len(names):
-        raise DuettoError(f"{repository} lists a name twice. Nothing was fetched: do not trust it.")
+def _chosen(repository: str, listing: Listing, at_most: float) -> list[RemoteFile]:
+    """Return the files of a run, without others in the repository. UsageError if it holds no run or too large a one."""
     files = [file for file in listing.files if file_rules.belongs(file.name)]
-    others = [name for name in names if not file_rules.belongs(name) and name not in _UNMENTIONED]
-    if file_rules.CONFIG not in names:
+    if file_rules.CONFIG not in [file.name for file in files]:
         raise UsageError(f"{repository} holds no run of Duetto: it has no {file_rules.CONFIG}.")
     size = sum(file.size for file in files)
     if size > at_most * 1e9:
@@ -128,11 +109,7 @@ def _chosen(repository: str, listing: Listing, at_most: float) -> tuple[list[Rem
             f"{repository} has {size / 1e9:,.2f} GB, more than the limit of {at_most:g} GB. To fetch it: "
             f"--at-most {size / 1e9 + 0.1:.1f}."
         )
-    return files, [f"Left out, since they belong to no run: {_shown(others)}."] if others else []
-
-
-def _shown(names: list[str]) -> str:
-    return few([repr(name[:80]) for name in names], _SHOWN)
+    return files
 
 
 def _check_run(repository: str, folder: Path) -> list[str]:

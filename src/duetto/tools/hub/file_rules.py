@@ -1,33 +1,34 @@
-"""Names of repositories on the Hub, and of the files in a run's repository."""
+"""Names of repositories on the Hub and of the files in them; and texts without paths on this machine."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
 
 from duetto.errors import UsageError
 
-CARD, CONFIG, RESULTS, VIDEO = "README.md", "config.yaml", "results.json", "replay.mp4"
+CARD, CONFIG, VIDEO = "README.md", "config.yaml", "replay.mp4"
 EVALUATIONS, METRICS = "evaluations.csv", "metrics.jsonl"
+OLD = ["checkpoints/*", VIDEO, EVALUATIONS, METRICS]  # patterns of what a push replaces
 
 _STATE = r"(state\.(json|safetensors)|manifest\.json"
 _NAMES = re.compile(
-    r"README\.md|config\.yaml|results\.json|replay\.mp4|evaluations\.csv|metrics\.jsonl"
+    r"README\.md|config\.yaml|replay\.mp4|evaluations\.csv|metrics\.jsonl"
     rf"|checkpoints/step-[0-9]{{12,15}}/{_STATE})"
     rf"|checkpoints/best/[0-9]{{1,15}}/{_STATE}|info\.(json|safetensors))"
     r"|checkpoints/memory/segment-[0-9]{12,15}\.safetensors"
 )
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+# A path within a text: it starts after a separator, and is no part of an address (https://...).
+_REST = r"[^\s'\"`,;:()\[\]{}<>|]+"
+_PATH = re.compile(rf"(?<![\w./\\~-])(?:~[\w.-]*)?/(?!/){_REST}|(?<!\w)(?:[A-Za-z]:[\\/]|\\\\){_REST}")
 
 
 def belongs(name: str) -> bool:
     """Return whether a file of this name, with "/" between folders, is part of a run's repository."""
     return _NAMES.fullmatch(name) is not None
-
-
-def leaves(name: str) -> bool:
-    """Return whether a file of this name would be outside of its folder, on any system."""
-    parts = re.split(r"[/\\]", name)
-    return not name or "\0" in name or parts[0] == "" or ".." in parts or ":" in parts[0]
 
 
 def check_repository(name: str) -> None:
@@ -37,3 +38,32 @@ def check_repository(name: str) -> None:
             f"{name!r} is no repository: it must be USER/NAME, of letters, digits, '.', '-' and '_', such as "
             "me/td3-HalfCheetah-v5."
         )
+
+
+def without_places(value: Any) -> Any:
+    """Shorten absolute paths, which often contain the user's name, in every text of nested dicts and lists.
+
+    The last name of a path is kept; the user's home folder becomes "~".
+    """
+    match value:
+        case str():
+            return _bare(value)
+        case dict():
+            return {key: without_places(inner) for key, inner in value.items()}
+        case list():
+            return [without_places(inner) for inner in value]
+    return value
+
+
+def _bare(text: str) -> str:
+    is_absolute = PurePosixPath(text).is_absolute() or PureWindowsPath(text).is_absolute() or text[:2] == "~/"
+    if is_absolute and "\n" not in text and "//" not in text[1:]:
+        return _last(text)
+    with suppress(RuntimeError):  # no home folder
+        home = Path.home()
+        text = text.replace(str(home), "~") if len(home.parts) > 2 else text  # "/root" also occurs in other paths
+    return _PATH.sub(lambda match: _last(match[0]), text)
+
+
+def _last(path: str) -> str:
+    return re.split(r"[/\\]+", path.rstrip("/\\"))[-1]

@@ -1,21 +1,33 @@
-"""Push a run to the Hub with an evaluation of its agent."""
+"""Push a run to the Hub with an evaluation of its agent.
+
+What is sent is a run's folder itself: config, checkpoint and logs. Left out are the replay memory and the environments'
+states, unless the memory is wanted; callbacks' states; trackers' and TensorBoard's files; signatures, the command line,
+and paths on this machine. So the checkpoints get new checksums.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from duetto.errors import DuettoError, UsageError, near
+from duetto.errors import CheckpointError, DuettoError, UsageError, near
+from duetto.runs.checkpoints import chosen
 from duetto.runs.run import Run
-from duetto.storage import atomic_io
+from duetto.storage import atomic_io, safe_open
+from duetto.storage.checkpoint import CheckpointStore, Loaded, folder_name
+from duetto.storage.dict_diff import dict_diff, flat
+from duetto.storage.logs import LARGEST
+from duetto.storage.manifest import Manifest, read_folder, write_folder
 from duetto.storage.run_folder import free_folder
+from duetto.storage.safe_yaml import to_yaml
+from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.tools.hub import file_rules, model_card
-from duetto.tools.hub.bundle import pack
 from duetto.tools.hub.client import Hub, Listing
-from duetto.tools.hub.private_paths import without_places
+from duetto.tools.hub.file_rules import without_places
 from duetto.training.evaluation import Evaluation
 from duetto.training.notices import Notices
 
@@ -27,7 +39,6 @@ class Pushed(NamedTuple):
 
     where: str  # the repository's address; of a dry run the folder
     files: dict[str, int]  # bytes by name
-    deleted: list[str]  # files of an earlier push
     evaluation: Evaluation
     notices: list[str]
 
@@ -43,7 +54,6 @@ def push(
     memory: bool = False,
     private: bool = False,
     dry_run: bool = False,
-    output: str | Path | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Pushed:
     """Evaluate the agent, record a video, and send the run to the Hub with a model card.
@@ -60,8 +70,7 @@ def push(
         video: Record an episode; if that is impossible, the card says why.
         memory: Send the replay memory: without it, the run cannot be resumed from there.
         private: Make a new repository private.
-        dry_run: Write all files into a folder, and send nothing. No server is contacted.
-        output: That folder, a new one; by default `hub/NAME`.
+        dry_run: Write all files into a new folder `hub/NAME`, and send nothing. No server is contacted.
         tell: Gets a few words now and then on the progress.
 
     Raises:
@@ -69,59 +78,42 @@ def push(
         DuettoError: The server refuses or fails. Then the repository is unchanged; a new one may be empty.
     """
     file_rules.check_repository(repository)
-    if output is not None and not dry_run:
-        raise UsageError("--output is where a --dry-run writes. Give both, or none.")
-    if output is not None and Path(output).exists():
-        raise UsageError(f"{output} exists already. Choose another --output.")
     run = run if isinstance(run, Run) else Run(run)
     hub = None if dry_run else Hub()
-    listing = None
     if hub is not None:
         tell("asking the Hub")
         hub.check_token()
-        listing = hub.list_files(repository)
-        _check_repository_free(repository, listing, private)
-    with TemporaryDirectory(prefix="duetto-push-") as temporary:
-        bundle = Path(temporary)
-        notices, step = _pack(run, bundle, checkpoint, memory)
-        agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
-        evaluation = run.evaluate(episodes, agent, seed, tell)
-        without_video = _record(run, bundle / file_rules.VIDEO, agent, seed, tell) if video else "it was not asked for."
-        if video and without_video:
-            notices.append(f"There is no video: {without_video}")
-        if run.agent(agent).step != step:
-            raise DuettoError(f"{run.path} continued while it was sent, and its agent is another one now. Try again.")
-        used_seed = run.config.run.seed if seed is None else seed
-        result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
-        text = model_card.card(run.config, repository, result, str(without_places(without_video)))
-        atomic_io.write_file(bundle / file_rules.CARD, text.encode())
-        atomic_io.write_file(bundle / file_rules.RESULTS, model_card.results(run.config, result).encode())
-        paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
-        files = {path.relative_to(bundle).as_posix(): path for path in paths}
-        sizes = {name: path.stat().st_size for name, path in files.items()}
-        deleted: list[str] = []
-        if hub is None:
-            where = str(near(_written(bundle, output, repository)))
-        else:
-            earlier = [file.name for file in listing.files] if listing else []
-            deleted = sorted(name for name in earlier if file_rules.belongs(name) and name not in files)
-            tell(f"sending {sum(sizes.values()) / 1e6:.1f} MB to {repository}")
-            message = f"{run.config.algorithm.name()}: mean return {evaluation}"
-            where = hub.upload(repository, files, deleted, message, private)
-        return Pushed(where, sizes, deleted, evaluation, [*notices, *dict.fromkeys(run.notices)])
-
-
-def _written(bundle: Path, output: str | Path | None, repository: str) -> Path:
-    """Copy all files into a new folder, and return it."""
+        _check_repository_free(repository, hub.list_files(repository), private)
     try:
-        if output is None:
-            folder = free_folder(Path("hub").absolute(), repository.rpartition("/")[2])
-        else:
-            folder = Path(output).absolute()
-        shutil.copytree(bundle, folder, dirs_exist_ok=output is None)
+        with TemporaryDirectory(prefix="duetto-push-") as temporary:
+            bundle = Path(temporary)
+            step, found = pack(run, bundle, checkpoint, memory)
+            notices = Notices(found)
+            agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
+            evaluation = run.evaluate(episodes, agent, seed, tell)
+            without_video = "" if video else "it was not asked for."
+            try:
+                if video:
+                    run.video(bundle / file_rules.VIDEO, agent, seed, tell=tell)
+            except DuettoError as error:
+                without_video = str(error)
+                notices.append(f"There is no video: {error}")
+            used_seed = run.config.run.seed if seed is None else seed
+            result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
+            text = model_card.card(run.config, repository, result, str(without_places(without_video)))
+            atomic_io.write_file(bundle / file_rules.CARD, text.encode())
+            paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
+            sizes = {path.relative_to(bundle).as_posix(): path.stat().st_size for path in paths}
+            if hub is None:
+                folder = free_folder(Path("hub").absolute(), repository.rpartition("/")[2])
+                where = str(near(shutil.copytree(bundle, folder, dirs_exist_ok=True)))
+            else:
+                tell(f"sending {sum(sizes.values()) / 1e6:.1f} MB to {repository}")
+                message = f"{run.config.algorithm.name()}: mean return {evaluation}"
+                where = hub.upload(repository, bundle, file_rules.OLD, message, private)
     except OSError as error:
-        raise UsageError(f"{output or 'hub'} cannot be written: {error.strerror}. Choose another --output.") from error
-    return folder
+        raise DuettoError(f"{error.filename} cannot be written: {error.strerror}.") from error
+    return Pushed(where, sizes, evaluation, [*notices, *dict.fromkeys(run.notices)])
 
 
 def _check_repository_free(repository: str, listing: Listing | None, private: bool) -> None:
@@ -141,19 +133,69 @@ def _check_repository_free(repository: str, listing: Listing | None, private: bo
         )
 
 
-def _pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[Notices, int]:
-    """Write the run's files into an empty folder; return notices for the user, and the agent's step."""
+# ---------------------------------------------------------------------------------------------------- what is sent
+def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[int, list[str]]:
+    """Write the run into an empty folder; return the agent's step, and notices on differences from the run's folder.
+
+    A whole checkpoint is included, and the best parameters if there are any, so that the run can be resumed.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged or missing.
+    """
+    store = CheckpointStore(run.path / "checkpoints")
+    values = run.config.to_dict() | {"command": ""}
+    values.pop("signature", None)
+    bare = without_places(values)
+    atomic_io.write_file(folder / file_rules.CONFIG, to_yaml(bare).encode())
+    changed = dict_diff(flat(values), flat(bare))
+    notices = [f"Only the last name of paths on this machine is sent: {', '.join(changed)}."] * bool(changed)
+    (folder / "checkpoints").mkdir()
+    loaded = chosen(run.path, checkpoint) if checkpoint != "best" else store.load_latest(memory=False)
+    assert isinstance(loaded, Loaded)
+    notices += loaded.problems
+    step = loaded.step
     try:
-        step, notices = pack(run, folder, checkpoint, memory)
-    except OSError as error:
-        raise DuettoError(f"{folder} cannot be written: {error.strerror}.") from error
-    return Notices(notices), step
+        best = store.load_best()
+        _pack_state(best, folder / "checkpoints" / "best" / f"{best.step:012}")
+        step = best.step if checkpoint == "best" else step
+    except CheckpointError:
+        if checkpoint == "best":
+            raise
+    manifest = _pack_state(loaded, folder / "checkpoints" / folder_name(loaded.step), environments=memory)
+    for name in (file_rules.EVALUATIONS, file_rules.METRICS):
+        if (run.path / name).exists():
+            atomic_io.write_file(folder / name, safe_open.read_file(run.path / name, LARGEST))
+    if manifest.segments and not memory:
+        size = sum(record.file.size for record in manifest.segments)
+        notices.append(
+            f"The replay memory ({size:,} bytes) is not sent, so the run cannot be resumed from there. --memory sends "
+            "it."
+        )
+    for record in manifest.segments if memory else ():
+        target = folder / "checkpoints" / "memory"
+        target.mkdir(exist_ok=True)
+        atomic_io.write_file(target / record.file.name, record.file.read(run.path / "checkpoints" / "memory"))
+    return step, notices
 
 
-def _record(run: Run, path: Path, agent: str | int, seed: int | None, tell: Callable[[str], None]) -> str:
-    """Record an episode; return the reason if there is no video, else ""."""
+def _pack_state(loaded: Loaded, target: Path, environments: bool = False) -> Manifest:
+    """Write a checkpoint or best parameters without private data; return its manifest."""
+    manifest, files = read_folder(loaded.path)
+    state = {name: value for name, value in decode_tree("state", files).items() if name != "callbacks"}
+    if "stepper" in state and not environments:  # a resumed run starts new episodes
+        state["stepper"] = state["stepper"] | {"environments": None}
+    deciding = state.get("config", {})
+    state = without_places(state) | {"config": {key: _bare_json(text) for key, text in deciding.items()}}
+    files |= encode_tree("state", state)
+    manifest = Manifest.of(manifest.step, files, manifest.segments)
+    target.parent.mkdir(exist_ok=True)
+    atomic_io.move(write_folder(target, files, manifest), target)
+    return manifest
+
+
+def _bare_json(text: str) -> str:
+    """Return a JSON text of `storage.reproducibility` without private paths. DuettoError if it is no JSON."""
     try:
-        run.video(path, agent, seed, tell=tell)
-    except DuettoError as error:
-        return str(error)
-    return ""
+        return json.dumps(without_places(json.loads(text)), ensure_ascii=False, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise DuettoError(f"The checkpoint's record of its config is damaged: {error}.") from error

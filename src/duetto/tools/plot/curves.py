@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from duetto.errors import UsageError
 from duetto.install_hint import install
-from duetto.tools.plot.grouping import Group, Recorded, groups
-from duetto.tools.plot.metric_series import Series
+from duetto.tools.plot.grouping import Group, Recorded, Series, groups
 
+MIN_SEEDS = 3  # for an interval
 _REPETITIONS = 2_000  # of the bootstrap
 
 
@@ -31,6 +30,12 @@ class Curve:
     values: np.ndarray  # (seeds, T), interpolated if the seeds were evaluated at different steps
     remark: str  # on the seed that ends it early; "" if none
     notices: tuple[str, ...]  # a sentence for each file with unreadable lines
+
+    def last(self) -> tuple[float, float | None, float | None]:
+        """Return the interquartile mean at the last step, and the ends of its interval if it has one."""
+        middle, interval = interquartile(self.values[:, -1:])
+        low, high = (None, None) if interval is None else interval[:, 0].tolist()
+        return float(middle[0]), low, high
 
 
 def curves(runs: Iterable[str | Path], metric: str = "mean_return") -> list[Curve]:
@@ -79,9 +84,17 @@ def interquartile_mean(values: np.ndarray) -> np.ndarray:
     return np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0)
 
 
-def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interquartile mean over seeds (T,) of (seeds, T), and its 95 % bootstrap interval (2, T)."""
-    library = statistics()
+def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the interquartile mean over seeds (T,) of (seeds, T), and its 95 % bootstrap interval (2, T).
+
+    Fewer than three seeds have no interval. UsageError if rliable is not installed.
+    """
+    if len(values) < MIN_SEEDS:
+        return interquartile_mean(values), None
+    try:
+        from rliable import library
+    except ImportError as error:
+        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
 
     def middle(scores: np.ndarray) -> np.ndarray:  # (seeds, 1 task, T); rliable's own takes only one T
         return interquartile_mean(scores[:, 0])
@@ -93,12 +106,3 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     finally:
         np.random.set_state(before)
     return points[""], intervals[""]
-
-
-def statistics() -> Any:
-    """Import rliable's library. UsageError if it is not installed."""
-    try:
-        from rliable import library
-    except ImportError as error:
-        raise UsageError(f"Bands over seeds need rliable. Install: {install('plot')}") from error
-    return library

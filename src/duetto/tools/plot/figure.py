@@ -18,12 +18,12 @@ from duetto.errors import DuettoError, UsageError, escaped
 from duetto.install_hint import install
 from duetto.storage import atomic_io
 from duetto.tools.plot.curves import Curve, interquartile
-from duetto.tools.plot.curves import curve as curve_of
-from duetto.tools.plot.grouping import groups
+from duetto.tools.plot.curves import curves as curves_of
 
 FORMATS = (".png", ".svg", ".pdf")
 _LEGEND_LINE = 80  # characters
 _LINES = ("-", "--", ":", "-.")
+_LARGEST = 1e300  # value that axes can show
 
 
 def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
@@ -40,8 +40,7 @@ def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: 
         UsageError: None of the folders is a run with that number, or one is missing; or an extra is not installed.
         DuettoError: Nothing of a file can be read, or the picture cannot be written.
     """
-    grouped = groups(runs, metric)
-    return picture([curve_of(group, metric) for group in grouped], output, metric)
+    return picture(curves_of(runs, metric), output, metric)
 
 
 def picture(curves: Sequence[Curve], output: str | Path, metric: str) -> Path:
@@ -59,10 +58,8 @@ def picture(curves: Sequence[Curve], output: str | Path, metric: str) -> Path:
     for number, environment in enumerate(panels):
         axes = figure.add_subplot(rows, columns, number + 1)
         for curve in curves:
-            if curve.environment != environment:
-                continue
-            style = labels.index(curve.label)  # the same in all panels
-            draw(axes, curve.label, curve.steps, curve.values, style, curve.remark)
+            if curve.environment == environment:  # a label has the same style in all panels
+                draw(axes, curve.label, curve.steps, curve.values, labels.index(curve.label), curve.remark)
         finish(axes, environment, metric.replace("_", " "))
     save(figure, path)
     return path
@@ -82,30 +79,33 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw(axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: int, remark: str = "") -> None:
-    """Draw the `style`-th curve with its seeds or its band; `steps` (T,), `values` (seeds, T)."""
+def draw(
+    axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: int, remark: str = "", band: bool = True
+) -> None:
+    """Draw the `style`-th curve with its seeds, or the band of three or more; `steps` (T,), `values` (seeds, T)."""
     count, color = len(values), f"C{style % 10}"
     look = {"color": color, "linestyle": _LINES[style // 10 % len(_LINES)], "marker": "o" if len(steps) == 1 else ""}
     seeds = f"{count} seed" + "s" * (count > 1)
-    if count < 3:
+    values = np.where(np.abs(values) < _LARGEST, values, np.nan)
+    middle, interval = interquartile(values) if band else (values.mean(0), None)
+    if interval is None:
         for seed in values:
             axes.plot(steps, seed, **look, linewidth=0.8, alpha=0.6)
-        axes.plot(steps, values.mean(0), **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark})"))
+        axes.plot(steps, middle, **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark})"))
         return
-    middle, (low, high) = interquartile(values)
     axes.plot(steps, middle, **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark}, interquartile mean)"))
-    axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
+    axes.fill_between(steps, *interval, color=color, alpha=0.2, linewidth=0)
 
 
-def finish(axes: Any, title: str, ylabel: str) -> None:
+def finish(axes: Any, title: str, ylabel: str, legend: bool = True) -> None:
     """Add title, labels, grid and legend to the axes. A million steps is written 1M."""
     from matplotlib.ticker import EngFormatter
 
     axes.set(title=_text(title), xlabel="steps", ylabel=_text(ylabel))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
-    # Below the axes, where a long label takes no width from them.
-    axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.17), borderaxespad=0.0)
+    if legend:  # below the axes, where a long label takes no width from them
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.17), borderaxespad=0.0)
 
 
 def save(figure: Any, path: Path) -> None:

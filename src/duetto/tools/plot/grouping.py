@@ -1,4 +1,4 @@
-"""Group runs into learning curves by their `config.yaml`, and name the curves.
+"""Group runs into learning curves by their `config.yaml`, name the curves, and read their metrics.
 
 Runs that differ only in their seed make one curve. Intervals of evaluations and logs do not count. All other options
 do, the number of steps included, since schedules follow it; so do the run that they started from, and the contents of a
@@ -10,20 +10,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped, near
 from duetto.storage import user_code
 from duetto.storage.config import RunOptions, check_format, networks_source
+from duetto.storage.logs import Csv, JsonLines, Scan
 from duetto.storage.resume_history import History
 from duetto.storage.safe_yaml import read_yaml
-from duetto.tools.plot.metric_series import Logs, Series
 
 Option = tuple[str, str]  # algorithm, run, environment or cluster; the option's name
 
@@ -32,6 +33,16 @@ _IGNORED: set[Option] = {("run", name) for name in ("seed", "threads", *_INTERVA
 CHANGED = ("run", "changed at")
 LONGEST = 200  # characters of a label
 _IN_LABEL = 3  # differences that a label names; with more it is the folder's name
+_LOGS = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one run by step, finite values only."""
+
+    steps: np.ndarray  # (T,)
+    values: np.ndarray  # (T,)
+    notice: str  # the number of lines that cannot be read and of values that are not finite; "" if none
 
 
 @dataclass(frozen=True)
@@ -44,23 +55,64 @@ class Recorded:
     seed: int
     settings: dict[Option, Any]
     config: dict[str, Any] = field(compare=False, repr=False)
-    logs: Logs = field(compare=False, repr=False)
+    scans: dict[str, Scan] = field(default_factory=dict, compare=False, repr=False)  # of the logs, read once
 
     @property
     def name(self) -> str:
         """The folder's name."""
         return self.folder.name
 
+    @property
+    def experiment(self) -> str:
+        """The folder's name without the seed."""
+        return re.sub(r"-s\d+$", "", self.name)
+
     def __str__(self) -> str:
         return str(self.folder)
 
-    def names(self) -> list[str]:
-        """Return the names of its metrics."""
-        return self.logs.names()
-
     def series(self, metric: str) -> Series:
-        """Return a metric by step. Raises UsageError if there is none, DuettoError if nothing can be read."""
-        return self.logs.series(metric)
+        """Return a metric by step, from the first log that has it; without evaluations, of "mean_return" training's.
+
+        Raises:
+            UsageError: Neither has it.
+            DuettoError: A file is damaged, and nothing of it can be read.
+        """
+        notices: list[str] = []
+        for file, scan in self._scanned().items():
+            path = self.folder / file
+            points, unreadable = _points(scan, metric, path)
+            finite = np.isfinite(points).all(1)
+            about = [f"{unreadable} of the lines of {path} cannot be read and are left out."] * bool(unreadable)
+            if count := int((~finite).sum()):
+                about.append(f"{count} of the values of {metric!r} in {path} are not finite and are left out.")
+            if finite.any():
+                return Series(points[finite, 0], points[finite, 1], " ".join(about))
+            notices += about
+        names = self.names()
+        if not names:
+            raise UsageError(
+                " ".join([f"{self.folder} has no evaluations and no metrics yet. Leave it out.", *notices])
+            )
+        if metric == "mean_return" and "train/return" in names:
+            notice = f"{self.folder} has no evaluations: its returns are those of training."
+            return dataclasses.replace(self.series("train/return"), notice=notice)
+        what = f"finite number in {metric!r}" if metric in names else f"{metric!r}"
+        raise UsageError(" ".join([f"{self.folder} has no {what}. It has: {', '.join(sorted(names))}.", *notices]))
+
+    def names(self) -> list[str]:
+        """Return the names of the metrics, those of the evaluations first."""
+        names = (sorted({name for row in scan.rows for name in row} - {"step"}) for scan in self._scanned().values())
+        return list(dict.fromkeys(name for each in names for name in each))
+
+    def _scanned(self) -> dict[str, Scan]:
+        for file, scan in _LOGS.items():
+            path = self.folder / file
+            try:
+                if file not in self.scans and path.exists():
+                    self.scans[file] = scan(path)
+            except OSError as error:
+                raise DuettoError(f"{path} cannot be read: {error.strerror}.") from error
+        return self.scans
 
 
 @dataclass(frozen=True)
@@ -73,59 +125,35 @@ class Group:
     notices: tuple[str, ...] = ()
 
 
-def groups(
-    runs: Iterable[str | Path],
-    metric: str | Sequence[str] = "mean_return",
-    apart: Callable[[str], str] = lambda _: "",
-) -> list[Group]:
+def groups(runs: Iterable[str | Path], metric: str = "mean_return", by_name: bool = False) -> list[Group]:
     """Group `runs` into curves, in their order.
 
     Args:
         runs: Folders of runs. Each counts once, however it is named.
-        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss"; or several;
-            a run needs one of them.
-        apart: A key from a folder's name. Runs with different keys make different curves.
+        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
+        by_name: Keep runs apart whose folders' names differ in more than the seed.
 
     Raises:
         UsageError: A folder does not exist, or none of them is a run with the metric.
         DuettoError: Nothing of a damaged file can be read.
     """
     named: dict[Path, Path] = {}
-    for run in listed(runs):
+    for run in [runs] if isinstance(runs, str | os.PathLike) else runs:
         named.setdefault(Path(run).resolve(), Path(run))
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
-    recorded, left_out = _usable(list(named.values()), [metric] if isinstance(metric, str) else list(metric))
-    by_curve = _by_settings(recorded, apart)
-    grouped = [
-        Group(label, members[0].environment, members, _repeated_seed(members, by_curve))
-        for label, members in zip(_labels(by_curve), by_curve, strict=True)
-    ]
-    first, *others = _with_unique_labels(grouped)
-    return [dataclasses.replace(first, notices=(*left_out, *first.notices)), *others]
-
-
-def listed(runs: Any) -> list[str | Path]:
-    """Return the paths as a list. UsageError unless `runs` is an iterable of paths."""
-    if not isinstance(runs, str | os.PathLike) and isinstance(runs, Iterable):
-        paths = list(runs)
-        if all(isinstance(run, str | os.PathLike) for run in paths):
-            return paths
-    raise UsageError(f"runs is {runs!r:.200}; it must be a list of folders, such as ['runs/td3-Pendulum-v1-s0'].")
-
-
-def _with_unique_labels(grouped: list[Group]) -> list[Group]:
-    """Return the groups, with a number after each label that an earlier curve of the environment has."""
+    recorded, left_out = _usable(list(named.values()), metric)
+    by_curve = _by_settings(recorded, by_name)
     taken: set[tuple[str, str]] = set()
-    renamed: list[Group] = []
-    for group in grouped:
-        label, number = _cut(group.label), 1
-        while (group.environment, label) in taken:
+    grouped: list[Group] = []
+    for name, members in zip(_labels(by_curve), by_curve, strict=True):
+        environment, label, number = members[0].environment, _cut(name), 1
+        while (environment, label) in taken:  # a number tells apart what names do not
             number += 1
-            label = _cut(group.label, f" ({number})")
-        taken.add((group.environment, label))
-        renamed.append(dataclasses.replace(group, label=label))
-    return renamed
+            label = _cut(name, f" ({number})")
+        taken.add((environment, label))
+        grouped.append(Group(label, environment, members, () if grouped else tuple(left_out)))
+    return grouped
 
 
 def _cut(label: str, ending: str = "") -> str:
@@ -134,18 +162,17 @@ def _cut(label: str, ending: str = "") -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- runs
-def _usable(folders: Sequence[Path], metrics: Sequence[str]) -> tuple[list[Recorded], list[str]]:
-    """Return the runs with one of the metrics, and a sentence for each other folder, such as a sweep's `logs`.
+def _usable(folders: Sequence[Path], metric: str) -> tuple[list[Recorded], list[str]]:
+    """Return the runs with the metric, and a sentence for each other folder, such as a sweep's `logs`.
 
-    If no run has one, raise the error of the first run, or else of the first folder.
+    If no run has it, raise the error of the first run, or else of the first folder.
     """
     runs: list[Recorded] = []
     errors: dict[Path, DuettoError] = {}
     for folder in folders:
         try:
             run = _recorded(folder)
-            if all(_lacks(run, metric) for metric in metrics[1:]):
-                run.series(metrics[0])
+            run.series(metric)
             runs.append(run)
         except DuettoError as error:
             if not folder.exists():
@@ -181,9 +208,7 @@ def _recorded(folder: Path) -> Recorded:
         settings |= {CHANGED: "; ".join(map(str, history.changed))} if history.changed else {}
         if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
             raise TypeError("an id is text, and a seed a whole number")
-        return Recorded(
-            folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values, Logs(folder)
-        )
+        return Recorded(folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values)
     except (UsageError, CheckpointError) as error:
         raise type(error)(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
@@ -200,43 +225,34 @@ def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
     return {key: algorithm.get(key, defaults[key]) for key in kind.options()}
 
 
-def _lacks(member: Recorded, metric: str) -> str:
-    """Return a sentence if a member lacks the metric, else ""."""
-    try:
-        member.series(metric)
-    except DuettoError as error:
-        return str(error)
-    return ""
+def _points(scan: Scan, metric: str, path: Path) -> tuple[np.ndarray, int]:
+    """Return steps and values (T, 2), and the number of lines that cannot be read."""
+    points: list[tuple[float, float]] = []
+    errors: list[Exception] = []
+    for row in scan.rows:
+        if row.get(metric) in (None, ""):
+            continue
+        try:
+            points.append((float(row["step"]), float(row[metric])))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            errors.append(error)
+    if errors and not points:
+        raise DuettoError(f"{path} has no numbers by step in {metric!r} ({errors[0]!r}).") from errors[0]
+    return np.array(points).reshape(-1, 2), len(scan.damaged) + len(errors)
 
 
-def with_number(group: Group, metric: str) -> Group:
-    """Return the group with only the seeds that have the metric, and a notice for each other one."""
-    lacking = {id(member): _lacks(member, metric) for member in group.members}
-    kept = [member for member in group.members if not lacking[id(member)]]
-    notices = [f"Left out: {sentence}" for sentence in lacking.values() if sentence]
-    return dataclasses.replace(group, members=kept, notices=(*group.notices, *notices))
-
-
-def _by_settings(runs: list[Recorded], apart: Callable[[str], str]) -> list[list[Recorded]]:
+def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:
     """Group runs of the same settings; a seed is in a group only once."""
     groups: list[list[Recorded]] = []
     for run in runs:
         for group in groups:
-            same = group[0].settings == run.settings and apart(group[0].name) == apart(run.name)
+            same = group[0].settings == run.settings and not (by_name and group[0].experiment != run.experiment)
             if same and run.seed not in [other.seed for other in group]:
                 group.append(run)
                 break
         else:
             groups.append([run])
     return groups
-
-
-def _repeated_seed(group: list[Recorded], groups: list[list[Recorded]]) -> tuple[str, ...]:
-    """Return a sentence, in a tuple, if an earlier curve has the same settings and one of the seeds; else ()."""
-    first = next(other for other in groups if other[0].settings == group[0].settings)
-    if first is group or not {run.seed for run in first} & {run.seed for run in group}:
-        return ()
-    return (f"{group[0]} has the options of {first[0]} and a seed that is there already: it makes its own curve.",)
 
 
 def _labels(groups: list[list[Recorded]]) -> list[str]:

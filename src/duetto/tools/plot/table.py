@@ -15,7 +15,7 @@ from typing import NamedTuple
 from duetto.errors import UsageError, escaped
 from duetto.storage import atomic_io
 from duetto.tools.plot.curves import once
-from duetto.tools.plot.grouping import groups, listed, with_number
+from duetto.tools.plot.grouping import groups
 
 
 class CsvRow(NamedTuple):
@@ -50,26 +50,22 @@ def table(
     if output is not None:
         path = atomic_io.check_suffix(output, ".csv", "a table")
         atomic_io.check_replaceable(path, _is_table, "table")
-    runs = listed(runs)
     if not metrics or isinstance(metrics, str):
         raise UsageError(f"metrics is {metrics!r}; it must be one name or more, such as ['mean_return'].")
+    runs = [runs] if isinstance(runs, str | Path) else list(runs)
     rows: list[CsvRow] = []
     notices: dict[str, None] = {}
-    metrics = list(dict.fromkeys(metrics))
-    grouped = groups(runs, metrics)  # once, so that a run has the same label for all metrics
-    for metric in metrics:
-        with_metric = [with_number(group, metric) for group in grouped]
-        if not any(group.members for group in with_metric):
-            groups(runs, metric)  # raises, and lists the metrics that there are
-        for group in with_metric:
+    labels: dict[Path, str] = {}  # a run has the same for all metrics
+    for metric in dict.fromkeys(metrics):
+        name = "avg_return" if metric == "mean_return" else metric
+        for group in groups(runs, metric):
             notices |= dict.fromkeys(group.notices)
             for member in group.members:
                 series = member.series(metric)
-                if series.notice:
-                    notices[series.notice] = None
-                name = "avg_return" if metric == "mean_return" else metric
+                notices |= dict.fromkeys([series.notice] if series.notice else [])
                 points = zip(*(part.tolist() for part in once(series.steps, series.values)), strict=True)
-                rows += [CsvRow(group.label, group.environment, member.seed, name, *point) for point in points]
+                label = labels.setdefault(member.folder, group.label)
+                rows += [CsvRow(label, group.environment, member.seed, name, *point) for point in points]
     for notice in notices:
         print(notice, file=sys.stderr)
     if output is not None:

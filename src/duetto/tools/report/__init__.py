@@ -1,7 +1,7 @@
 """A report on runs: one HTML file that needs no network.
 
-    folders, tables --> tools.plot.curves --> charts.py: plotly figures ------\\
-           metric_docs.py: meanings of metrics --> sections.py: tables, videos --> templates/report.html --> a file
+    folders --> tools.plot.curves --> charts.py: SVG images ------------------\\
+           metric_docs.py: meanings of metrics --> report.py: tables, videos --> templates/report.html --> a file
 """
 
 from duetto.tools.report.report import report

@@ -32,7 +32,9 @@ class Meaning:
 @cache
 def meanings(algorithm: str) -> tuple[Meaning, ...]:
     """Return the rows of an algorithm itself."""
-    return tuple(Meaning(**row | {"metrics": tuple(row["metrics"])}) for row in _written(algorithm).get("rows", []))
+    return tuple(
+        Meaning(**row | {"metrics": tuple(row["metrics"])}) for row in _all().get(algorithm, {}).get("rows", [])
+    )
 
 
 def meaning(algorithm: str, metric: str) -> Meaning | None:
@@ -59,15 +61,11 @@ def stem(metric: str) -> str:
 
 def _by_nearness(algorithm: str) -> Iterator[str]:
     yield algorithm
-    if like := _written(algorithm).get("like"):
+    if like := _all().get(algorithm, {}).get("like"):
         yield from (name for name in _by_nearness(like) if name != "any")
     elif algorithm in ALGORITHMS:
         yield from (base.__name__.lower() for base in ALGORITHMS[algorithm].__mro__[1:-1])
     yield "any"
-
-
-def _written(algorithm: str) -> dict[str, Any]:
-    return _all().get(algorithm, {})
 
 
 @cache

@@ -1,28 +1,32 @@
-"""Write a report on folders of runs to one file.
+"""Write a report on folders of runs to one file: tables, texts and videos as plain data, which a template escapes.
 
-A stranger's text stays text: the template escapes it, and the page's policy allows only the page's two scripts.
+A stranger's text stays text, and the page runs no script.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from duetto.errors import UsageError, escaped, few
+from duetto.errors import DuettoError, UsageError, escaped, few
 from duetto.install_hint import install
-from duetto.storage import atomic_io
-from duetto.tools.plot.grouping import groups
-from duetto.tools.report import charts, sections
+from duetto.storage import atomic_io, repeat_command, safe_open
+from duetto.storage.safe_yaml import LARGEST
+from duetto.tools.plot.curves import MIN_SEEDS, Curve, curve, interquartile_mean
+from duetto.tools.plot.grouping import LONGEST, Group, Recorded, groups
+from duetto.tools.report import charts, metric_docs
 
 _MADE_BY = "Made by Duetto"  # in each report
+LARGEST_VIDEO, LARGEST_VIDEOS = 2**24, 2**26  # bytes of one and of all
+_LONGEST_CONFIG = 2**16  # characters of a configuration
+_FIRST = (("algorithm", "name"), ("environment", "id"))
 
 
 def report(
@@ -52,64 +56,51 @@ def report(
     """
     path = atomic_io.check_suffix(output, ".html", "a report")
     atomic_io.check_replaceable(path, lambda file: _MADE_BY.encode() in file.read_bytes(), "report")
-    script = plotly()
-    with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are gaps
-        context = _context(runs, metric, tell)
-        page = _render(script, context)
-    for notice in context["notices"]:
-        print(notice, file=sys.stderr)
-    atomic_io.write_output(path, page)
-    return path
-
-
-def plotly() -> str:
-    """Return plotly's JavaScript, from its Python package. Raises UsageError if an extra's package is missing."""
     try:
         import jinja2  # noqa: F401
-        from plotly.offline import get_plotlyjs
+        from matplotlib import rc_context
     except ImportError as error:
-        raise UsageError(f"Reports need plotly and Jinja2. Install: {install('report')}") from error
-    return get_plotlyjs()
+        raise UsageError(f"Reports need Matplotlib and Jinja2. Install: {install('report')}") from error
+    with np.errstate(over="ignore", invalid="ignore"), rc_context(charts.STYLE):  # numbers too large are gaps
+        context = _context(runs, metric, tell)
+    for notice in context["notices"]:
+        print(notice, file=sys.stderr)
+    atomic_io.write_output(path, _render(context))
+    return path
 
 
 def _context(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) -> dict[str, Any]:
     """Return the template's variables."""
     grouped = groups(runs, metric)
-    drawn = []
-    for group in grouped:
-        tell(f"the curve of {group.label} in {group.environment}")
-        drawn.append(charts.draw(group, metric))
-    returns = charts.returns(drawn, metric)
-    learning, left_out = charts.learning(grouped, metric, tell)
-    videos, missing = sections.videos(grouped)
+    tell("the curves")
+    curves = [curve(group, metric) for group in grouped]
+    returns = charts.returns(grouped, curves, metric)
+    learning, more = charts.learning(grouped, metric, tell)
+    films, missing = videos(grouped)
     labels, environments = (
-        list(dict.fromkeys(sections.short(name, 40) for name in names))
+        list(dict.fromkeys(short(name, 40) for name in names))
         for names in ([group.label for group in grouped], [group.environment for group in grouped])
     )
     seeds = sum(len(group.members) for group in grouped)
+    notices = [*(notice for each in curves for notice in each.notices), *missing]
+    notices += [f"{more:,} more numbers of the runs are not shown."] * (more > 0)
     return {
         "title": f"{few(labels, most=3)} on {few(environments, most=3)}",
         "about": f"{len(grouped)} curve{'s' * (len(grouped) > 1)} of {seeds} run{'s' * (seeds > 1)}",
-        "metric": sections.short(metric).replace("_", " "),
-        "notices": list(
-            dict.fromkeys([*(notice for each in drawn for notice in each.curve.notices), *left_out, *missing])
-        ),
-        "banded": charts.BANDED,
-        "few_seeds": any(len(group.members) < charts.BANDED for group in grouped),
-        "drawn": drawn,
+        "metric": short(metric).replace("_", " "),
+        "notices": list(dict.fromkeys(notices)),
+        "min_seeds": MIN_SEEDS,
+        "results": results(curves),
         "returns": returns,
-        "evaluations": sections.evaluations(grouped, metric),
         "learning": learning,
-        "figures": [chart.figure for chart in (*returns, *learning)],
-        "videos": videos,
-        "differences": sections.differences(grouped),
-        "repeating": sections.repeating(grouped),
-        "versions": sections.versions(grouped),
-        "footer": f"{_MADE_BY} {version('duetto')}; curves by plotly {version('plotly')}. It needs no network.",
+        "videos": films,
+        "differences": differences(grouped),
+        "repeating": repeating(grouped),
+        "footer": f"{_MADE_BY} {version('duetto')}. This page needs no network.",
     }
 
 
-def _render(plotly: str, context: dict[str, Any]) -> str:
+def _render(context: dict[str, Any]) -> str:
     """Fill in the template. Each variable is text, escaped for HTML, without control and bidirectional characters."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
@@ -120,13 +111,107 @@ def _render(plotly: str, context: dict[str, Any]) -> str:
     def code(words: str) -> Markup:
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words))))
 
-    def checksum(script: str) -> Markup:
-        return Markup(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'")
-
     loader = PackageLoader("duetto.tools.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=finalize)
-    environment.filters |= {"code": code, "checksum": checksum, "docs": sections.docs, "short": sections.short}
-    environment.filters |= {"config_text": sections.config_text, "number": sections.number, "steps": sections.steps}
-    script = plotly.replace("\r\n", "\n").replace("\r", "\n")  # as a browser reads it, for the checksum
-    script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    return environment.get_template("report.html").render(context, plotly=Markup(script))
+    environment.filters |= {"code": code, "docs": docs, "short": short}
+    environment.filters |= {"config_text": config_text}
+    return environment.get_template("report.html").render(context)
+
+
+# ---------------------------------------------------------------------------------------------------- parts of the page
+def short(value: object, most: int = LONGEST) -> str:
+    """Return a text cut to a length that fits on a page."""
+    words = str(value)
+    return words if len(words) <= most else f"{words[:most]}… ({len(words):,} characters)"
+
+
+def number(value: float) -> str:
+    """Return a number with few digits, and a minus as wide as a plus; "–" if it is not finite."""
+    if not np.isfinite(value):
+        return "–"
+    size = abs(value)
+    words = f"{value:,.0f}" if size >= 1_000 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"
+    return words.replace("-", "−")
+
+
+def results(curves: Sequence[Curve]) -> list[list[object]]:
+    """Return a row for each curve: its value at the end with its interval, and its maximum."""
+    rows: list[list[object]] = []
+    for each in curves:
+        middle, low, high = each.last()
+        interval = "–" if low is None or high is None else f"{number(low)} to {number(high)}"
+        maximum = float(interquartile_mean(each.values).max())
+        about = [short(each.label), short(each.environment), len(each.values), f"{each.steps[-1]:,.0f}"]
+        rows.append([*about, number(middle), interval, number(maximum)])
+    return rows
+
+
+def docs(chart: charts.Chart) -> list[tuple[metric_docs.Meaning, list[str]]]:
+    """Return the texts on a chart's metric, each once; with its algorithms if there are several texts."""
+    texts: dict[metric_docs.Meaning | None, list[str]] = {}
+    for algorithm in dict.fromkeys(run.algorithm for group in chart.groups for run in group.members[:1]):
+        texts.setdefault(metric_docs.meaning(algorithm, chart.metrics[0]), []).append(algorithm)
+    return [(row, names if len(texts) > 1 else []) for row, names in texts.items() if row is not None]
+
+
+def videos(groups: Sequence[Group]) -> tuple[list[tuple[Group, str, str]], list[str]]:
+    """Return the newest video of each curve as a data URL, with a caption; and notices on unreadable ones."""
+    embedded: list[tuple[Group, str, str]] = []
+    notices: list[str] = []
+    left = LARGEST_VIDEOS
+    for group in groups:
+        paths = (_newest_video(run.folder) for run in group.members)
+        if (path := next(filter(None, paths), None)) is None:
+            continue
+        try:
+            content = safe_open.read_file(path, min(left, LARGEST_VIDEO))
+        except (DuettoError, OSError) as error:
+            notices.append(f"{path} is left out: {error}")
+            continue
+        left -= len(content)
+        address = f"data:video/mp4;base64,{base64.b64encode(content).decode()}"
+        embedded.append((group, address, f"{path.parent.parent.name}, {path.name}"))
+    return embedded, notices
+
+
+def _newest_video(folder: Path) -> Path | None:
+    """Return the run's video of the latest step, by its name; None if there is none."""
+    try:
+        safe_open.check_folders([folder / "videos"])
+        paths = [path for path in (folder / "videos").glob("*.mp4") if not path.name.startswith(".")]
+    except (DuettoError, OSError):
+        return None
+    return max(paths, default=None)
+
+
+def config_text(run: Recorded) -> str:
+    """Return the text of the run's `config.yaml`, without signatures."""
+    text = safe_open.read_file(run.folder / "config.yaml", LARGEST).decode()
+    return short(re.sub(r"(?m)^ *signature: .*\n", "", text), _LONGEST_CONFIG)
+
+
+def differences(groups: Sequence[Group]) -> dict[str, Any]:
+    """Return the table of the options in which curves differ."""
+    settings = [group.members[0].settings for group in groups]
+    rows = []
+    for option in dict.fromkeys([*_FIRST, *(option for options in settings for option in options)]):
+        values = [options[option] for options in settings if option in options]
+        if any(value != values[0] for value in values):
+            cells = [short(options[option]) if option in options else "–" for options in settings]
+            rows.append([short(option[1]), *cells])
+    names = [f"{short(group.label)} in {short(group.environment)}" for group in groups]
+    return {"groups": groups, "names": names, "rows": rows}
+
+
+def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:
+    """Return for each curve the commands that repeat its runs, and their requirements."""
+    rows = []
+    for group in groups:
+        commands = {run.seed: repeat_command.command(run.config, "config.yaml") for run in group.members}
+        sentences: dict[str, None] = {}
+        for run in group.members:
+            needed = (*repeat_command.needed(run.config), *repeat_command.of_its_history(run.config))
+            sentences |= dict.fromkeys(needed)
+        lines = [f"{command} --seed {seed}" for seed, command in commands.items() if command]
+        rows.append((group, "\n".join(lines), list(sentences)))
+    return rows

@@ -1,8 +1,7 @@
 """Train many runs: every algorithm in every environment with every seed.
 
 api           `duetto.sweep`
-experiments   the arguments of a call, as experiments
-plan          the runs of the experiments, and how far each is
+plan          the arguments of a call as experiments, their runs, and how far each is
 sweep         the loop: start runs while there is room, and record how they end
 results       learning curves, and interquartile means with their intervals
 display       the rows and lines on a terminal

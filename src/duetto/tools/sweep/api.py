@@ -14,8 +14,7 @@ from duetto.runs.pool import ProcessPool
 from duetto.runs.worker import CLAIMS
 from duetto.storage import safe_open
 from duetto.tools.sweep.display import SweepDisplay
-from duetto.tools.sweep.experiments import Experiment, default_name, experiments
-from duetto.tools.sweep.plan import PlannedRun, runs
+from duetto.tools.sweep.plan import Experiment, PlannedRun, default_name, experiments, runs
 from duetto.tools.sweep.results import SweepResult, results_of
 from duetto.tools.sweep.sweep import LOGS, Sweep, log_of
 from duetto.training.notices import shown_elsewhere
@@ -79,10 +78,7 @@ def listed(chosen: Sequence[Experiment], output: str | Path | None) -> tuple[Pat
 
 
 def conduct(
-    chosen: Sequence[Experiment],
-    output: str | Path | None,
-    jobs: int,
-    display: SweepDisplay | None = None,
+    chosen: Sequence[Experiment], output: str | Path | None, jobs: int, display: SweepDisplay | None = None
 ) -> SweepResult:
     """Train all runs of the experiments, and return the sweep's results."""
     jobs = whole("jobs", jobs)

@@ -33,7 +33,7 @@ class SweepDisplay(LiveDisplay):
         """Show the last lines: the result's."""
         assert self._sweep is not None
         self._show_notices(self._sweep.notices)
-        for line in result.lines(self._console.width):
+        for line in result.lines():
             self.say(line)
 
     def _event(self, line: str) -> None:

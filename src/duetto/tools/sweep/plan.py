@@ -1,33 +1,103 @@
-"""The runs of a sweep, and how far each is, from its folder."""
+"""The experiments of a sweep, from the arguments of a call; their runs, and how far each is, from its folder."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from duetto import trackers
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.config_changes import check_same_run
-from duetto.runs.spec import check_name
+from duetto.runs.seeds import parse_seeds
+from duetto.runs.spec import RunSpec, check_name, label_of, slug
 from duetto.runs.worker import Job, pack
-from duetto.storage import safe_open
 from duetto.storage.checkpoint import folders
 from duetto.storage.config import Config
-from duetto.storage.logs import Csv
+from duetto.storage.logs import Csv, JsonLines
 from duetto.storage.run_folder import foreign
-from duetto.tools.sweep.experiments import Experiment
+from duetto.storage.user_code import named, names_file
 
-TAIL = 64 * 2**10  # bytes at a log's end, enough for one line
+MAX_NAME = 100  # characters of a sweep's default folder
+_OPTIONS = ("preset", "environment_options", "track")  # in addition to those of runs and algorithms
 State = Literal["waiting", "working", "stopping", "stopped", "complete", "failed"]
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, DuettoError)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs that differ in their seeds only. The spec's name is that of their folders, without the seed."""
+
+    spec: RunSpec
+    seeds: tuple[int, ...]
+    track: tuple[str, ...] = ()
+
+
+def experiments(algorithms: Any, environments: Any, seeds: Any, options: Mapping[str, Any]) -> list[Experiment]:
+    """Return an experiment for each algorithm in each environment.
+
+    Args:
+        algorithms: One, several, or a mapping from names to algorithms. An algorithm may also be a mapping with the
+            keys `algorithm` and option names.
+        environments: One or several, as `duetto.train` takes them.
+        seeds: As `parse_seeds` takes them.
+        options: `preset`, `environment_options`, `track`, fields of `RunOptions`, hyper-parameters (not of an object).
+
+    Raises:
+        UsageError: An argument is unknown or missing.
+    """
+    made = [
+        _experiment(name, algorithm, environment, parse_seeds(seeds), options)
+        for name, algorithm in _by_name(algorithms)
+        for environment in _as_list(environments)
+    ]
+    if not made:
+        raise UsageError("sweep needs at least one algorithm and one environment, such as td3 and Pendulum-v1.")
+    return made
+
+
+def _by_name(algorithms: Any) -> list[tuple[str | None, Any]]:
+    if not isinstance(algorithms, Mapping):
+        return [(None, algorithm) for algorithm in _as_list(algorithms)]
+    return [(str(name), name if algorithm is None else algorithm) for name, algorithm in algorithms.items()]
+
+
+def _as_list(values: Any) -> Sequence[Any]:
+    return list(values) if isinstance(values, list | tuple) else [values]
+
+
+def _experiment(
+    name: str | None, algorithm: Any, environment: Any, seeds: tuple[int, ...], common: Mapping[str, Any]
+) -> Experiment:
+    options = dict(common)
+    if isinstance(algorithm, Mapping):
+        options |= algorithm
+        algorithm = options.pop("algorithm", name)
+    if "seed" in options:
+        raise UsageError("sweep has seeds, and no option 'seed'. Give seeds: 0-4, or seeds: 0,3,9.")
+    track = options.pop("track", None) or ()
+    track = (track,) if isinstance(track, str) else tuple(track) if isinstance(track, list) else track
+    preset, environment_options = options.pop("preset", None), options.pop("environment_options", None)
+    in_file = isinstance(algorithm, str) and names_file(algorithm)
+    kind, origin = named(algorithm) if in_file else (algorithm, None)
+    place = label_of(environment) if isinstance(environment, str) else environment
+    spec = RunSpec.of(
+        kind, place, preset, environment_options, options, caller="sweep", arguments=_OPTIONS, origin=origin
+    )
+    name = f"{slug(name or spec.algorithm.name())}-{slug(spec.label)}"
+    return Experiment(replace(spec, name=name), seeds, track)
+
+
+def default_name(chosen: Sequence[Experiment]) -> str:
+    """Return the default name of a sweep's folder: algorithms and environments, at most 100 characters."""
+    algorithms = "+".join(dict.fromkeys(slug(experiment.spec.algorithm.name()) for experiment in chosen))
+    environments = "+".join(dict.fromkeys(slug(experiment.spec.label) for experiment in chosen))
+    return f"{algorithms}-{environments}"[:MAX_NAME].rstrip("-+.")
 
 
 @dataclass(eq=False)
@@ -39,7 +109,7 @@ class PlannedRun:
         state: How far it is.
         step: The last step known.
         mean_return: Of the last evaluation.
-        reason: Why it failed.
+        reason, log: Why it failed, and the file with its traceback.
         started: When a process got it.
         first_step: The step at that time.
         retry_at: When to retry a run that another process holds.
@@ -53,6 +123,7 @@ class PlannedRun:
     started: float = 0.0
     first_step: int = 0
     retry_at: float = 0.0
+    log: Path | None = None
 
     @property
     def name(self) -> str:
@@ -115,7 +186,10 @@ class PlannedRun:
     def update(self) -> None:
         """Read `step` and `mean_return` from the run's logs and checkpoints."""
         evaluation_step, self.mean_return = last_evaluation(self.folder) or (0, None)
-        self.step = max(last_logged_step(self.folder), evaluation_step, self.checkpoint_step())
+        logged_step = 0
+        with suppress(*_DAMAGED):
+            logged_step = int(JsonLines.scan(self.folder / "metrics.jsonl").rows[-1]["step"])
+        self.step = max(logged_step, evaluation_step, self.checkpoint_step())
 
     def seconds_left(self) -> float | None:
         """Return the seconds that the run still needs at its speed so far; None before its first step."""
@@ -160,14 +234,6 @@ def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
         elif foreign(run.folder):
             raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")
     return ordered
-
-
-def last_logged_step(folder: Path) -> int:
-    """Return the step in the last whole line of `metrics.jsonl`; 0 if there is none that can be read."""
-    with suppress(*_DAMAGED), os.fdopen(safe_open.open_file(folder / "metrics.jsonl", os.O_RDONLY), "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-        return int(json.loads(file.read().split(b"\n")[-2])["step"])
-    return 0
 
 
 def last_evaluation(folder: Path) -> tuple[int, float] | None:

@@ -6,27 +6,21 @@ import csv
 import dataclasses
 import io
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.table import Column, Table
-from rich.text import Text
-
-from duetto.errors import DuettoError, escaped, near
+from duetto.errors import DuettoError, near
 from duetto.storage import atomic_io
 from duetto.tools.plot import figure
-from duetto.tools.plot.curves import Curve, curve, interquartile
-from duetto.tools.plot.grouping import Group, groups
+from duetto.tools.plot.curves import curve
+from duetto.tools.plot.grouping import groups
 from duetto.tools.sweep.plan import number
 from duetto.tools.sweep.sweep import Sweep
-from duetto.training.progress_lines import plain
 
 METRIC = "mean_return"
-MIN_SEEDS = 3  # for an interval
 
 
 @dataclass(frozen=True)
@@ -75,32 +69,21 @@ class SweepResult:
         """Return the results as JSON values."""
         return json.loads(json.dumps(dataclasses.asdict(self), default=str))
 
-    def lines(self, width: int) -> Iterator[str]:
-        """Yield the lines that a person reads, of at most so many columns."""
-        if self.results:
-            yield plain(table(self.results), width)
-            yield "IQM: the interquartile mean of the seeds' last evaluations."
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that a person reads."""
+        for each in self.results:  # the interquartile mean over the seeds
+            low, high = each.low, each.high
+            interval = "" if low is None or high is None else f" (95 %: {number(low)} to {number(high)})"
+            yield (
+                f"{each.environment}, {each.label}: mean return {number(each.interquartile_mean)}{interval}, "
+                f"{each.seeds} seed{'s' * (each.seeds > 1)}, {each.step:,} steps"
+            )
         counts = Counter(run.state for run in self.runs)
         yield ", ".join(f"{count} {state}" for state, count in counts.items()) + "."
         if self.picture is not None:
             yield str(near(self.picture))
         if self.stopped:
             yield "Stopped. Continue with the same command."
-
-
-def table(results: Sequence[ExperimentResult]) -> Table:
-    """Return the table of results. On a narrow terminal, the labels of the algorithms are cut."""
-    numeric = [Column(header, justify="right", no_wrap=True) for header in ("seeds", "steps", "IQM", "95 % interval")]
-    grid = Table(
-        Column("environment", no_wrap=True), "algorithm", *numeric, box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
-    for result in results:
-        low, high = result.low, result.high
-        interval = "-" if low is None or high is None else f"{number(low)} to {number(high)}"
-        label = Text(escaped(result.label), no_wrap=True, overflow="ellipsis")
-        numbers = [str(result.seeds), f"{result.step:,}", number(result.interquartile_mean), interval]
-        grid.add_row(Text(escaped(result.environment)), label, *numbers)
-    return grid
 
 
 def results_of(sweep: Sweep) -> SweepResult:
@@ -110,44 +93,26 @@ def results_of(sweep: Sweep) -> SweepResult:
     picture = None
     if complete and not sweep.stopped:
         try:
-            by_experiment = groups(complete, apart=_experiment)  # also where two of them have the same options
+            by_experiment = groups(complete, METRIC, by_name=True)
             curves = [curve(group, METRIC) for group in by_experiment]
-            results = [_result(*pair) for pair in zip(by_experiment, curves, strict=True)]
-            _write(sweep.folder / "results.csv", results)
+            results = [
+                ExperimentResult(
+                    group.members[0].experiment,
+                    each.label,
+                    each.environment,
+                    len(each.values),
+                    int(each.steps[-1]),
+                    *each.last(),
+                )
+                for group, each in zip(by_experiment, curves, strict=True)
+            ]
+            text = io.StringIO()
+            table = csv.writer(text, lineterminator="\n")
+            table.writerow([field.name for field in dataclasses.fields(ExperimentResult)])
+            table.writerows(dataclasses.astuple(result) for result in results)
+            atomic_io.write_output(sweep.folder / "results.csv", text.getvalue())
             picture = figure.picture(curves, sweep.folder / "curves.png", METRIC)
         except DuettoError as error:  # the runs are complete: the same command draws them later
             sweep.notices.append(str(error))
-    runs = tuple(
-        RunResult(
-            run.folder,
-            run.state,
-            run.step,
-            run.mean_return,
-            run.reason,
-            sweep.log_of(run.job) if run.state == "failed" else None,
-        )
-        for run in sweep.runs
-    )
+    runs = tuple(RunResult(run.folder, run.state, run.step, run.mean_return, run.reason, run.log) for run in sweep.runs)
     return SweepResult(sweep.folder, runs, tuple(results), picture, sweep.stopped, tuple(sweep.notices))
-
-
-def _experiment(folder: str) -> str:
-    """Return the name of a run folder's experiment: without the seed."""
-    return re.sub(r"-s\d+$", "", folder)
-
-
-def _result(group: Group, drawn: Curve) -> ExperimentResult:
-    last = drawn.values[:, -1]
-    which = (_experiment(group.members[0].name), drawn.label, drawn.environment, len(last), int(drawn.steps[-1]))
-    if len(last) < MIN_SEEDS:
-        return ExperimentResult(*which, float(last.mean()), None, None)
-    middle, (low, high) = interquartile(last[:, None])
-    return ExperimentResult(*which, float(middle[0]), float(low[0]), float(high[0]))
-
-
-def _write(path: Path, results: list[ExperimentResult]) -> None:
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow([field.name for field in dataclasses.fields(ExperimentResult)])
-    table.writerows(dataclasses.astuple(result) for result in results)
-    atomic_io.write_output(path, text.getvalue())

@@ -55,7 +55,6 @@ class Sweep:
         self.started: float = time.monotonic()
         self.on_event: Callable[[str], None] = lambda _: None
         self.on_poll: Callable[[], None] = lambda: None
-        self._first_steps = self.steps()
 
     def work(self) -> None:
         """Train to the end of the last run, or until Ctrl-C."""
@@ -142,7 +141,7 @@ class Sweep:
         if state == "complete":
             self.on_event("  ".join(part for part in (run.name, f"{run.step:,} steps", run.score, spent) if part))
         elif state == "failed":
-            log = self.log_of(run.job)
+            run.log = log = self.log_of(run.job)
             with suppress(OSError):  # a full disk ends this run, not the others
                 log.parent.mkdir(parents=True, exist_ok=True)
                 with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
@@ -150,32 +149,18 @@ class Sweep:
             self.on_event(f"{run.name}  failed: {reason}  See {near(log)}")
 
     # ------------------------------------------------------------------------------------------------ for a display
-    def steps(self) -> int:
-        """Return the steps that all runs have made."""
-        return sum(min(run.step, run.steps) for run in self.runs)
-
     def headline(self) -> str:
         """Return the first lines: how many runs, and where they are."""
         experiments = len({run.name.rpartition("-s")[0] for run in self.runs})
         count, plural = len(self.runs), "s" * (experiments > 1)
-        lines = [f"{count} run{'s' * (count > 1)} of {experiments} experiment{plural}", f"{near(self.folder)}/"]
-        complete = sum(run.state == "complete" for run in self.runs)
-        started = sum(run.has_config for run in self.runs) - complete
-        if complete or started:
-            lines.append(f"Continuing: {complete} complete, {started} started.")
-        return "\n".join(lines)
+        return f"{count} run{'s' * (count > 1)} of {experiments} experiment{plural}\n{near(self.folder)}/"
 
     def status(self) -> list[str]:
         """Return how far it is, the most important first."""
         counts = Counter(run.state for run in self.runs)
         parts = [f"{counts['complete']}/{len(self.runs)} runs"]
         parts += [f"{counts['failed']} failed"] * bool(counts["failed"])
-        spent, trained = time.monotonic() - self.started, self.steps() - self._first_steps
-        parts.append(clock(spent))
-        if trained > 0:
-            remaining = sum(max(0, run.steps - run.step) for run in self.runs if run.state != "failed")
-            slowest = max((run.seconds_left() or 0 for run in self.runs if run.is_at_work), default=0)
-            parts.append(f"about {clock(max(remaining / trained * spent, slowest))} to go")
+        parts.append(clock(time.monotonic() - self.started))
         return parts
 
 

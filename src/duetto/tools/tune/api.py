@@ -1,8 +1,12 @@
-"""`duetto.tune`: start a study, or continue one."""
+"""`duetto.tune`: start a study, or continue one; its results: the best trial as a preset, and a table of all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -11,19 +15,70 @@ import yaml
 
 from duetto.algorithms import Algorithm
 from duetto.environments import is_instance
-from duetto.errors import DuettoError, UsageError
+from duetto.errors import DuettoError, UsageError, near
+from duetto.networks.specs import CustomNetwork
 from duetto.runs.argument_checks import whole
 from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec, slug
-from duetto.storage import safe_yaml
+from duetto.storage import atomic_io, safe_yaml
+from duetto.storage.config import RunOptions
 from duetto.storage.lock import FolderLock
+from duetto.storage.safe_yaml import to_yaml
 from duetto.tools.sweep.api import displayed
 from duetto.tools.sweep.display import SweepDisplay
-from duetto.tools.tune.plan import Plan
-from duetto.tools.tune.results import TuneResult, results_of
-from duetto.tools.tune.sampler import Sampler, distributions
-from duetto.tools.tune.space import space
-from duetto.tools.tune.study import Study
+from duetto.tools.tune.sampler import FinishedTrial, Sampler, best_of, distributions
+from duetto.tools.tune.space import as_text, space
+from duetto.tools.tune.study import TRIALS, Plan, Study, counted
+
+# Options of the machine and of logging: they do not make the best trial the best.
+_NOT_IN_PRESETS = (
+    "seed",
+    "backend",
+    "device",
+    "threads",
+    "vectorization",
+    "worker_timeout",
+    "checkpoint_every",
+    "keep",
+)
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """A study's results so far.
+
+    Attributes:
+        folder: The study's folder.
+        trials: All that were started, by number.
+        best: The one with the highest score; None if none is complete.
+        runs: The folders of the best trial's runs, one for each seed.
+        preset: The file with the best trial's options.
+        stopped: Whether it ended before its last trial; the same call continues it.
+        notices: Sentences for the user.
+    """
+
+    folder: Path
+    trials: tuple[FinishedTrial, ...]
+    best: FinishedTrial | None
+    runs: tuple[Path, ...]
+    preset: Path | None
+    stopped: bool
+    notices: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the results as JSON values."""
+        return json.loads(json.dumps(asdict(self), default=str))
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines that a person reads: the best trial and how to use it, or how to continue."""
+        yield f"{counted(self.trials)}."
+        if self.best is not None:
+            yield f"Best: trial {self.best.number}, {self.best.value:.6g}: {self.preset and near(self.preset)}"
+            yield "\n".join(f"  {name:28} {as_text(value)}" for name, value in self.best.options.items())
+        if self.stopped:
+            yield "Stopped. Continue with the same command."
+        elif self.best is not None:
+            yield "It was selected on these seeds; evaluate it on new ones with --preset."
 
 
 def tune(
@@ -70,21 +125,15 @@ def tune(
     """
     own = [argument for argument, kind in signature(tune).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
     spec = RunSpec.of(algorithm, environment, preset, environment_options, options, caller="tune", arguments=own)
-    plan = planned_study(
-        spec,
-        seeds,
-        read_search(search) if isinstance(search, str | Path) else search,
-        search_only,
-        frozenset(options) & frozenset(spec.algorithm.options()),
-        prune,
-    )
+    fixed = frozenset(options) & frozenset(spec.algorithm.options())
+    plan = planned_study(spec, seeds, search, search_only, fixed, prune)
     return displayed(lambda display: conduct(plan, output, trials, jobs, display), progress)
 
 
 def planned_study(
     spec: RunSpec,
     seeds: int | str | Sequence[int],
-    search: dict[str, Any] | None = None,
+    search: dict[str, Any] | str | Path | None = None,
     search_only: bool = False,
     fixed: frozenset[str] = frozenset(),
     prune: bool = True,
@@ -93,20 +142,18 @@ def planned_study(
 
     Args:
         spec: The center of the search; its seed is that of the search.
-        seeds: As `parse_seeds` takes them.
-        search: How each option is searched, by name.
-        search_only: Search the options of `search` alone.
+        seeds, search, search_only, prune: As in `tune`.
         fixed: Hyper-parameters that keep their values.
-        prune: As in `tune`.
     """
     numbers = parse_seeds(seeds)
+    search = _read_search(search) if isinstance(search, str | Path) else search
     if is_instance(spec.environment):
         raise UsageError("A study cannot share one environment object. Give an id, or a function that makes it.")
     if not spec.options.evaluate_every:
         raise UsageError("evaluate_every is 0, but a study compares evaluations. Give the steps between them.")
-    searched, cwd = space(spec.algorithm, search, search_only, fixed), Path.cwd()
+    searched = space(spec.algorithm, search, search_only, fixed)
     distributions(searched)  # raises for a range that cannot be drawn from
-    return Plan(spec, spec.config(), searched, numbers, prune, cwd)
+    return Plan(spec, spec.config(), searched, numbers, prune)
 
 
 def conduct(
@@ -115,7 +162,7 @@ def conduct(
     """Work on a study until it has so many trials, and return its results. Raises as `tune` does."""
     trials, jobs = whole("trials", trials), whole("jobs", jobs)
     default = Path("studies") / f"{plan.center.name()}-{slug(plan.config.environment)}"
-    folder = plan.cwd / (default if output is None else output)
+    folder = Path(default if output is None else output).absolute()
     try:
         plan.record(folder)
         with FolderLock(folder):
@@ -133,12 +180,67 @@ def conduct(
         ) from error
 
 
-def read_search(path: str | Path) -> dict[str, Any]:
-    """Read a search file: how each option is searched, by name. UsageError if it is not one."""
+def _read_search(path: str | Path) -> dict[str, Any]:
     try:
-        search = safe_yaml.parse(Path(path).read_text("utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"The search file {path} cannot be read ({error}).") from error
-    if not isinstance(search, dict):
-        raise UsageError(f"The search file {path} has no options; write tau: {{low: 0.001, high: 0.05, log: true}}.")
-    return search
+        return dict(safe_yaml.parse(Path(path).read_text("utf-8")) or {})
+    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        raise UsageError(
+            f"The search file {path} cannot be read ({error}). Write tau: {{low: 0.001, high: 0.05, log: true}}."
+        ) from error
+
+
+# ---------------------------------------------------------------------------------------------------- results
+def results_of(study: Study) -> TuneResult:
+    """Write the results of a study, also of one that was stopped. DuettoError if no trial is complete."""
+    plan, folder, trials = study.plan, study.folder, study.sampler.trials()
+    _write_table(folder, trials)
+    best, runs, preset = best_of(trials), (), None
+    if best is not None:
+        runs = tuple(sorted((folder / TRIALS / f"{best.number:04}").glob("*-s*")))
+        preset = _write_preset(plan, folder, best, trials)
+    elif not study.stopped:
+        reasons = [trial.reason.partition("\n")[0] for trial in trials if trial.reason]
+        hint = f"The last reason: {reasons[-1]}" if reasons else "The same call continues them."
+        raise DuettoError(f"None of the {len(trials)} trials in {folder} is complete. {hint}")
+    return TuneResult(folder, tuple(trials), best, runs, preset, study.stopped, tuple(study.notices))
+
+
+def _write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[FinishedTrial]) -> Path:
+    """Write `best.yaml`, in the form of Duetto's presets: `duetto train ... --preset best.yaml` reads it."""
+    algorithm = plan.center.with_options(**best.options)
+    defaults = type(algorithm)()
+    values = {name: getattr(algorithm, name) for name in algorithm.options()}
+    hyperparameters = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value != getattr(defaults, name) and not isinstance(value, CustomNetwork)
+    }
+    run = plan.config.run
+    options = {
+        entry.name: getattr(run, entry.name)
+        for entry in fields(RunOptions)
+        if entry.name not in _NOT_IN_PRESETS and getattr(run, entry.name) != getattr(RunOptions(), entry.name)
+    }
+    seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
+    about = (
+        f"Trial {best.number} of {len(trials)} by duetto tune, each with {seeds} and {run.steps:,} steps on "
+        f"{plan.config.environment}: {best.value:.6g}, the best score."
+    )
+    preset = {"about": about, "run": options, "environment": plan.config.environment_options}
+    preset["algorithm"] = hyperparameters
+    content = {plan.config.environment: {key: value for key, value in preset.items() if value}}
+    atomic_io.publish_file(folder / "best.yaml", to_yaml(content).encode())
+    return folder / "best.yaml"
+
+
+def _write_table(folder: Path, trials: list[FinishedTrial]) -> None:
+    """Write `trials.csv`, with a row for each trial."""
+    names = list(dict.fromkeys(name for trial in trials for name in trial.options))
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["trial", "state", "score", "seeds", *names, "reason"])
+    for trial in trials:
+        seeds = " ".join(f"{seed:.6g}" for seed in trial.seeds)
+        options = [as_text(trial.options[name]) if name in trial.options else "" for name in names]
+        rows.writerow([trial.number, trial.state, trial.value, seeds, *options, trial.reason.partition("\n")[0]])
+    atomic_io.publish_file(folder / "trials.csv", text.getvalue().encode())

@@ -7,11 +7,9 @@ trial is pruned if its best score so far is below the median of the complete tri
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,18 +73,17 @@ class Sampler:
             file.truncate(file.read().rfind(b"\n") + 1)  # a killed process may have left half a line
         self._running: dict[int, Any] = {}
         try:
-            with _quiet():
-                backend = optuna.storages.journal.JournalFileBackend(str(journal), _NoLock())
-                self._study = optuna.create_study(
-                    storage=optuna.storages.JournalStorage(backend),
-                    study_name="duetto",
-                    direction="maximize",
-                    load_if_exists=True,
-                    pruner=pruner,
-                )
-                if not self._study.get_trials(deepcopy=False):
-                    self._study.enqueue_trial(first_params(space, start))
-                self.trials()
+            backend = optuna.storages.journal.JournalFileBackend(str(journal), _NoLock())
+            self._study = optuna.create_study(
+                storage=optuna.storages.JournalStorage(backend),
+                study_name="duetto",
+                direction="maximize",
+                load_if_exists=True,
+                pruner=pruner,
+            )
+            if not self._study.get_trials(deepcopy=False):
+                self._study.enqueue_trial(first_params(space, start))
+            self.trials()
         except (OSError, DuettoError):
             raise
         except Exception as error:  # Optuna raises errors of many kinds for a damaged file
@@ -101,10 +98,9 @@ class Sampler:
         number = min((trial.number for trial in trials if trial.state.name == "WAITING"), default=len(trials))
         seed = int(np.random.SeedSequence((self._seed, number)).generate_state(1)[0])
         self._study.sampler = self._optuna.samplers.TPESampler(seed=seed)
-        with _quiet():
-            trial = self._study.ask(self._distributions)
+        trial = self._study.ask(self._distributions)
         self._running[trial.number] = trial
-        return self.trial(trial.number)
+        return self._converted(self._study.get_trials(deepcopy=False)[trial.number])
 
     def unfinished(self) -> list[FinishedTrial]:
         """Return the trials without an end, since their process died; they can be reported to from here on."""
@@ -113,7 +109,7 @@ class Sampler:
                 self._running[trial.number] = self._optuna.Trial(self._study, trial._trial_id)
                 if trial.params.keys() != self._distributions.keys():
                     self.end(trial.number, "failed", reason="The process ended while it was drawn.")
-        return [self.trial(number) for number in sorted(self._running)]
+        return [trial for trial in self.trials() if trial.number in self._running]
 
     def report(self, number: int, step: int, score: float) -> None:
         """Record a trial's score at a step, unless it is known."""
@@ -136,14 +132,9 @@ class Sampler:
         for name, attribute in (("state", state), ("seeds", list(seeds)), ("reason", reason)):
             trial.set_user_attr(name, attribute)
         end = {"complete": states.COMPLETE, "failed": states.FAIL}.get(state, states.PRUNED)
-        with _quiet():
-            self._study.tell(trial, value if state == "complete" else None, state=end)
+        self._study.tell(trial, value if state == "complete" else None, state=end)
 
     # ------------------------------------------------------------------------------------------------ all trials
-    def trial(self, number: int) -> FinishedTrial:
-        """Return the trial of a number."""
-        return self._converted(self._study.get_trials(deepcopy=False)[number])
-
     def trials(self) -> list[FinishedTrial]:
         """Return all trials that were started, by number."""
         trials = self._study.get_trials(deepcopy=False)
@@ -173,6 +164,7 @@ def imported_optuna() -> Any:
     except ImportError as error:
         raise UsageError(f"Tuning needs Optuna. Install: {install('tune')}") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     return optuna
 
 
@@ -182,8 +174,7 @@ def distributions(space: Space) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, dimension in space.items():
         try:
-            with _quiet():
-                found[dimension.label] = _distribution(kinds, dimension)
+            found[dimension.label] = _distribution(kinds, dimension)
         except (TypeError, ValueError) as error:
             raise UsageError(f"{name} cannot be searched so: {dimension.to_dict()} ({error}).") from error
     return found
@@ -193,13 +184,11 @@ def _distribution(kinds: Any, dimension: Dimension) -> Any:
     low, high = dimension.low, dimension.high
     if dimension.choices:
         return kinds.CategoricalDistribution([as_text(choice) for choice in dimension.choices])
-    if dimension.doubles:
-        return kinds.IntDistribution(int(math.log2(low)), int(math.log2(high)))
     if dimension.log == FROM_ONE:
         return kinds.FloatDistribution(round(1.0 - high, 12), round(1.0 - low, 12), log=True)
     if dimension.whole:
-        return kinds.IntDistribution(int(low), int(high), log=bool(dimension.log), step=int(dimension.step or 1))
-    return kinds.FloatDistribution(low, high, log=bool(dimension.log), step=dimension.step)
+        return kinds.IntDistribution(int(low), int(high), log=bool(dimension.log))
+    return kinds.FloatDistribution(low, high, log=bool(dimension.log))
 
 
 class _NoLock:
@@ -210,11 +199,3 @@ class _NoLock:
 
     def release(self) -> None:
         return
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Optuna's warnings of experimental features, which no user can act on."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

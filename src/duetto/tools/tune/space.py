@@ -8,10 +8,10 @@
 
 A search file and an algorithm's `option_table` may say otherwise, both in the same form:
 
-    {low, high}, with log: true, log: 1-x, step: NUMBER or step: doubling      a range
-    {factor: 4}, with step: doubling                                           a range around the present value
-    {choices: [...]}                                                           these values
-    null                                                                       not searched
+    {low, high}, with log: true, log: 1-x or step: doubling      a range
+    {factor: 4}, with step: doubling                             a range around the present value
+    {choices: [...]}                                             these values
+    null                                                         not searched
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from duetto.errors import UsageError
 DIGITS = 3  # of a number that is tried
 FROM_ONE, DOUBLING = "1-x", "doubling"
 _EXAMPLE = "actor_learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}"
-_KEYS = ("low", "high", "log", "step", "choices", "factor")
+_FORMS = ({"low", "high"}, {"low", "high", "log"}, {"low", "high", "step"}, {"factor"}, {"factor", "step"}, {"choices"})
 _SMALL = 8  # up to this, all counts are tried with the same probability
 Search = Mapping[str, Any]  # how one option is searched, as a search file has it
 
@@ -46,28 +46,20 @@ class Dimension:
     low: float = 0.0
     high: float = 0.0
     log: bool | str = False  # by the logarithm, or by that of the distance from 1 ("1-x")
-    step: float | str | None = None  # from `low` on, or powers of two ("doubling")
     whole: bool = False  # numbers without a fraction
 
     @property
     def label(self) -> str:
         """The option's name in Optuna's journal, which also names a transformation."""
-        return f"1 - {self.field}" if self.log == FROM_ONE else f"log2 {self.field}" if self.doubles else self.field
-
-    @property
-    def doubles(self) -> bool:
-        """Whether only powers of two are tried."""
-        return self.step == DOUBLING
+        return f"1 - {self.field}" if self.log == FROM_ONE else self.field
 
     def value(self, param: Any) -> Any:
         """Return the algorithm's value for Optuna's parameter."""
         if self.choices:
             return next(choice for choice in self.choices if as_text(choice) == param)
-        if self.doubles:
-            return 2 ** int(param)
         if self.whole:
             return int(param)
-        number = param if self.step else _rounded(param, self.high - self.low)
+        number = _rounded(param, self.high - self.low)
         number = 1.0 - number if self.log == FROM_ONE else number
         return min(max(round(number, 12), self.low), self.high)
 
@@ -76,22 +68,13 @@ class Dimension:
         if self.choices:
             return next((as_text(choice) for choice in self.choices if choice == value), None)  # 1 is 1.0
         number = min(max(value, self.low), self.high)
-        if self.doubles:
-            return round(math.log2(number))
-        if self.log == FROM_ONE:
-            return round(1.0 - number, 12)
-        if self.step is None:
-            return number
-        step = float(self.step)
-        nearest = min(self.low + round((number - self.low) / step) * step, self.high)
-        return int(nearest) if self.whole else nearest
+        return round(1.0 - number, 12) if self.log == FROM_ONE else number
 
     def to_dict(self) -> dict[str, Any]:
         """Return the range or choices as a search file has them."""
         if self.choices:
             return {"choices": [list(choice) if isinstance(choice, tuple) else choice for choice in self.choices]}
-        extra = {"log": self.log, "step": self.step}
-        return {"low": self.low, "high": self.high} | {name: value for name, value in extra.items() if value}
+        return {"low": self.low, "high": self.high} | ({"log": self.log} if self.log else {})
 
 
 Space = dict[str, Dimension]
@@ -104,7 +87,7 @@ def as_text(value: Any) -> str:
 
 def space(
     algorithm: Algorithm,
-    search: Mapping[str, Any] | None = None,
+    search: Search | None = None,
     only: bool = False,
     fixed: frozenset[str] = frozenset(),
 ) -> Space:
@@ -112,20 +95,14 @@ def space(
 
     Args:
         algorithm: The center.
-        search: By field: {low, high, log, step}, {factor, step}, {choices}, "auto" (as its type or the algorithm's
-            `option_table` says), or None: not searched.
+        search: By field: one of the forms above, "auto" (as its type or the algorithm's `option_table` says), or None.
         only: Search nothing else.
         fixed: Fields whose values the call sets.
 
     Raises:
         UsageError: A field does not exist, or cannot be searched so; or nothing is left to search.
     """
-    search = {} if search is None else search
-    if not isinstance(search, Mapping):
-        raise UsageError(
-            f"search is {search!r}; it must be options by their names and how each is searched, such as "
-            "{'tau': {'low': 1e-3, 'high': 0.05, 'log': True}}."
-        )
+    search = search or {}
     for name in search:
         if name not in algorithm.options():
             raise UsageError(
@@ -142,8 +119,7 @@ def space(
         value, hint = getattr(algorithm, name), hints[name]
         if how == "auto":
             how = declared.get(name) or _from_type(value, hint)
-        dimension = None if how is None else _dimension(name, how, value, hint)
-        if dimension:
+        if how is not None and (dimension := _dimension(name, how, value, hint)):
             dimensions[name] = dimension
         elif name in search:
             raise UsageError(f"{name} is {value!r}, from which no range follows. Give one: {_EXAMPLE}.")
@@ -163,7 +139,7 @@ def first_params(space: Space, start: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- from the type
 def _from_type(value: Any, hint: Any) -> Search | None:
-    kind, bound = _kind(hint), _bound(hint)
+    kind, bound = _taken_apart(hint)
     if kind is bool:
         return {"choices": [False, True]}
     if get_origin(hint) is Literal:
@@ -178,96 +154,71 @@ def _from_type(value: Any, hint: Any) -> Search | None:
     if kind is int:
         high = int(min(max(2 * value, 4), bound.high))
         return {"low": max(1, int(bound.low)), "high": high} if value <= _SMALL else {"factor": 4}
-    if math.isfinite(bound.high) and math.isfinite(bound.low):
-        return _between(value, bound)
-    return {"factor": 10 if bound.above else 4} if bound.low >= 0 else None
-
-
-def _between(value: float, bound: Bounds) -> Search | None:
-    """Return how a number is searched that has a min and a max."""
-    if value == bound.high:  # all of it, such as a target that is copied
+    if bound != Bounds(0.0, 1.0):
+        return {"factor": 10 if bound.above else 4} if bound.low >= 0 else None
+    if value == 1.0:  # all of it, such as a target that is copied
         return None
-    if bound == Bounds(0.0, 1.0) and value <= 0.1:
-        return {"factor": 10}
-    if bound == Bounds(0.0, 1.0) and value >= 0.9:
+    if value >= 0.9:
         far = min(10 * (1.0 - value), 1.0)
         return {"low": round(1.0 - far, 12), "high": round(1.0 - (1.0 - value) / 10, 12), "log": FROM_ONE}
-    return {"low": bound.low, "high": bound.high}
+    return {"factor": 10} if value <= 0.1 else {"low": 0.0, "high": 1.0}
 
 
-def _kind(hint: Any) -> Any:
-    return get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
-
-
-def _bound(hint: Any) -> Bounds | None:
-    return next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Bounds)), None)
+def _taken_apart(hint: Any) -> tuple[Any, Bounds | None]:
+    """Return the type of an annotation, and its bounds if it has any."""
+    kind, *metadata = get_args(hint) if hasattr(hint, "__metadata__") else (hint,)
+    return kind, next((part for part in metadata if isinstance(part, Bounds)), None)
 
 
 # ---------------------------------------------------------------------------------------------------- as it is written
 def _dimension(name: str, how: Any, value: Any, hint: Any) -> Dimension | None:
-    """Return the dimension that a search describes; None if the present value gives no range."""
-    if not isinstance(how, Mapping) or not how or any(key not in _KEYS for key in how):
-        raise UsageError(
-            f"{name} is searched by {how!r}; give low and high with log or step, or choices, or factor, or auto, or "
-            f"null to leave it: {_EXAMPLE}."
-        )
+    """Return the dimension that a search describes; None if the present value gives no range. Raises UsageError."""
+    refused = UsageError(
+        f"{name} cannot be searched by {how!r}. Give low and high (with log or step: doubling), choices, factor, auto "
+        f"or null: {_EXAMPLE}."
+    )
+    if not isinstance(how, Mapping) or set(how) not in _FORMS or how.get("step", DOUBLING) != DOUBLING:
+        raise refused
+    if "factor" in how and not value:
+        return None
+    kind, bound = _taken_apart(hint)
+    try:
+        values = _values(how, value, bound, kind is int)
+    except (TypeError, ValueError, ArithmeticError):
+        raise refused from None
+    for each in values:
+        check_field(name, each, hint)
+    if "choices" in how or "step" in how:
+        if len(values) < 2:
+            raise refused
+        return Dimension(name, tuple(values))
+    if kind not in (int, float) or not values[0] < values[1]:
+        raise refused
+    low, high = values
+    return Dimension(name, (), low, high, how.get("log", "factor" in how), kind is int)
+
+
+def _values(how: Search, value: Any, bound: Bounds | None, whole: bool) -> list[Any]:
+    """Return the choices, or the two ends of a range."""
     if "choices" in how:
-        return Dimension(name, _choices(name, how, hint))
-    kind, bound = _kind(hint), _bound(hint)
-    if kind not in (int, float):
-        raise UsageError(f"{name} is no number: give choices, not low and high.")
-    whole = kind is int
+        return [tuple(choice) if isinstance(choice, list) else choice for choice in how["choices"]]
     if "factor" in how:
-        if not value:
-            return None
-        how = _around(name, value, how, bound, whole)
-    low, high, step = (_number_of(how.get(key)) for key in ("low", "high", "step"))
-    form = int if whole else int | float
-    if not (isinstance(low, form) and isinstance(high, form) and low < high):
-        kinds = "whole numbers" if whole else "numbers"
-        raise UsageError(f"{name} needs {kinds} low and high, low below high: {_EXAMPLE}.")
-    for end in (low, high):
-        if bound is not None and not bound.holds(end):
-            raise UsageError(f"{name} cannot be {end:g}, an end of its range.")
-    return Dimension(name, (), low, high, how.get("log", False), step, whole)
-
-
-def _choices(name: str, how: Search, hint: Any) -> tuple[Any, ...]:
-    values = how["choices"]
-    if len(how) > 1 or not isinstance(values, list | tuple) or len(values) < 2:
-        raise UsageError(f"{name} has choices {values!r}; give a list of two or more, and nothing else.")
-    if _kind(hint) in (int, float):
-        values = [_number_of(value) for value in values]
-    values = [tuple(value) if isinstance(value, list) else value for value in values]
-    for value in values:
-        check_field(name, value, hint)
-    return tuple(values)
-
-
-def _around(name: str, value: float, how: Search, bound: Bounds | None, whole: bool) -> Search:
-    """Return the range from the present value divided by a factor to that times the factor."""
-    factor = _number_of(how["factor"])
-    if not isinstance(factor, int | float) or factor <= 1 or set(how) - {"factor", "step"}:
-        raise UsageError(f"{name} has factor: {how['factor']}; give a number above 1, and only step: doubling with it.")
-    low, high = value / factor, value * factor
-    if bound is not None:
-        low, high = max(low, bound.low), min(high, bound.high)
+        low, high = value / how["factor"], value * how["factor"]
+        if bound is not None:
+            low, high = max(low, bound.low), min(high, bound.high)
+        if "step" in how:
+            low = value / 2 ** math.floor(math.log2(value / low))  # so that the present value is a choice
+        elif whole:
+            low, high = max(1, int(low)), math.ceil(high)
+        else:
+            low, high = _rounded(low, high - low), _rounded(high, high - low)
+    else:
+        low, high = how["low"], how["high"]
     if "step" in how:
-        powers = max(0, round(math.log2(low))), max(1, round(math.log2(high)))
-        return {"low": 2 ** powers[0], "high": 2 ** powers[1], "step": how["step"]}
-    if whole:
-        return {"low": max(1, int(low)), "high": math.ceil(high), "log": True}
-    return {"low": _rounded(low, high - low), "high": _rounded(high, high - low), "log": True}
+        return [int(low * 2**power) for power in range(math.floor(math.log2(high / low) + 1e-9) + 1)]
+    return [low, high]
 
 
 def _rounded(number: float, width: float) -> float:
     """Round to DIGITS digits, or more if the range is narrow: at least to a thousandth of its width."""
     return round(number, DIGITS - 1 - math.floor(math.log10(min(abs(number) or 1.0, width or 1.0))))
-
-
-def _number_of(value: Any) -> Any:
-    """Turn a text such as 1e-3, which YAML reads as text, into a number; return all else unchanged."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value

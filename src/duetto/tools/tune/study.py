@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,20 +29,90 @@ from typing_extensions import override
 
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError, near
+from duetto.runs.config_changes import changed_since
 from duetto.runs.pool import ProcessPool
-from duetto.runs.spec import run_name
+from duetto.runs.spec import RunSpec, run_name
 from duetto.runs.worker import DIVERGED, FAILED, HINDERED, IN_USE, Job, pack
-from duetto.storage import safe_open
-from duetto.tools.plot import curves
+from duetto.storage import atomic_io, safe_open
+from duetto.storage.config import Config
+from duetto.storage.dict_diff import flat
+from duetto.storage.safe_yaml import to_yaml
+from duetto.storage.user_code import algorithm_source
+from duetto.tools.plot.curves import interquartile_mean
 from duetto.tools.sweep.plan import PlannedRun
 from duetto.tools.sweep.sweep import Sweep
-from duetto.tools.tune.plan import Plan
 from duetto.tools.tune.sampler import FinishedTrial, Sampler, best_of
-from duetto.tools.tune.space import as_text
+from duetto.tools.tune.space import Space, as_text
 from duetto.training.progress_lines import clock
 
+FORMAT = 1
 TRIALS = "trials"  # the folder of their runs, in the study's
 MAX_RUNS = 20  # in one process, so that leaked memory does not add up
+MAX_WINDOW = 3  # evaluations in a seed's score
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of a study: options and settings. Its folder records it and refuses another plan."""
+
+    spec: RunSpec  # of the center; its seed is that of the search
+    config: Config  # of the spec
+    space: Space
+    seeds: tuple[int, ...]
+    prune: bool
+
+    @property
+    def center(self) -> Algorithm:
+        """The algorithm, with the options that the search is around."""
+        return self.config.algorithm
+
+    @property
+    def window(self) -> int:
+        """The number of evaluations in a seed's score: those of the last quarter of its steps, at most three.
+
+        One evaluation is of one policy, which may be better than those before and after it by chance.
+        """
+        return min(max(1, self.config.run.steps // self.config.run.evaluate_every // 4), MAX_WINDOW)
+
+    @property
+    def prune_from(self) -> int | None:
+        """The first step at which a trial may be pruned: a fifth of all, or the first update's; None: never."""
+        steps, algorithm = self.config.run.steps, self.center
+        first, _ = algorithm.memory().first_update(self.config.run.num_envs)
+        return max(steps // 5, first, algorithm.first_random_steps()) if self.prune else None
+
+    def record(self, folder: Path) -> None:
+        """Write the plan to `study.yaml` in a new folder; in an existing one, check that it is the same.
+
+        Raises:
+            UsageError: The folder is of another study, or contains something else.
+            OSError: The folder cannot be written.
+        """
+        path = folder / "study.yaml"
+        if not path.exists():
+            if folder.exists() and any(not child.name.startswith(".") for child in folder.iterdir()):
+                raise UsageError(f"{folder} exists and is no study: it has no study.yaml. Choose another --output.")
+            folder.mkdir(parents=True, exist_ok=True)
+            atomic_io.publish_file(path, to_yaml(self.to_dict()).encode())
+            return
+        if changed := changed_since(path, self.to_dict(), flat):
+            raise UsageError(
+                f"{folder} is of another study: {changed}. Give the same options to continue it (only "
+                "--trials and --jobs may change), and restore edited files; or start a new one with --output."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that decides the trials and their scores, as `study.yaml` has it."""
+        config = self.config.to_dict()
+        return {
+            "search": {name: dimension.to_dict() for name, dimension in self.space.items()},
+            "seeds": list(self.seeds),
+            "prune": self.prune,
+            "algorithm": config["algorithm"] | {"from": algorithm_source(config["algorithm"])},
+            "environment": {key: config["environment"].get(key) for key in ("id", "options", "sha256")},
+            "run": config["run"],
+            "format": FORMAT,
+        }
 
 
 @dataclass(eq=False)
@@ -184,7 +254,7 @@ class Study(Sweep):
         elif all(run.state == "complete" for run in running.runs):
             last = self.plan.config.run.steps
             seeds = [score(run.evaluations, last, self.plan.window) for run in running.runs]
-            self._record(running.trial, "complete", interquartile_mean(seeds), tuple(seeds))
+            self._record(running.trial, "complete", float(interquartile_mean(np.array(seeds))), tuple(seeds))
 
     def _record(
         self,
@@ -240,8 +310,3 @@ def score(evaluations: Mapping[int, float], step: int, last: int) -> float:
     """Return a seed's score at `step`: the mean of its `last` evaluations until then, without that of step 0."""
     until = [evaluations[at] for at in sorted(evaluations) if at <= step]
     return float(np.mean(until[-last:]))
-
-
-def interquartile_mean(values: Sequence[float]) -> float:
-    """Return the interquartile mean, as `duetto plot` draws it; of three seeds or fewer the mean."""
-    return float(curves.interquartile_mean(np.asarray(values, np.float64)))

@@ -1,20 +1,49 @@
-"""Wrappers after which an episode depends on its seed alone, for BipedalWalker and pybullet-envs-gymnasium."""
+"""Wrappers of known environments: hidden velocities, and resets after which an episode depends on its seed alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import gymnasium
+import numpy as np
 from typing_extensions import override
 
 from duetto.environments import silence
+from duetto.errors import UsageError
 
+OPTION = "mask_velocity"
+KEPT: dict[str, tuple[int, ...]] = {  # elements of an observation that are not velocities
+    "CartPole": (0, 2),  # position, angle
+    "Pendulum": (0, 1),  # cosine and sine
+    "MountainCar": (0,),  # position
+    "MountainCarContinuous": (0,),
+    "Acrobot": (0, 1, 2, 3),  # cosines and sines of both joints
+    "LunarLander": (0, 1, 4, 6, 7),  # position, angle, contacts of the legs
+    "LunarLanderContinuous": (0, 1, 4, 6, 7),
+}
 # They move bodies that a reset leaves where they are, which shows episodes later.
 _OUTLIVES = {"PusherBulletEnv", "ThrowerBulletEnv", "HumanoidFlagrunHarderBulletEnv"}
 
 
-def wrap(env: gymnasium.Env) -> gymnasium.Env:
-    """Wrap one of these environments; return others unchanged."""
+class HideVelocity(gymnasium.ObservationWrapper):
+    """A wrapper that keeps only the elements of an observation that are not velocities: an agent has to remember."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        name = env.spec.name if env.spec and env.spec.namespace is None else ""
+        if name not in KEPT:
+            raise UsageError(f"{env.spec and env.spec.id} has no option {OPTION}. These have it: {', '.join(KEPT)}.")
+        self._kept = np.array(KEPT[name])
+        space: Any = env.observation_space
+        self.observation_space = gymnasium.spaces.Box(space.low[self._kept], space.high[self._kept], dtype=space.dtype)
+
+    @override
+    def observation(self, observation: Any) -> Any:
+        return observation[self._kept]
+
+
+def fix_resets(env: gymnasium.Env) -> gymnasium.Env:
+    """Wrap environments of pybullet-envs-gymnasium and BipedalWalker; return others unchanged."""
     module = type(env.unwrapped).__module__
     if module.startswith("pybullet_envs_gymnasium."):
         return QuietStart(env)
