@@ -19,7 +19,7 @@ HINTS = [
     ("train td3 Pendulum-v1 --cuda", "td3 has no option --cuda. Did you mean --device?"),
     (
         "resume runs/a --actor-learning-rate 1e-4",
-        "duetto resume has no option --actor-learning-rate. To change an option of the run, edit its config.yaml and",
+        "duetto resume has no option --actor-learning-rate. See duetto resume --help.",
     ),
     ("resume runs/a --stepps=5", "duetto resume has no option --stepps. Did you mean --steps?"),
 ]

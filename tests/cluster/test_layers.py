@@ -76,8 +76,8 @@ def numbers(source: Any) -> list[dict[int, int]]:
     """Of the blocks in each layer, by actors."""
     layers = [{} for _ in range(max(map(len, source._held)))]
     for index, held in enumerate(source._held):
-        for layer, accepted in zip(layers, held, strict=False):
-            layer[index] = accepted.block.number
+        for layer, (block, _) in zip(layers, held, strict=False):
+            layer[index] = block.number
     return layers
 
 

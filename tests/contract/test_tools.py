@@ -171,7 +171,7 @@ def test_every_preset_is_a_configuration(command: Command):
 
 def test_list_says_what_is_installed(command: Command):
     said = json.loads(command("list --json").out)
-    assert {"algorithms", "environments", "presets", "backends", "extras"} <= set(said)
+    assert {"algorithms", "environments", "presets", "extras"} <= set(said)
 
 
 @pytest.mark.parametrize(

@@ -183,11 +183,9 @@ def test_observations_that_would_become_others(space: gymnasium.Space, given: An
     ("place", "value", "said"),
     [
         (0, np.zeros((2, 3)), r"it gave an observation of shape \(2, 3\), its space says \(2, 2\)"),
-        (1, np.zeros(3), r"step gave an array of shape \(3,\) and dtype float64 as rewards"),
-        (1, [None, 1.0], "step gave a list of 2 as rewards"),
-        (2, [None, False], "step gave a list of 2 as terminated"),
-        (3, None, "step gave None as truncated"),
-        (4, None, "step gave None as infos"),
+        (1, np.zeros(3), r"step gave rewards, terminated and truncated of the shapes \(3,\), \(2,\), \(2,\)"),
+        (3, None, r"of the shapes \(2,\), \(2,\), \(\) and"),
+        (4, None, "None as infos"),
         (5, 0, "step gave 6 values"),
     ],
 )
@@ -206,7 +204,7 @@ def test_what_no_vector_environment_may_give(place: int, value: Any, said: str) 
 
     stepper = make(Batch())
     stepper.reset(0)
-    with pytest.raises(UsageError, match=f"Batch, vector step 1: {said}"):
+    with pytest.raises(UsageError, match=f"Batch, vector step 1: .*{said}"):
         stepper.step(np.zeros(2, int))
 
 

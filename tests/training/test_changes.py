@@ -145,7 +145,7 @@ def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
 )
 def test_what_cannot_change_ends_in_a_sentence_all_the_same(tmp_path: Path, changed: dict[str, Any], sentence: str):
     run = edit(train(tmp_path, small("ppo"), steps=100, callbacks=[StopAt(70)]), changed)
-    sentence = rf"with what has changed: algorithm\.\w+ was .*{sentence}.* start from this one's networks.* \(--from "
+    sentence = rf"with what has changed: algorithm\.\w+ was .*{sentence}.* from this one's networks.* \(--from "
     check_refused_unharmed(run, CheckpointError, sentence, accept_changes=True)
 
 

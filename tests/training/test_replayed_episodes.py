@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from small_runs import AtStart, StopAt, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, small, train
 from test_resume import check_killed_anywhere
 
 from duetto.runs.run import Run
@@ -33,6 +35,22 @@ def test_killed_at_a_random_step_of_an_episode(tmp_path: Path, environment: str,
         pytest.skip(f"needs {NEEDS[environment]}")
     options: dict[str, Any] = {"num_envs": 2, "vectorization": vectorization, "steps": 600, "evaluate_every": 0}
     check_killed_anywhere(tmp_path, environment=environment, **options)
+
+
+@pytest.mark.parametrize("draws", [hidden.OfNumpy, hidden.OfRandom])
+def test_one_that_draws_from_other_generators_goes_on_exactly_alone_in_its_process(tmp_path: Path, draws: Any):
+    """Evaluations draw from the same global generators, and leave them where they were."""
+
+    def seeded(name: str, **options: Any) -> Run:
+        random.seed(3)
+        np.random.seed(3)
+        return train(tmp_path, environment=draws, name=name, **options)
+
+    with pytest.raises(CrashError):
+        seeded("crashed", callbacks=[CrashAt(155)])
+    whole = seeded("whole")
+    went_on = Run(tmp_path / "crashed", draws).resume()
+    assert_same(whole, went_on)
 
 
 class Remembering(hidden.OfOlderGenerators):

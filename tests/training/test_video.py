@@ -82,7 +82,7 @@ def test_real_environments(tmp_path: Path, environment: str, monkeypatch: pytest
 
 def test_an_environment_without_pictures(tmp_path: Path):
     run = train(tmp_path, environment=Components, steps=40)
-    with pytest.raises(UsageError, match=r"Components gives no frames"):
+    with pytest.raises(UsageError, match=r"Components: render gives None"):
         run.video()
     assert not list(run.path.glob("videos/*"))
 
@@ -98,7 +98,10 @@ def test_pictures_of_another_kind_are_refused(tmp_path: Path):
         def render(self) -> np.ndarray:
             return np.tile(super().render(), (1 + self.time // 3, 1, 1))
 
-    for kind, said in ((Whole, r"render gives int64 of shape \(.*Return a uint8 array"), (Growing, "same size")):
+    for kind, said in (
+        (Whole, r"render gives an array of shape .* and dtype int64\. Return a uint8 array"),
+        (Growing, "same size"),
+    ):
         with pytest.raises(DuettoError, match=said):
             record(still, environments.make(kind, render_mode="rgb_array"), 0, tmp_path / "no.mp4")
     assert list(tmp_path.iterdir()) == []

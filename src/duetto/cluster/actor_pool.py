@@ -20,8 +20,8 @@ import numpy as np
 
 from duetto.cluster.actor_server import GREETING, ActorServer, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
+from duetto.environments.episode_recorder import PATIENCE
 from duetto.environments.errors import EnvironmentFault
-from duetto.environments.replay import PATIENCE
 from duetto.environments.sharding import continued
 from duetto.errors import PartLostError
 

@@ -13,7 +13,7 @@ from duetto.cluster.actor_pool import ActorPool
 from duetto.environments import Tree
 from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
-from duetto.environments.replay import EpisodeRecorder
+from duetto.environments.episode_recorder import EpisodeRecorder
 from duetto.environments.sharding import join_saved, take_saved
 from duetto.environments.spaces import Layout
 from duetto.errors import UsageError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import jax.numpy as jnp
 import navix  # pyright: ignore[reportMissingImports]
 from typing_extensions import override
 
@@ -32,7 +32,7 @@ class NavixEnv(DeviceEnv):
         self._env = env
         shape = tuple(env.observation_space.shape)
         low, high = float(env.observation_space.minimum), float(env.observation_space.maximum)
-        size = int(jnp.prod(jnp.asarray(shape)))
+        size = math.prod(shape)
         self.observation_space: Space = Box((size,), "float32", (low,), (high,))
         self.action_space: Space = Discrete(int(env.action_space.n))
 

@@ -14,12 +14,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
-from duetto.environments import obs_tree, replay, validation
+from duetto.environments import episode_recorder, obs_tree, validation
 from duetto.environments.action_masks import KEY, ActionMasks
 from duetto.environments.actions import Structure, structure
+from duetto.environments.episode_recorder import EpisodeRecorder, recorder
 from duetto.environments.errors import EnvironmentFault, kind, raised
 from duetto.environments.obs_tree import Tree
-from duetto.environments.replay import EpisodeRecorder, recorder
 from duetto.environments.spaces import Layout
 from duetto.errors import DuettoError, UsageError
 
@@ -112,12 +112,13 @@ class Engine(ABC):
             why, first, info = env.load(saved[str(i)])
             if not why:
                 self.layout.write(found, i, first)
-                why = "" if "own" in saved[str(i)] or _same_row(found, obs, i) else replay.ELSEWHERE
+                why = "" if "own" in saved[str(i)] or _same_row(found, obs, i) else episode_recorder.ELSEWHERE
             if why:
                 first, info = validation.reset(env, i, seed=seed + i)
                 self.layout.write(found, i, first)
             reasons.append(why)
             masks.append(info.get(KEY))
+        replay.load_process(saved[str(i)] for i in range(self.num_envs))
         found = self.action_masks.attach(found, masks, np.ones(self.num_envs, bool))
         if [name for name, _ in obs_tree.parts(found)] == [name for name, _ in obs_tree.parts(obs)]:
             obs_tree.assign(found, obs, np.array([not why for why in reasons]))
@@ -251,7 +252,7 @@ class GymVectorEngine(Engine):
         others = None
         if rows is not None:
             others, arguments = ~rows, arguments | {"options": {"reset_mask": rows.copy()}}
-        obs, infos = validation.reset_vector(self._call("reset", **arguments))
+        obs, infos = self._call("reset", **arguments)
         masks = [info.get(KEY) for info in _infos(infos, self.num_envs)]
         return self.action_masks.attach(self._batch(obs), masks, others)
 

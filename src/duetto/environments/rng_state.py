@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from inspect import getattr_static
 from typing import Any
 
 import gymnasium
@@ -26,12 +28,30 @@ def layers(env: gymnasium.Env) -> list[gymnasium.Env]:
 
 
 def places(env: gymnasium.Env) -> list[Place]:
-    """Find the generators among the attributes of each layer."""
+    """Find the generators among the attributes of each layer, and those that its spaces have already."""
     found: list[Place] = []
+    spaces: dict[int, Place] = {}  # by identity: wrappers have the space of the environment
     for depth, layer in enumerate(layers(env)):
         own = [name for name, value in vars(layer).items() if isinstance(value, Generator)]
         found += [(f"{depth}/{name}", vars(layer), name) for name in own]
-    return found
+        for name, whole in _spaces(layer).items():
+            for path, space in _parts(whole, f"{depth}/{name}"):
+                if space._np_random is not None:
+                    spaces.setdefault(id(space), (path, vars(space), "_np_random"))
+    return found + list(spaces.values())
+
+
+def _spaces(layer: gymnasium.Env) -> dict[str, gymnasium.Space]:
+    both = {"action_space": layer.action_space, "observation_space": layer.observation_space}
+    return both | {name: value for name, value in vars(layer).items() if isinstance(value, gymnasium.Space)}
+
+
+def _parts(space: gymnasium.Space, path: str) -> Iterator[tuple[str, gymnasium.Space]]:
+    """Yield a space and the spaces in it, each with a path."""
+    yield path, space
+    inside: Any = getattr(space, "spaces", ())
+    for name, part in inside.items() if isinstance(inside, Mapping) else enumerate(inside):
+        yield from _parts(part, f"{path}/{name}")
 
 
 def save(found: Iterable[Place]) -> dict[str, Any]:
@@ -82,6 +102,28 @@ def _set(generator: Generator, state: dict[str, Any]) -> None:
         raise CheckpointError(f"What should be a random generator's state is none ({error!r}).") from error
 
 
+# ------------------------------------------------------------------------------------------- the process's own
+_GLOBAL = {"python": random._inst, "numpy": np.random.mtrand._rand}  # type: ignore[attr-defined]
+
+
+def process_state() -> dict[str, Any]:
+    """Return the states of the process's global generators, `random`'s and `np.random`'s."""
+    return {name: _state_of(generator) for name, generator in _GLOBAL.items()}
+
+
+def set_process_state(state: dict[str, Any]) -> None:
+    """Set the process's global generators."""
+    for name, generator in _GLOBAL.items():
+        _set(generator, state[name])
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two states are equal."""
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+
+
 @contextmanager
 def preserve() -> Iterator[None]:
     """Preserve the process's global generators: `random`'s, `np.random`'s, and PyTorch's if it is imported."""
@@ -97,7 +139,12 @@ def preserve() -> Iterator[None]:
 
 
 def seed(env: gymnasium.Env, number: int) -> None:
-    """Seed the spaces of an environment and its wrappers, otherwise seeded by the clock. No state includes them."""
+    """Seed the spaces of an environment and its wrappers. It gets a copy of a space that belongs to its class."""
+    for name in ("action_space", "observation_space"):
+        if name not in vars(env.unwrapped) and isinstance(
+            space := getattr_static(env.unwrapped, name), gymnasium.Space
+        ):
+            setattr(env.unwrapped, name, copy.deepcopy(space))
     for layer in layers(env):
-        layer.action_space.seed(number)
-        layer.observation_space.seed(number)
+        for space in _spaces(layer).values():
+            space.seed(number)

@@ -83,13 +83,6 @@ def close(env: gymnasium.Env) -> None:
         warnings.warn(f"close of {env.unwrapped} raised {summary(error)}. It may have left things open.", stacklevel=2)
 
 
-def reset_vector(given: Any) -> tuple[Any, dict[str, Any]]:
-    """Check the values of a vector environment's reset; return observations and infos."""
-    if isinstance(given, tuple | list) and len(given) == 2:
-        return given[0], given[1] if isinstance(given[1], dict) else {}
-    raise EnvironmentFault(f"reset gave {shown(given)}. Return observations, infos.")
-
-
 def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
     """Check the values of a vector environment's step.
 
@@ -97,23 +90,18 @@ def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray,
         Observations, rewards (N,) float64, terminated and truncated (N,) bool, and infos.
     """
     try:
-        obs, *rows, infos = given
-        columns = dict(zip(("rewards", "terminated", "truncated"), rows, strict=True))
+        obs, reward, terminated, truncated, infos = given
+        reward, *ends = (array(value) for value in (reward, terminated, truncated))
+        rows = np.array(reward, np.float64), *(np.array(end, bool) for end in ends)
     except (TypeError, ValueError):
         raise _not_five(given) from None
-    for name, value in columns.items():
-        try:
-            column = array(value)
-        except (ValueError, RuntimeError):  # ragged
-            column = np.empty(0, object)
-        is_reward = name == "rewards"
-        if column.shape != (num_envs,) or column.dtype.kind not in ("biuf" if is_reward else "biu"):
-            wanted = "number" if is_reward else "truth value"
-            raise EnvironmentFault(f"step gave {shown(value)} as {name}. Return {num_envs} {wanted}(s) in an array.")
-        columns[name] = np.array(column, np.float64 if is_reward else bool)
-    if not isinstance(infos, dict):
-        raise EnvironmentFault(f"step gave {shown(infos)} as infos. Return a dict; it may be empty.")
-    return obs, *columns.values(), infos  # type: ignore[return-value]
+    if any(row.shape != (num_envs,) for row in rows) or not isinstance(infos, dict):
+        shapes = ", ".join(str(row.shape) for row in rows)
+        raise EnvironmentFault(
+            f"step gave rewards, terminated and truncated of the shapes {shapes} and {shown(infos)} as infos. Return "
+            f"arrays ({num_envs},) and a dict."
+        )
+    return obs, *rows, infos
 
 
 def check_spaces(env: Any, label: str, prefix: str = "") -> None:

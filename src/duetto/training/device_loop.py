@@ -65,11 +65,12 @@ class Advance(NamedTuple):
 def check(algorithm: Algorithm, environment: str) -> None:
     """Raise UsageError if the compiled loop cannot train the algorithm with these options yet."""
     spec = algorithm.memory()
-    unsupported = ("target_kl", "recompute_advantages", "prioritization", "hindsight", "demonstrations")
+    unsupported = ("target_kl", "recompute_advantages", "hindsight", "demonstrations", "train_at_episode_end")
     missing = {
         "recurrent networks": isinstance(spec, SequenceSpec) or getattr(spec, "recurrent", False),
         "learning_rate_kl": any(one.kl for one in algorithm.optimizers().values()),
-        **{name: getattr(spec, name, None) for name in (*unsupported, "train_at_episode_end")},
+        "prioritized replay": getattr(spec, "prioritization", None),
+        **{name: getattr(spec, name, None) for name in unsupported},
     }
     if absent := next((name for name, wanted in missing.items() if wanted), None):
         raise UsageError(

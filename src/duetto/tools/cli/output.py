@@ -16,9 +16,9 @@ from duetto.errors import escaped
 
 def show_cursor() -> None:
     """Show the cursor of the terminal, which a live display hides."""
-    for stream in (sys.stdout, sys.stderr) if "rich.live" in sys.modules else ():
+    for stream in (sys.__stdout__, sys.__stderr__) if "rich.live" in sys.modules else ():  # not those of the display
         with suppress(OSError, ValueError):
-            if stream.isatty():
+            if stream and stream.isatty():
                 print("\x1b[?25h", end="", file=stream, flush=True)
 
 

@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 from resuming import assert_equal, check_resume, plain, record
 from scripted_environments import Opaque, OwnState, Unsure, Walk
 
-from duetto.environments import VecEnv, make, obstacles, replay
+from duetto.environments import VecEnv, episode_recorder, make, obstacles
 from duetto.environments.check import rules
 from duetto.errors import CheckpointError, UsageError
 
@@ -232,13 +232,13 @@ def test_a_stack_of_frames_comes_back_whenever_it_is_saved(steps: int):
 
 # ------------------------------------------------------------------------------------------- generators, hidden state
 GENERATORS = [
+    hidden.OfActionSpace,
+    hidden.OfObservationSpace,
+    hidden.OfNumpy,
+    hidden.OfRandom,
     hidden.OfOlderGenerators,
 ]
 OUTLIVES = [
-    hidden.OfNumpy,  # the process's generator, which no checkpoint holds
-    hidden.OfRandom,
-    hidden.OfActionSpace,
-    hidden.OfObservationSpace,
     hidden.Plain,
     hidden.OfText,
     hidden.OfClass,
@@ -277,12 +277,12 @@ def test_state_that_outlives_an_episode_begins_a_new_one_and_the_checker_finds_i
     first.reset(3)
     record(first, np.random.default_rng(0), 120)
     second.load_state_dict(first.state_dict())
-    assert second.not_restored == [replay.ELSEWHERE]
+    assert second.not_restored == [episode_recorder.ELSEWHERE]
     assert second.starts.all()
     assert "state that outlives an episode" in about_resume(environment)
 
 
-@pytest.mark.parametrize("environment", [Walk, OwnState, hidden.OfOlderGenerators])
+@pytest.mark.parametrize("environment", [Walk, OwnState, hidden.OfActionSpace, hidden.OfOlderGenerators])
 def test_the_checker_finds_nothing_where_nothing_outlives_an_episode(environment: Any) -> None:
     assert "continues exactly" in about_resume(environment)
 
@@ -295,7 +295,7 @@ def about_resume(environment: Any) -> str:
 
 
 def test_recording_changes_no_number() -> None:
-    bare, recorded = gymnasium.make("LunarLander-v3"), replay.recorder(gymnasium.make("LunarLander-v3"))
+    bare, recorded = gymnasium.make("LunarLander-v3"), episode_recorder.recorder(gymnasium.make("LunarLander-v3"))
     traces = []
     for env in (bare, recorded):
         env.action_space.seed(0)
@@ -383,9 +383,9 @@ class Robot(Walk):
 def test_what_is_not_repeated_begins_a_new_episode_without_a_step(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (make(Robot if limit == "metadata" else Quiet) for _ in range(2))
     if limit == "steps":
-        monkeypatch.setattr(replay, "LONGEST", 9)
+        monkeypatch.setattr(episode_recorder, "LONGEST", 9)
     if limit == "seconds":
-        monkeypatch.setattr(replay, "PATIENCE", 0.0)
+        monkeypatch.setattr(episode_recorder, "PATIENCE", 0.0)
     first.reset(0)
     record(first, np.random.default_rng(0), 10)
     state = first.state_dict()
@@ -403,8 +403,8 @@ def test_videos_are_not_written_again() -> None:
     """The wrapper needs a package that few have, so only its kind is looked at."""
     filmed = object.__new__(gymnasium.wrappers.RecordVideo)
     gymnasium.Wrapper.__init__(filmed, Walk())
-    assert "RecordVideo" in replay._never(filmed)
-    assert replay._never(Walk()) == ""
+    assert "RecordVideo" in episode_recorder._never(filmed)
+    assert episode_recorder._never(Walk()) == ""
 
 
 def test_an_episode_whose_replay_raises_begins_a_new_one() -> None:
@@ -434,9 +434,9 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES)
 def test_values_come_back_with_their_types(value: Any) -> None:
-    encoded = replay.encode(value)
+    encoded = episode_recorder.encode(value)
     plain({"value": encoded})
-    decoded = replay.decode(encoded)
+    decoded = episode_recorder.decode(encoded)
     assert type(decoded) is type(value)
     assert repr(decoded) == repr(value)
 
@@ -444,4 +444,4 @@ def test_values_come_back_with_their_types(value: Any) -> None:
 @pytest.mark.parametrize("value", [object(), np.array([None]), [np.zeros(1)], np.longdouble(1), np.zeros(2, ">f4")])
 def test_values_that_no_checkpoint_holds_are_not_plain(value: Any) -> None:
     with pytest.raises(TypeError, match="No checkpoint holds"):
-        replay.encode(value)
+        episode_recorder.encode(value)

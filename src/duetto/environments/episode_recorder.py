@@ -12,12 +12,15 @@ An episode follows from the random generators at its reset and from what the env
 - `changes`: what `set_attr` changed, and after how many steps; what was set earlier comes before the reset,
 - `checksum`: of rewards, ends and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
 
+An environment that draws from the process's global generators (`random`, `np.random`) is found at its second reset or
+at a checkpoint; from then on they are kept with each reset. It comes back exactly if it is alone in its process.
+
 An environment that defines `state_dict()` and `load_state_dict(state)`, of nested dicts of arrays and JSON values, is
 saved by these instead. State that outlives an episode (counters, curricula, caches) is not repeated: define them.
 
 Recording changes no number. An environment that does not come back starts a new episode, and only that one: if the
-checksum differs or the replay raises, as with an environment that draws from the process's global generators; if its
-episode is too long; or if episodes cannot be repeated (`resets_only` in its metadata, `RecordVideo` around it).
+checksum differs or the replay raises; if its episode is too long; or if episodes cannot be repeated (`resets_only` in
+its metadata, `RecordVideo` around it).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ import ast
 import copy
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -110,6 +113,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._changes: list[Change] = []
         self._checksum, self._seconds = 0, 0.0
         self._too_long = False
+        self._process: dict[str, Any] = {}  # the global generators before the first reset
+        self._draws = False  # from these
 
     @override
     def reset(self, **kwargs: Any) -> Any:
@@ -124,10 +129,20 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._resets += 1
         if self._resets < 4 or seed is not None:
             self._places = rng_state.places(self.env)
+            self._look_at_process()
         self._begin = {"generators": rng_state.save(self._places), "seed": seed, "first": self._resets == 1}
+        if self._draws or self._resets == 1:
+            self._begin["process"] = self._process if self._resets == 1 else rng_state.process_state()
         self._told, self._seconds, self._too_long = bytearray(), 0.0, False
         newest = {change.name: change._replace(steps=_BEFORE) for change in self._changes}
         self._changes = list(newest.values())
+
+    def _look_at_process(self) -> None:
+        """Find out whether the environment draws from the process's global generators."""
+        if not self._process:
+            self._process = rng_state.process_state()
+        elif not self._draws:
+            self._draws = not rng_state.same(self._process, rng_state.process_state())
 
     @override
     def step(self, action: Any) -> Any:
@@ -189,8 +204,13 @@ class EpisodeRecorder(gymnasium.Wrapper):
         too_long = f"its episode has more than {LONGEST:,} steps, or took more than {PATIENCE:.0f} s"
         if why := self._never or (too_long if self._too_long else ""):
             return saved | {"why": why}
+        self._look_at_process()
+        begin = dict(self._begin)
+        process = begin.pop("process", None)
+        if self._draws and process is not None:
+            begin["process"], saved["process"] = process, rng_state.process_state()
         return saved | {
-            "begin": dict(self._begin),
+            "begin": begin,
             "told": np.frombuffer(bytes(self._told), np.uint8),
             "checksum": self._checksum,
             "generators": self._generators(),
@@ -220,6 +240,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         state_schema.check(saved, _CHANGES, "stepper/environments")
         changes = [Change(**one) for one in saved["changes"].values()]
         self._changes = []
+        rng_state.seed(self.env, 0)  # so that the spaces have generators
         try:
             if why := self._never or saved.get("why"):
                 restored = Restored(str(why))
@@ -252,10 +273,13 @@ class EpisodeRecorder(gymnasium.Wrapper):
             raise CheckpointError("The checkpoint's recorded actions are none of this environment.")
         if not begin["first"]:  # the first reset may build what later ones find
             self.env.reset(seed=0)
-        self._resets = 0 if begin["first"] else 3
+        self._resets, self._draws = 0 if begin["first"] else 3, "process" in begin
         self._apply(changes, _BEFORE)
         if not rng_state.load(self.env, begin["generators"]):
             return Restored("its random generators are others")
+        self._process = begin.get("process", {})
+        if self._draws:
+            rng_state.set_process_state(begin["process"])
         self._places = rng_state.places(self.env)
         obs, info = self.reset(seed=begin["seed"])
         self._changes = [change for change in changes if change.steps == _BEFORE]
@@ -271,6 +295,13 @@ class EpisodeRecorder(gymnasium.Wrapper):
         for change in changes:
             if steps in (None, change.steps):
                 self.set_wrapper_attr(change.name, decode(change.value), force=False)
+
+
+def load_process(saved: Iterable[dict[str, Any]]) -> None:
+    """Set the process's global generators, once the environments of this process are loaded."""
+    for one in saved:
+        if "process" in one:
+            rng_state.set_process_state(one["process"])
 
 
 def _records(saved: Any) -> Iterator[dict[str, Any]]:
