@@ -118,7 +118,7 @@ class Engine(ABC):
                 self.layout.write(found, i, first)
             reasons.append(why)
             masks.append(info.get(KEY))
-        replay.load_process(saved[str(i)] for i in range(self.num_envs))
+        episode_recorder.load_process(saved[str(i)] for i in range(self.num_envs))
         found = self.action_masks.attach(found, masks, np.ones(self.num_envs, bool))
         if [name for name, _ in obs_tree.parts(found)] == [name for name, _ in obs_tree.parts(obs)]:
             obs_tree.assign(found, obs, np.array([not why for why in reasons]))

@@ -92,16 +92,17 @@ def step_vector(given: Any, num_envs: int) -> tuple[Any, np.ndarray, np.ndarray,
     try:
         obs, reward, terminated, truncated, infos = given
         reward, *ends = (array(value) for value in (reward, terminated, truncated))
-        rows = np.array(reward, np.float64), *(np.array(end, bool) for end in ends)
+        rewards, (terminated, truncated) = np.array(reward, np.float64), (np.array(end, bool) for end in ends)
     except (TypeError, ValueError):
         raise _not_five(given) from None
+    rows = rewards, terminated, truncated
     if any(row.shape != (num_envs,) for row in rows) or not isinstance(infos, dict):
         shapes = ", ".join(str(row.shape) for row in rows)
         raise EnvironmentFault(
             f"step gave rewards, terminated and truncated of the shapes {shapes} and {shown(infos)} as infos. Return "
             f"arrays ({num_envs},) and a dict."
         )
-    return obs, *rows, infos
+    return obs, rewards, terminated, truncated, infos
 
 
 def check_spaces(env: Any, label: str, prefix: str = "") -> None:
