@@ -193,7 +193,7 @@ def test_a_strangers_config_imports_nothing(mine: Path, mark: Path, key: Path, c
     with pytest.raises(SystemExit) as ended:
         main(call)
     assert ended.value.code == 2
-    assert f"is of the environment '{ID}', and to make it Python imports what that names." in capsys.readouterr().err
+    assert f"imports or runs '{ID}', and it was not started by you" in capsys.readouterr().err
     assert not mark.exists()
     assert not key.exists()
     with pytest.raises(SystemExit) as ended:
