@@ -47,13 +47,14 @@ def choose(
     of JAX's CPU threads: to look for a GPU starts JAX.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
-    chosen = backend if backend != "auto" else _fastest(observation, wanted, possible)
+    chosen: Backend = backend if backend != "auto" else _fastest(observation, wanted, possible)
     if wanted == "cpu" or "auto" not in (backend, device):
         return chosen, wanted
-    asked: list[Backend] = [chosen]
-    asked += [other for other in possible if backend == "auto" and other != chosen]
-    if found := next((one for one in asked if _has_cuda(one, threads)), None):
-        return found, "cuda"
+    others = possible if backend == "auto" else ()
+    asked: list[Backend] = [chosen, *(other for other in others if other != chosen)]
+    with_cuda = [one for one in asked if _has_cuda(one, threads)]
+    if with_cuda:
+        return with_cuda[0], "cuda"
     if device == "cuda":
         return chosen, "cuda"  # which refuses
     return backend if backend != "auto" else _fastest(observation, "cpu", possible), "cpu"
