@@ -52,7 +52,7 @@ def choose(
         return chosen, wanted
     others = possible if backend == "auto" else ()
     asked: list[Backend] = [chosen, *(other for other in others if other != chosen)]
-    with_cuda = [one for one in asked if _has_cuda(one, threads)]
+    with_cuda: list[Backend] = [one for one in asked if _has_cuda(one, threads)]
     if with_cuda:
         return with_cuda[0], "cuda"
     if device == "cuda":
