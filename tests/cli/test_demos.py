@@ -214,7 +214,7 @@ MISTAKES = {
     "no file": ([TASK, "--expert", "none.py:A"], "cannot be read: No such file"),
     "no class": (
         [TASK, "--expert", PLANNER.replace("Planner", "Plan")],
-        "has no class 'Plan'. Did you mean 'Planner'? It has: ",
+        "has no class 'Plan'. Did you mean 'Planner'?",
     ),
     "no name": ([TASK, "--expert", PLANNER.partition(":")[0]], ".py:CLASS. It has: "),
     "no keys": (

@@ -165,5 +165,5 @@ def test_another_machine_gets_the_class_and_needs_no_file(file: Path):
 def test_a_module_that_is_not_found(duetto: Command):
     code, _, err = duetto("train", "td3", "found_nowhere:HereAlone-v0")
     assert code == 2
-    assert "cannot be made: No module named 'found_nowhere'" in err
+    assert "cannot be made: ModuleNotFoundError: No module named 'found_nowhere'" in err
     assert err.endswith("For a class in a file, write ./FILE.py:CLASS.\n")

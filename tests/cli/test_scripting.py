@@ -226,7 +226,7 @@ def test_a_strangers_config_begins_with_no_run_of_ones_own(duetto: Command, tune
     del config["signature"]
     (second / "config.yaml").write_text(yaml.safe_dump(config))
     code, _, err = duetto("train", "td3", "--config", second, "--name", "again")
-    assert (code, f"starts from the networks of another run, {first}" in err) == (2, True)
+    assert (code, f"copies the networks of '{first}'" in err) == (2, True)
     assert "If you trust it: --trust" in err
     assert duetto("train", "td3", "--config", second, "--trust", "--name", "trusted").code == 0
     assert duetto("train", "td3", "--config", second, "--from", first, "--name", "again").code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ class Simulation(options.Cluster):
 
     rates: Rates = OFTEN
     seed: int = 7
-    transports: list[Simulated] = field(default_factory=list)
+    transports: deque[Simulated] = field(default_factory=deque)
 
     def connect(self, actors: int) -> Simulated:
         self.transports.append(Simulated(self.seed, self.rates))

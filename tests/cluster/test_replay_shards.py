@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class Simulation(options.Cluster):
 
     rates: Rates = STEADY
     strike: dict[str, Any] = field(default_factory=lambda: {"method": ""})
-    transports: list[Simulated] = field(default_factory=list)
+    transports: deque[Simulated] = field(default_factory=deque)
 
     def connect(self, actors: int) -> Simulated:
         strike = {"after": 0, "times": 1, "too_late": False} | self.strike

@@ -148,8 +148,12 @@ class MassItems:
         self._sums.set(index, 0.0)
         self._minima.set(index, np.inf)
 
-    def fill(self, index: np.ndarray, masses: np.ndarray) -> None:
+    def fill(self, index: np.ndarray, masses: np.ndarray | None) -> None:
         """Replace all items by those at `index` (K,). CheckpointError for masses (K,) that no items have."""
+        if masses is None:
+            raise CheckpointError(
+                "The checkpoint's replay buffer has no priorities. Set prioritized to false, as it was in config.yaml."
+            )
         state_schema.check({"mass": masses}, {"mass": ArrayOf(len(index), (), np.float64)}, "memory/items")
         if not np.all(np.isfinite(masses) & (masses >= 0)):
             raise CheckpointError("The checkpoint's replay memory has priorities that are negative or not finite.")

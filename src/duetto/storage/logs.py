@@ -55,14 +55,15 @@ class _Log(ABC):
         os.fsync(self._file.fileno())
         return self._lines
 
-    def cut_back(self, lines: int) -> None:
-        """Drop everything but the first lines. A table keeps its header."""
+    def cut_back(self, lines: int) -> list[str]:
+        """Drop everything but the first lines; return a sentence if there are fewer. A table keeps its header."""
         self._file.seek(0)
         kept = self._file.read().split(b"\n")[:-1][:lines]
         self._file.truncate(sum(len(line) + 1 for line in kept))
         self._lines = len(kept)
         if not kept and self._header:
             self._append(self._header)
+        return [f"{self.path} has lost {lines - len(kept)} lines since the checkpoint."] if len(kept) < lines else []
 
     def close(self) -> None:
         """Close the file."""

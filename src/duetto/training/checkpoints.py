@@ -133,7 +133,7 @@ class Checkpoints:
         if "algorithm.temperature" in plan.changed:
             components.set_fixed()
         self._callbacks.expect(state["callbacks"])
-        self._log.load_state_dict(state["log"])
+        plan.notices += self._log.load_state_dict(state["log"])
         plan.notices += self._evaluator.load_state_dict(state["evaluations"], step)
         self._log.purge_after(self._evaluator.written())
         self.last = (step, components.learner.updates)

@@ -112,8 +112,7 @@ class Evaluator:
 
         Returns sentences on what was damaged.
         """
-        self.table.cut_back(state["lines"])
-        notices: list[str] = []
+        notices = self.table.cut_back(state["lines"])
         self._best, self._best_step = state["best"], state["best_step"]
         if self._best is None:
             return notices

@@ -168,14 +168,14 @@ class MetricLog:
             "last": list(self.last),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`, and drop later lines."""
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        """Undo `state_dict`, and drop later lines. Returns sentences on what is missing."""
         self._window = {name: (part["sum"], part["count"]) for name, part in state["window"].items() if part["count"]}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
         self.episodes, self.last = state["episodes"], tuple(state["last"])
-        self.lines.cut_back(state["lines"])
+        return self.lines.cut_back(state["lines"])
 
     def purge_after(self, evaluated: int) -> None:
         """Have TensorBoard drop the points after the last line and after `evaluated`, the last evaluation's step."""

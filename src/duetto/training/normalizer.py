@@ -54,7 +54,7 @@ class Normalizer:
     def learn_of(self, news: dict[str, Moments]) -> None:
         """Merge the statistics of another normalizer."""
         for name, part in news.items():
-            self.moments[name] = merge_moments(self.moments[name], part)
+            self.moments = self.moments | {name: merge_moments(self.moments[name], part)}
 
     @property
     def stored(self) -> bool:
@@ -74,7 +74,7 @@ class Normalizer:
         """Take observations (B, ...) into the statistics."""
         for name, moments in self.moments.items():
             part = obs[name] if isinstance(obs, dict) else obs
-            self.moments[name] = update_moments(moments, part)
+            self.moments = self.moments | {name: update_moments(moments, part)}  # a new dict: actors hold the old one
             if name in self.news:
                 self.news[name] = update_moments(self.news[name], part)
 

@@ -137,7 +137,8 @@ class ProgressDisplay(LiveDisplay, Callback):
             self.say(f"Last evaluation: {each if several or last is None else last[1]}")
         steps, updates = sum(one.step for one in trainers), sum(one.learner.updates for one in trainers)
         self.say(f"{steps:,} steps and {updates:,} updates in {clock(max(one.seconds for one in trainers))}.")
-        self.say(f"See it: duetto {'plot' if several else 'video'} {' '.join(str(near(path)) for path in paths)}")
+        filmed = not several and "rgb_array" in (trainers[0].stepper.engine.metadata or {}).get("render_modes", ())
+        self.say(f"See it: duetto {'video' if filmed else 'plot'} {' '.join(str(near(path)) for path in paths)}")
 
     def summaries(self, paths: Sequence[Path]) -> list[dict[str, object]]:
         """Return the last lines of each run as JSON values."""
