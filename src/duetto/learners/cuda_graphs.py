@@ -130,5 +130,5 @@ class DeviceInputs:
 def _views(buffer: Tensor, slots: list[tuple[int, np.ndarray]]) -> list[Tensor]:
     """Return the part of a buffer for each array, in its shape and type."""
     types = [torch.from_numpy(np.empty(0, array.dtype)).dtype for _, array in slots]
-    parts = [buffer[begin : begin + array.nbytes] for begin, array in slots]
+    parts = [buffer[start : start + array.nbytes] for start, array in slots]
     return [part.view(kind).view(array.shape) for part, kind, (_, array) in zip(parts, types, slots, strict=True)]
