@@ -165,8 +165,7 @@ def test_callbacks_and_trackers(tmp_path: Path):
         def finish(self, failed: bool) -> None:
             calls.append(("finished", failed))
 
-    ready = [duetto.callbacks.TimeLimit(600), duetto.callbacks.StopWithoutImprovement(9)]
-    ready += [duetto.callbacks.StopAtReturn(1e9)]
+    ready = [duetto.callbacks.TimeLimit(600), duetto.callbacks.StopAtReturn(1e9)]
     run = train(tmp_path, callbacks=[seen(), *ready, lambda trainer: calls.append(trainer.step)], track=[Mine()])
     assert all(call in calls for call in (*hooks, 40))
     assert any(getattr(call, "numbers", {}).keys() & run.metrics()[-1].keys() for call in calls)
