@@ -15,12 +15,13 @@ def with_one_and_two_threads(compute: Callable[[], Any]) -> tuple[Any, Any]:
     threads = cpu._openblas()
     if threads is None:
         pytest.skip("NumPy has no OpenBLAS of its own here")
-    before, found = threads.get(), []
+    (get, set_threads), found = threads, []
+    before = get()
     try:
         for number in (1, 2):
-            threads.set(number)
+            set_threads(number)
             found.append(compute())
-            assert threads.get() == number
+            assert get() == number
     finally:
-        threads.set(before)
+        set_threads(before)
     return found[0], found[1]

@@ -87,4 +87,4 @@ def test_a_film_is_suggested_where_there_can_be_one(duetto: Command, tmp_path: P
 def test_a_class_in_a_file_is_named_by_the_file(duetto: Command, tmp_path: Path):
     (tmp_path / "mine.py").write_text("import gymnasium\nclass Fine(gymnasium.Env): pass\n")
     code, _, err = duetto("train", "td3", "mine:Fine", "--steps", "10")
-    assert (code, "For a class in a file, write ./FILE.py:CLASS." in err) == (2, True)
+    assert (code, "for a file, write ./FILE.py:CLASS." in err) == (2, True)

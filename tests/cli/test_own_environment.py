@@ -166,4 +166,4 @@ def test_a_module_that_is_not_found(duetto: Command):
     code, _, err = duetto("train", "td3", "found_nowhere:HereAlone-v0")
     assert code == 2
     assert "cannot be made: ModuleNotFoundError: No module named 'found_nowhere'" in err
-    assert err.endswith("For a class in a file, write ./FILE.py:CLASS.\n")
+    assert err.endswith("for a file, write ./FILE.py:CLASS.\n")

@@ -349,25 +349,6 @@ def test_a_run_prints_first_how_to_continue_since_ray_ends_it_where_a_raylet_die
     at_the_end.append(nobody_is_left)
 
 
-def test_ctrl_c_ends_the_wait_for_a_cluster(tmp_path: Path):
-    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    program += "from duetto.tools.cli import main; main()"
-    with socket.create_server(("", 0)) as listens:
-        listens.settimeout(120)
-        address = f"127.0.0.1:{listens.getsockname()[1]}"
-        call = [sys.executable, "-c", program, "train", "td3", "Pendulum-v1", "--cluster", address]
-        process = subprocess.Popen([*call, "--runs-dir", str(tmp_path)], stderr=subprocess.PIPE, text=True)
-        try:
-            listens.accept()[0].close()
-            with listens.accept()[0]:  # which stays silent
-                time.sleep(1)
-                process.send_signal(signal.SIGINT)
-                _, err = process.communicate(timeout=8)
-        finally:
-            process.kill()
-    assert (process.returncode, err) == (130, "duetto: interrupted.\n")
-
-
 def shared_memory() -> set[str]:
     """What lies there, but semaphores, which Ray does not use and other tests do."""
     return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("sem.")}

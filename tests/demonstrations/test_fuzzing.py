@@ -120,7 +120,7 @@ def test_damage_with_a_correct_checksum_is_a_sentence(folder: Folder, damage: tu
     with folder.restored():
         write_segment(folder.path, damaged((folder.path / SEGMENT).read_bytes(), *damage))
         sentence_of(lambda: read_all(folder.path))
-        sentence_of(lambda: inspect(str(folder.path), all=True))
+        sentence_of(lambda: inspect(str(folder.path), json=True))
 
 
 # ---------------------------------------------------------------------------------------------------- nonsense
@@ -152,4 +152,4 @@ def test_nonsense_with_a_correct_checksum_is_a_sentence(folder: Folder, name: st
     with folder.restored():
         change_manifest(folder.path, change)
         sentence_of(lambda: read_all(folder.path))
-        sentence_of(lambda: inspect(str(folder.path), all=True))
+        sentence_of(lambda: inspect(str(folder.path), json=True))

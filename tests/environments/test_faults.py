@@ -245,6 +245,6 @@ def test_numpy_integers_and_missing_metadata():
     assert stepper.step(np.zeros(1, np.int64))[0].reward.tolist() == [3]
 
 
-def test_a_home_folder_of_nobody_is_said():
-    with pytest.raises(UsageError, match=r"e\.py starts with the home folder of an unknown user"):
+def test_a_home_folder_of_nobody():
+    with pytest.raises(UsageError, match=r"e\.py cannot be read"):
         make("~nobody_here_zz/e.py:E")

@@ -73,7 +73,7 @@ def test_a_device_that_computes_otherwise_is_seen(monkeypatch: pytest.MonkeyPatc
         return update_each(self, batches, progress)
 
     monkeypatch.setattr(TorchLearner, "update_each", rough)
-    with pytest.raises(AssertionError, match=r"td3 on .*: the processor and cpu differ by"):
+    with pytest.raises(AssertionError, match=r"td3 on .*: they differ by"):
         conformance.check_device(ALGORITHMS["td3"], "torch", "cpu")
 
 

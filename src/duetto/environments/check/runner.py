@@ -50,6 +50,8 @@ def check(
     name, game = getattr(environment, "__name__", type(environment).__name__), None
     if isinstance(environment, VectorEnv):
         raise UsageError(f"{name} is a vector environment. Pass the id or class of the single environment.")
+    if env_registry.is_device(environment):
+        raise UsageError(f"{name} is an environment of arrays; the check tests Gymnasium environments. Train with it.")
     if isinstance(environment, str):
         env_registry.register(environment)
         env_registry.check_known(environment)

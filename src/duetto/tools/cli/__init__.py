@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without ±, as on stderr
     try:
         with _ending_in_order(), shown_elsewhere():
-            _run(sys.argv[1:] if arguments is None else arguments)
+            run_command(*(sys.argv[1:] if arguments is None else arguments))
             sys.stdout.flush()
     except DuettoError as error:
         output.print_error(str(error))
@@ -105,26 +105,20 @@ def _ending_in_order() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _run(arguments: list[str]) -> None:
-    command, *rest = arguments or ["--help"]
+def run_command(command: str = "--help", *arguments: str) -> None:
+    """Run a command. UsageError if there is none of its name."""
     if command in ("-h", "--help"):
         print(_overview())
     elif command == "--version":
         import duetto
 
         print(f"duetto {duetto.__version__}")
-    else:
-        run_command(command, rest)
-
-
-def run_command(command: str, arguments: list[str]) -> None:
-    """Run a command. UsageError if there is none of its name."""
-    if command not in COMMANDS:
+    elif command not in COMMANDS:
         raise unknown("command", command, COMMANDS)
-    if command in OWN_MODULES:
-        import_module(f"duetto.tools.cli.{command}").main(arguments)
+    elif command in OWN_MODULES:
+        import_module(f"duetto.tools.cli.{command}").main(list(arguments))
     else:
-        import_module("duetto.tools.cli.commands").main(command, arguments)
+        import_module("duetto.tools.cli.commands").main(command, list(arguments))
 
 
 def unknown(kind: str, name: str, known: Collection[str], prefix: str = "") -> UsageError:
