@@ -279,7 +279,7 @@ def test_resume_with_other_spaces(tmp_path: Path):
             r"replay memory has other sizes \(rows 120, here 500\)",
         ),
         ({"run.num_envs": 2}, r"replay memory has other sizes \(environments 1, here 2; rows 120, here 60\)"),
-        ({"algorithm.prioritized": True}, r"prioritized was false, is now true\. .*items/mass is None"),
+        ({"algorithm.prioritized": True}, r"prioritized was false, is now true\. .*has no priorities"),
         ({"algorithm.normalize_observations": "sampled"}, r"Set normalize_observations as it was"),
     ],
 )

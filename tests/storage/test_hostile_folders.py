@@ -252,9 +252,9 @@ def test_a_state_that_environments_cannot_have(change: Callable[[dict[str, Any]]
         lambda state, it: state.update(versions=it),
         lambda state, it: state.update(callbacks={"Patient": it if isinstance(it, str | list) else 3}),
         lambda state, it: state["run"].update(horizon=it),
-        lambda state, it: state["evaluations"].update(due=it),
+        lambda state, it: state["evaluations"].update(lines=it),
     ],
-    ids=["stepper", "versions", "callbacks", "horizon", "due"],
+    ids=["stepper", "versions", "callbacks", "horizon", "lines"],
 )
 def test_a_state_of_what_nobody_wrote(put: Callable[[dict[str, Any], Any], None], nonsense: Any, run: Path):
     folder = hostile.checkpoint(run)

@@ -18,7 +18,6 @@ from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.runs.run import Run
 from duetto.trackers import Point, Tracker
-from duetto.trackers.tracking import Tracking
 
 
 class Service:
@@ -75,7 +74,8 @@ class Numbered(Fake):
 
 def said(run: Run, **options: Any) -> list[str]:
     notices: list[list[str]] = []
-    run.resume(callbacks=[AtStart(lambda trainer: notices.append(trainer.notices))], **options)
+    callbacks = [AtStart(lambda trainer: notices.append(trainer.notices)), *options.pop("callbacks", [])]
+    run.resume(callbacks=callbacks, **options)
     return notices[0]
 
 
@@ -152,11 +152,9 @@ class AtTheEnd(duetto.Callback):
         trainer.log.scalar("mine/final", 1.0)
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_what_a_callback_logs_at_the_end_is_sent_too(tmp_path: Path, first: bool):
+def test_what_a_callback_logs_at_the_end_is_sent_too(tmp_path: Path):
     service = Service()
-    tracking = Tracking(Fake(service))
-    train(tmp_path, steps=60, callbacks=[AtTheEnd(), tracking] if first else [tracking, AtTheEnd()])
+    train(tmp_path, steps=60, callbacks=[AtTheEnd()], track=[Fake(service)])
     assert service.points[-1].numbers["mine/final"] == 1.0
 
 

@@ -189,7 +189,11 @@ def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> Usage
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ModuleNotFoundError) and family:
         return missing(family, environment, error)
-    hint = " For a module, install it or set PYTHONPATH; for a file, write ./FILE.py:CLASS." if ":" in environment and not family else ""
+    hint = (
+        " For a module, install it or set PYTHONPATH; for a file, write ./FILE.py:CLASS."
+        if ":" in environment and not family
+        else ""
+    )
     given = f" with {kwargs}" if kwargs else ""
     return UsageError(f"{environment} cannot be made{given}: {summary(error)}.{hint}")
 

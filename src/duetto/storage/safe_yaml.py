@@ -72,7 +72,11 @@ def read_yaml(path: Path) -> Any:
 
 def parse(text: str) -> Any:
     """Parse a YAML text. Raises YAMLError if it is malformed or has a key twice."""
-    return yaml.load(text, _Loader)
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def to_yaml(values: Any) -> str:

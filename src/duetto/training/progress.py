@@ -99,9 +99,8 @@ class ProgressDisplay(LiveDisplay, Callback):
         )
         if not self._live_lines and now >= self._next_line and (rate or trainer.memory.pretraining_left):
             self._next_line = now + LINE_SECONDS
-            self.say(
-                "  ".join([f"step {trainer.step:>9,}", f"{rate}{' of all seeds' * bool(several)}", *self._results])
-            )
+            parts = [f"step {trainer.step:>9,}", rate and f"{rate}{' of all seeds' * bool(several)}", *self._results]
+            self.say("  ".join(filter(None, parts)))
 
     def _count(self, name: str, step: int, steps: int) -> str:
         """Update the row; return the steps per second, or "" before they are known."""
