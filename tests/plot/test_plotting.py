@@ -348,7 +348,7 @@ def test_lines_that_cannot_be_read_are_counted_and_the_others_drawn(
     (curve,) = curves([folder], "x")
     assert curve.values.tolist() == [[1, 5]]
     assert curve.notices == (f"1 of the lines of {folder}/metrics.jsonl cannot be read and are left out.",)
-    with pytest.raises(UsageError, match=r"has no 'y'. It has: mean_return, x\. 3 of the lines of .*csv .* 1 of the"):
+    with pytest.raises(UsageError, match=r"has no 'y'. It has: mean_return, x\. 2 of the lines of .*csv .* 1 of the"):
         curves([folder], "y")
     table.write_bytes(b"\xffstep,mean_return\n0,1\n")
     (folder / "metrics.jsonl").unlink()
