@@ -352,7 +352,7 @@ def test_lines_that_cannot_be_read_are_counted_and_the_others_drawn(
         curves([folder], "y")
     table.write_bytes(b"\xffstep,mean_return\n0,1\n")
     (folder / "metrics.jsonl").unlink()
-    with pytest.raises(UsageError, match=r"no evaluations and no metrics yet\. Leave it out\. 2 of the lines of"):
+    with pytest.raises(UsageError, match=r"no evaluations and no metrics yet\. Leave it out\. 1 of the lines of"):
         curves([folder])
 
 
