@@ -160,7 +160,7 @@ def test_no_link_in_a_studys_folder_is_followed(study: TuneResult, tmp_path: Pat
         os.link(outside / "mine.txt", copied / name)
     else:
         (copied / name).symlink_to(outside / "mine.txt" if "." in name else outside)
-    with pytest.raises(DuettoError, match=f"{name} is a link|{name} has a second name"):
+    with pytest.raises(DuettoError, match=f"{name} is a (hard )?link"):
         tuned(copied, trials=1)
     assert [path.name for path in outside.iterdir()] == ["mine.txt"]
     assert (outside / "mine.txt").read_text() == "precious"
