@@ -132,7 +132,7 @@ class Command(SphinxDirective):
         name, *arguments = self.arguments[0].split()
         said = StringIO()
         with patch.dict(os.environ, COLUMNS="88", TERM="dumb"), redirect_stdout(said), suppress(SystemExit):
-            run_command(name, [*arguments, "--help"])
+            run_command(name, *arguments, "--help")
         return [nodes.literal_block("", said.getvalue().strip(), language="text", classes=["help"])]
 
 
