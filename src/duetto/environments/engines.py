@@ -285,7 +285,8 @@ class GymVectorEngine(Engine):
             next_obs = self.action_masks.attach(next_obs, masks, terminated)
             obs = obs_tree.copy(next_obs)
         if self.mode is AutoresetMode.NEXT_STEP:
-            starts, self.pending = self.pending, done
+            starts = self.pending
+            self.pending: np.ndarray = done
             reset_only = starts if starts.any() else None
         elif self.mode is AutoresetMode.DISABLED and done.any():
             obs_tree.assign(obs, self._first(done), done)

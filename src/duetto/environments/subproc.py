@@ -73,7 +73,8 @@ class SubprocEngine(Engine):
         Raises:
             UsageError: The environments cannot be made there, or differ; or on Windows.
         """
-        self.label, self.num_envs = label, len(singles)
+        self.label: str = label
+        self.num_envs: int = len(singles)
         self.processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[_Line] = []
         self._timeout = timeout and max(timeout, TO_START)  # of the first answer
@@ -134,7 +135,7 @@ class SubprocEngine(Engine):
 
     def _first(self, rows: list[tuple[Tree, ActionMasks]]) -> Tree:
         """Return the workers' first observations, and take over what their infos told of masks."""
-        self.action_masks = rows[0][1]
+        self.action_masks: ActionMasks = rows[0][1]
         for env, (_, masks) in enumerate(rows):
             if masks.given != self.action_masks.given:
                 raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", env)

@@ -90,7 +90,8 @@ class WorkerProcess:
 
         Raises DuettoError if the log cannot be written.
         """
-        self.connection, theirs = Pipe()
+        ours, theirs = Pipe()
+        self.connection: connection.Connection = ours
         with theirs, _opened(log) as output:
             program = "from duetto.runs.worker import main; main()"
             environ = SHARED | {OMP_THREADS: str(threads)} | os.environ

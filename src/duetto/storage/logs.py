@@ -37,7 +37,8 @@ class _Log(ABC):
     """A file of whole lines, appended one by one. `_append` returns once the operating system has the line."""
 
     def __init__(self, path: Path, header: bytes = b"") -> None:
-        self.path, self._header = path, header
+        self.path: Path = path
+        self._header = header
         try:
             content = safe_open.read_file(path, LARGEST) if path.exists() else b""
             descriptor = safe_open.open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
