@@ -128,7 +128,7 @@ def test_what_is_no_stack_is_refused_and_changes_nothing(end):
     replay = world.build()
     wrong = world.step(1, end)
     wrong.next_obs["image"][0, 0, 0, 0] ^= 1
-    with pytest.raises(UsageError, match=r"'obs/image' of environment 1 is no stack of 4 frames.*or to 1"):
+    with pytest.raises(UsageError, match=r"'obs/image' of environment 1 is no stack of 4 frames.*set it to 1"):
         replay.add(wrong)
     assert replay.written.tolist() == [0, 0]
 

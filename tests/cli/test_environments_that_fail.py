@@ -95,8 +95,8 @@ def test_a_process_that_dies_stops_the_run_and_keeps_its_checkpoint(train: Comma
     monkeypatch.setenv("FAILING", "dies")
     code, _, err = train("--vectorization", "subprocess", environment="test_environments_that_fail:Failing-v0")
     assert code == 1
-    said = "its process ended with exit code 9. Look for the cause in the environment and in what it calls; what it "
-    assert f"Failing-v0, environment 0, vector step 45: {said}printed is above. The run on" in err
+    said = "its process ended with exit code 9. Look for the cause in the environment and the code that it calls; its "
+    assert f"Failing-v0, environment 0, vector step 45: {said}output is above. The run on" in err
     assert "stopped at step 44; its checkpoint of step 30 is kept" in err
 
 

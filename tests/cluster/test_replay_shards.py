@@ -227,7 +227,7 @@ def test_in_async_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
 
 
 def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"ppo learns from rollouts, .*, without replay_shards"):
+    with pytest.raises(UsageError, match=r"ppo learns from rollouts; .*, without replay_shards"):
         train(tmp_path, small("ppo"), cluster=Simulation(replay_shards=2))
     with pytest.raises(UsageError, match="Hindsight asks the environment what other goals would have brought"):
         train(
@@ -240,7 +240,7 @@ def test_what_shards_cannot_do_is_refused_before_anything_is_written(tmp_path: P
         duetto.Cluster(replay_shards=-1)
     assert list(tmp_path.iterdir()) == []
     run = train(tmp_path, small("ppo"), "CartPole-v1", steps=40, evaluate_every=0, cluster=Simulation())
-    with pytest.raises(UsageError, match=r"ppo learns from rollouts, .*, without replay_shards"):
+    with pytest.raises(UsageError, match=r"ppo learns from rollouts; .*, without replay_shards"):
         Run(run.path).resume(steps=60, cluster=Simulation(replay_shards=2))
 
 

@@ -61,7 +61,7 @@ def failing(stepper: VecEnv, error: type[DuettoError] = EnvironmentFailedError) 
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("os._exit", "ended with exit code 7. Look for the cause in the environment and in what it calls"),
+        ("os._exit", "ended with exit code 7. Look for the cause in the environment and the code that it calls"),
         ("sys.exit", "raised SystemExit: 3"),
         ("segfault", "was killed by SIGSEGV. Look for the cause in the environment"),
     ],

@@ -104,12 +104,27 @@ class OffPolicy(Algorithm):
         priorities = Prioritization(
             self.priority_exponent, self.importance_exponent, self.importance_anneal_samples, self.priority_epsilon
         )
-        spec: Any = ReplaySpec if self.recurrent == "none" else SequenceSpec
-        names = ["batch_size", "learning_starts", "train_every", "gradient_steps", "discount", "n_step"]
-        sequences = ["burn_in", "unroll", "overlap", "stored_carry", "learn_from_start", "priority_mix"]
-        names += ["train_at_episode_end"] if self.recurrent == "none" else sequences
-        own = {name: getattr(self, name) for name in names}
-        return spec(capacity=self.replay_capacity, prioritization=priorities if self.prioritized else None, **own)
+        shared: dict[str, Any] = {
+            "capacity": self.replay_capacity,
+            "batch_size": self.batch_size,
+            "learning_starts": self.learning_starts,
+            "train_every": self.train_every,
+            "gradient_steps": self.gradient_steps,
+            "prioritization": priorities if self.prioritized else None,
+            "discount": self.discount,
+            "n_step": self.n_step,
+        }
+        if self.recurrent == "none":
+            return ReplaySpec(**shared, train_at_episode_end=self.train_at_episode_end)
+        return SequenceSpec(
+            **shared,
+            burn_in=self.burn_in,
+            unroll=self.unroll,
+            overlap=self.overlap,
+            stored_carry=self.stored_carry,
+            learn_from_start=self.learn_from_start,
+            priority_mix=self.priority_mix,
+        )
 
     def recurrence(self, action: Space) -> RecurrentSpec | None:
         """Return the recurrent layers of each network; None without."""

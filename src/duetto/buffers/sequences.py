@@ -192,7 +192,7 @@ class SequenceReplay(Replay):
         index = self._storage.index(env[..., None], number).reshape(-1, n)
         reward, terminated = (self._storage.columns[name].take(index) for name in ("reward", "terminated"))
         left = real - step
-        # Only a sequence's last step can be one where the episode is cut: `available` says so already.
+        # Only a sequence's last step can be one where the episode is cut: `available` has checked it.
         truncated, available = np.zeros_like(terminated), np.maximum(left, 1).reshape(-1)
         summed, discount, _ = n_step_return(reward, terminated, truncated, available, self._spec.discount)
         reward, discount = (np.where(left > 0, x.reshape(left.shape), 0).astype(np.float32) for x in (summed, discount))

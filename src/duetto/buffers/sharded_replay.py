@@ -190,5 +190,5 @@ class ShardedReplay(ReplayMemory):
 
 
 def _rows(counts: np.ndarray, share: slice) -> slice:
-    """Return the rows of `share`, of which each has `counts` rows."""
+    """Return the rows of `share`; each environment has `counts` rows."""
     return slice(int(counts[: share.start].sum()), int(counts[: share.stop].sum()))

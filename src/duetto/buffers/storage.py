@@ -325,7 +325,7 @@ class EpisodeStorage:
 
     # ------------------------------------------------------------------------------------------------ places
     def index(self, env: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Return the indices of the steps `number` of the environments `env`, two arrays of which one broadcasts."""
+        """Return the indices of the steps `number` of the environments `env`, which broadcast."""
         return env * self.rows + number % self.rows
 
     def _frame(self, index: np.ndarray) -> np.ndarray:

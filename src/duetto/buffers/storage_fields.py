@@ -78,9 +78,9 @@ class Stacks:
         for name, size in self._channels.items():
             if not np.array_equal(values[name][row, size:], values[f"next_{name}"][row, :-size]):
                 raise UsageError(
-                    f"{name!r} of environment {env} is no stack of {self.frames} frames, of which each step drops the "
-                    "oldest and appends one. Set the number of stacked frames to what the environment does, or to 1, "
-                    "which stores every observation whole."
+                    f"{name!r} of environment {env} is no stack of {self.frames} frames: each step must drop the "
+                    "oldest and append one. Correct the number of stacked frames, or set it to 1, which stores every "
+                    "observation whole."
                 )
 
 

@@ -5,9 +5,9 @@
     actor B   B0 ....... | B1 .......... | B2
 
 An actor is asked for its next block if the steps that were asked for and not handed out yet, with this block, are at
-most `ahead` (its credit). What is handed out is learned from at once, as `update_schedule` says. So steps and updates
-keep their ratio at every moment, what is in flight is bounded, and nothing is dropped. The age of weights is not
-bounded: a slow actor brings one block that was started long ago.
+most `ahead` (its credit). The learner learns from steps as soon as they are handed out, by `update_schedule`. So steps
+and updates keep their ratio at every moment, the steps in flight are bounded, and nothing is dropped. The age of
+weights is not bounded: a slow actor brings one block that was started long ago.
 
 Blocks that come while there are steps to hand out are held. Then the oldest held block of each actor is handed out,
 side by side, a vector step of all of them at a time: so a busy learner takes larger steps, not more of them. The run's

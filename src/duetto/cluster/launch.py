@@ -80,7 +80,7 @@ class ClusterExecution(Execution):
         spec, shards = algorithm.memory(), self._cluster.replay_shards
         if spec.on_policy and (shards or self._mode == "async"):
             raise UsageError(
-                f"{algorithm.name()} learns from rollouts, of which each needs the same number of steps of every "
+                f"{algorithm.name()} learns from rollouts; each needs the same number of steps of every "
                 "environment. Use the mode sync, without replay_shards (--replay-shards)."
             )
         if shards and getattr(spec, "hindsight", None) is not None:

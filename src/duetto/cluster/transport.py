@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class Transport(Protocol):
-    """Starts and calls processes. What happens to a process makes no method raise: `wait` reports it."""
+    """Starts and calls processes. No method raises if a process fails: `wait` reports it."""
 
     def start(self, kind: Callable[..., Any], *arguments: Any) -> Worker:
         """Start a process, at the latest at its first call; `arguments` may come from `put`."""

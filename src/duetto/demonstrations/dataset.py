@@ -118,7 +118,7 @@ class Writer:
     """Takes episodes one by one, into a folder that has another name until all are written.
 
     Attributes:
-        episodes: What the manifest has of each, as JSON values.
+        episodes: Their entries in the manifest, as JSON values.
     """
 
     def __init__(self, folder: Path, metadata: Metadata) -> None:

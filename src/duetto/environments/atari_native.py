@@ -1,6 +1,6 @@
 """Atari in ale-py's own vector environment: emulators, preprocessing and stacking in C++ threads.
 
-It cannot save its emulators. But from a seed on, what they do follows from what they are told; so it is kept on a tape,
+It cannot save its emulators. But a seed and the actions determine their games, so both are kept on a tape,
 one byte for each action, and played again. A game's state also depends on the games before it (random numbers, memory
 that a reset leaves alone), and a seed costs as much as 400 steps. So a tape runs on over many games, and a new seed
 starts a new one only where a game ends after `LONGEST` or more.
@@ -191,7 +191,7 @@ def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
         Actions (T, N) uint8, 0 before an environment's turn; and (T + 1, N) uint8, what to do before each action and
         after the last: leave the environment alone, start a game with the tape's seed, or one without.
     """
-    plans: list[list[tuple[int, int]]] = []  # of each environment: what to do, and the action after it
+    plans: list[list[tuple[int, int]]] = []  # of each environment: SEED, PLAIN or LEAVE, and the action after it
     for tape in tapes:
         what, plan = SEED, []
         for byte in tape.told:

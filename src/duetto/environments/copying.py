@@ -34,8 +34,8 @@ def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium
     single: Any = environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment
     if isinstance(single, VectorEnv):
         raise UsageError(
-            f"{label} is a {type(single).__name__}, of which no single environment for evaluations and videos can be "
-            "made. Pass an id, or a function that makes a single environment, with its wrappers around it."
+            f"{label} is a {type(single).__name__}, which cannot make a single environment for evaluations and "
+            "videos. Pass an id, or a function that makes a single environment, with its wrappers around it."
         )
 
     def another(render_mode: str | None = None) -> gymnasium.Env:

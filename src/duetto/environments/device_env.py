@@ -2,7 +2,7 @@
 
 A `DeviceEnv` is one environment as two pure functions of arrays. `VectorDeviceEnv` makes N of them step together:
 
-    state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next": what the next resets give, if pooled}
+    state    {"key": (N, 2), "env": the environment's own tree (N, ...), "next": the next resets' results, if pooled}
     step     every environment steps; where an episode ends, its next one starts in the same step
     result   `final_obs` is what the action produced, `obs` what to act on next: they differ where an episode ended
 

@@ -4,12 +4,12 @@
     kept        start      told told  changes   told   and a checksum of all that came back
     resume      the same reset, steps and changes in a new environment; then the checksum is compared
 
-An episode follows from the random generators at its reset and from what the environment was told since.
+An episode follows from the random generators at its reset and the actions since.
 `EpisodeRecorder`, the outermost wrapper of every single environment, keeps both:
 
 - `begin`: the reset's seed and, from before it, the states of the generators (`rng_state.places`),
 - `told`: the actions as the environment got them, one row of bytes each,
-- `changes`: what `set_attr` changed, and after how many steps; what was set earlier comes before the reset,
+- `changes`: the attributes that `set_attr` changed, and after how many steps; earlier ones come before the reset,
 - `checksum`: of rewards, ends and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
 
 An environment that draws from the process's global generators (`random`, `np.random`) is found at its second reset or
@@ -85,7 +85,7 @@ class Restored(NamedTuple):
     """The outcome of a load."""
 
     why: str  # it did not come back; "" if it did
-    obs: Any = None  # its current observation and info; of its own state, those of the reset before
+    obs: Any = None  # its current observation and info; with `state_dict()`, those of the reset before
     info: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
@@ -168,7 +168,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
 
     def _sum(self, obs: Any, checksum: int) -> int:
         """Return the checksum of an observation after another one; of none that its space allows, that other one."""
-        with suppress(Exception):  # whatever a user's objects raise; this ends the run
+        with suppress(Exception):  # a user's objects may raise anything; this ends the run
             for leaf in self._summed:
                 checksum = crc32(np.ascontiguousarray(array(leaf.find(obs))).data, checksum)
         return checksum
@@ -192,7 +192,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
             self._changes.append(Change(steps, name, encode(value)))
         except TypeError:
             if self._records:
-                self._never = f"its {name} was set to what no checkpoint holds"
+                self._never = f"its {name} was set to a value that no checkpoint holds"
         return done
 
     # ------------------------------------------------------------------------------------------- states
@@ -223,7 +223,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         try:
             state = copy.deepcopy(self._own.state_dict())
             encode_tree("own", state)
-        except Exception as error:  # whatever a user's code raises; TypeError for what no checkpoint holds
+        except Exception as error:  # a user's code may raise anything; TypeError: no checkpoint holds it
             return {"why": f"{type(self._own).__name__}.state_dict() cannot be saved ({summary(error)})"}
         counts = [limit._elapsed_steps for limit in self._limits()]
         return {"own": state, "counts": counts, "generators": self._generators()}

@@ -252,7 +252,7 @@ class _Line:
         code, ended = self._process.returncode, "does not answer any more"
         if code is not None:
             ended = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
-        why = "Look for the cause in the environment and in what it calls; what it printed is above"
+        why = "Look for the cause in the environment and the code that it calls; its output is above"
         if code == -signal.SIGKILL:
             why = "The system does that where memory runs out; train with fewer environments then"
         return EnvironmentFault(f"its process {ended}. {why}.", self.env, failed=True)

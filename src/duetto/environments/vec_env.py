@@ -58,7 +58,7 @@ class VecEnv:
 
     Attributes:
         observation_space, action_space: The spaces as plain data; Box action bounds are the environment's own.
-        obs: What to act on next, (N, ...); where the environments say which actions are allowed, with a mask
+        obs: The observations to act on, (N, ...); with a mask if the environments give masks of allowed actions
             (`networks.masks`), which is not part of the observation space. In a vector environment with autoreset mode
             NEXT_STEP, a row whose episode has ended is still its final observation; the action for it is ignored and
             gives no transition.

@@ -31,7 +31,7 @@ Function = Callable[[Any], Any]  # from a tree of tensors to a tree of tensors
 
 
 class CudaTape:
-    """Records functions as CUDA graphs; tests have a stand-in on the CPU."""
+    """Records functions as CUDA graphs; tests replace it on the CPU."""
 
     @contextlib.contextmanager
     def warm_up(self) -> Iterator[None]:

@@ -31,7 +31,7 @@ from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
 from duetto.learners.jax_update import CompiledUpdate, State
 from duetto.learners.parameters import Parameters, matched
 from duetto.learners.policy import NumpyPolicy, carried, in_numpy
-from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, knows, start_jax
+from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax, xla_has
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
@@ -40,7 +40,7 @@ MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # observations and parameters with which
 # On a GPU: choose kernels by rule. Another process would measure others as the fastest, which add in another order.
 SAME_EACH_TIME: dict[str, str | int | bool | float] = {"xla_gpu_deterministic_ops": True}
 # On a CPU: matrix products by Eigen instead of YNNPACK, XLA's default. TD3's update with 256 rows and layers of 400 and
-# 300 units takes 0.88 times as long (AMD EPYC, Zen 4); wider layers and smaller batches are as fast or slower.
+# 300 units takes 0.92 times the CPU time (AMD EPYC, Zen 4); wider layers and smaller batches are as fast or slower.
 EIGEN: dict[str, str | int | bool | float] = {"xla_cpu_experimental_ynn_fusion_type": ""}
 EIGEN_ROWS, EIGEN_UNITS = 128, 512
 
@@ -159,7 +159,7 @@ class JaxLearner(Learner):
             return False
         shapes = [shape for net in self._nets.values() for shape in net.shapes]
         small = all(len(shape) < 4 and max(shape[-2:], default=0) < EIGEN_UNITS for shape in shapes)  # 4: convolutions
-        return small and knows(frozenset(EIGEN.items()))
+        return small and xla_has(frozenset(EIGEN.items()))
 
     def called(self, name: str, arrays: list[Array], precision: Precision) -> Any:
         """Return a network as losses and policies call it, with these arrays."""

@@ -74,7 +74,7 @@ def jax_has_cuda() -> bool:
 
 
 @cache
-def knows(options: frozenset[tuple[str, Any]]) -> bool:
+def xla_has(options: frozenset[tuple[str, Any]]) -> bool:
     """Return whether this XLA has these compiler options."""
     import jax
 

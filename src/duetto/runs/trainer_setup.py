@@ -93,9 +93,9 @@ def existing_trainer(
                 )
             trainer.resume(loaded, accept_changes)
         else:
-            if began := config.began_from:
+            if source := config.began_from:
                 config.check_trust("from", path, trusted)
-                WarmStart.from_dict(began).apply(trainer)
+                WarmStart.from_dict(source).apply(trainer)
             logs = trainer.checkpoints.logs
             if any(log.scan(log.path).rows for log in logs):
                 aside = free_folder(path, BEFORE)

@@ -4,7 +4,7 @@
     sends     ("started", evaluations so far, step) | ("evaluated", step, mean return)
               | ("ended", stopped, notices) | ("failed", kind, sentence, traceback)
 
-A worker is connected to its pool by its stdin; what an environment prints goes to the pool's log.
+A worker is connected to its pool by its stdin; the output of environments goes to the pool's log.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Source(ABC):
 
     @abstractmethod
     def collect(self, step: int, total_steps: int) -> tuple[Experience, list[Episode]]:
-        """Return the next experience, and the episodes that ended with it. `step` of `total_steps` were made before."""
+        """Return the next experience and the episodes that ended with it. `step` counts earlier steps."""
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:  # noqa: B027 - a source may have nothing to do
         """Note that all environments, or those in `envs` (N,) bool, started new episodes before the last ended."""

@@ -154,7 +154,7 @@ def arrays_of_carry(carry: Carry) -> dict[str, np.ndarray]:
 
 
 class DeviceExecution(Execution):
-    """The place of a run in the compiled loop."""
+    """Runs environments and updates in the compiled loop."""
 
     @override
     def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:
@@ -248,7 +248,7 @@ class DeviceTrainer(Trainer):
         if place is not None or (more and more[0] is not learners.build):
             raise UsageError(
                 f"{config.environment} steps in one compiled program of one seed, not on a cluster. Leave --cluster "
-                "out, and train several seeds in processes of their own: duetto sweep."
+                "out, and train several seeds in separate processes: duetto sweep."
             )
         super().__init__(config, folder, environment, DeviceExecution(), *more)
 

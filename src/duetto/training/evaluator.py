@@ -120,7 +120,7 @@ class Evaluator:
         try:
             self._store.load_best()
         except CheckpointError as error:
-            notices.append(f"{error} The next evaluation's become the best, whatever their return.")
+            notices.append(f"{error} The next evaluation's become the best.")
             self._best = None
         return notices
 

@@ -17,7 +17,7 @@ class Execution:
     """The processes of a trainer's environments and replay shards: here all in this process."""
 
     def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
-        """Make the environments. `options` are those of `environments.make`; sentences for the user go to `notices`.
+        """Make the environments. `options` are those of `environments.make`; warnings are appended to `notices`.
 
         Raises UsageError if the run was trained on a cluster.
         """
@@ -35,7 +35,7 @@ class Execution:
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
 
     def make_shards(self, stepper: environments.VecEnv) -> Shards | None:
-        """Make the shards that the replay memory is spread over; None: the whole memory is in this process."""
+        """Make the replay buffer's shards; None keeps the whole buffer in this process."""
         return None
 
     def decided(self) -> dict[str, Any]:

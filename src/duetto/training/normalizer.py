@@ -44,7 +44,7 @@ class Normalizer:
         self.mode, self.clip = mode, clip
         self._boxes = {} if mode == "off" else _scalable(space)
         self.moments: dict[str, Moments] = {n: initial_moments(part.shape, prior) for n, part in self._boxes.items()}
-        self.news: dict[str, Moments] = {}  # of what was observed since `follow`
+        self.news: dict[str, Moments] = {}  # of the observations since `follow`
 
     def follow(self, moments: dict[str, Moments]) -> None:
         """Replace the statistics, and also collect later observations in `news`."""

@@ -79,7 +79,7 @@ class Trainer:
         self._stop = self._skips_last_evaluation = False
         self._asked = False  # whether a hook of this step wants a checkpoint
         self._concluded = False  # whether a run that was stopped has its last checkpoint
-        self.on_activity: Callable[[str], None] = lambda _: None  # whoever shows the run shows what takes long in it
+        self.on_activity: Callable[[str], None] = lambda _: None  # the display's: shows a step that takes long
         place = place or Execution()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
             made = self.components_type(config, environment, place, build_learner, self.notices)

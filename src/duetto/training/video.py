@@ -65,7 +65,7 @@ def place(folder: Path, step: int) -> Path:
 def _writer(path: Path, fps: float) -> Any:
     # Otherwise ffmpeg is started by a fork of this process, with JAX's threads in it: a warning, and sometimes a hang.
     os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
-    # It grumbles at a picture that was cut off where somebody interrupts; what it cannot write is raised here.
+    # It prints an error for a frame cut off by an interrupt; other write errors are raised here.
     how: dict[str, Any] = {"macro_block_size": 1, "codec": "libx264", "quality": 8, "ffmpeg_log_level": "fatal"}
     return imageio().get_writer(path, fps=fps, **how)
 

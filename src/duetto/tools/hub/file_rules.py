@@ -11,7 +11,7 @@ from duetto.errors import UsageError
 
 CARD, CONFIG, VIDEO = "README.md", "config.yaml", "replay.mp4"
 EVALUATIONS, METRICS = "evaluations.csv", "metrics.jsonl"
-OLD = ["checkpoints/*", VIDEO, EVALUATIONS, METRICS]  # patterns of what a push replaces
+OLD = ["checkpoints/*", VIDEO, EVALUATIONS, METRICS]  # patterns of the files that a push replaces
 
 _STATE = r"(state\.(json|safetensors)|manifest\.json"
 _NAMES = re.compile(

@@ -1,7 +1,7 @@
 """Push a run to the Hub with an evaluation of its agent.
 
-What is sent is a run's folder itself: config, checkpoint and logs. Left out are the replay memory and the environments'
-states, unless the memory is wanted; callbacks' states; trackers' and TensorBoard's files; signatures, the command line,
+It sends a run's folder: config, checkpoint and logs. It leaves out the replay buffer and the environments' states,
+unless the buffer is wanted; callbacks' states; trackers' and TensorBoard's files; signatures, the command line,
 and paths on this machine. So the checkpoints get new checksums.
 """
 
@@ -151,7 +151,6 @@ def pack(run: Run, folder: Path, checkpoint: str | int, memory: bool) -> tuple[i
     notices = [f"Only the last name of paths on this machine is sent: {', '.join(changed)}."] * bool(changed)
     (folder / "checkpoints").mkdir()
     loaded = chosen(run.path, checkpoint) if checkpoint != "best" else store.load_latest(memory=False)
-    assert isinstance(loaded, Loaded)
     notices += loaded.problems
     step = loaded.step
     try:
