@@ -78,21 +78,20 @@ def main(arguments: list[str] | None = None) -> None:
 
 @contextmanager
 def _ending_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, so that half-written files are removed.
+    """Let SIGINT, SIGTERM and SIGHUP end the block by KeyboardInterrupt, so that half-written files are removed.
 
     During a run, `training.signals` handles them instead. An ignored signal (nohup) stays ignored.
     """
-
     came: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         came.append(number)
         raise KeyboardInterrupt(number)
 
-    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
-    for number in numbers:
+    names = ("SIGINT", "SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    earlier = {number: signal.getsignal(number) for name in names if (number := getattr(signal, name, None))}
+    earlier = {n: handler for n, handler in earlier.items() if handler in (signal.SIG_DFL, signal.default_int_handler)}
+    for number in earlier:
         signal.signal(number, interrupt)
     try:
         yield
@@ -101,8 +100,8 @@ def _ending_in_order() -> Iterator[None]:
             raise KeyboardInterrupt(came[0]) from error
         raise
     finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
 
 
 def run_command(command: str = "--help", *arguments: str) -> None:
