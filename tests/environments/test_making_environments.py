@@ -279,7 +279,7 @@ def test_a_copy_does_not_write_over_the_objects_videos(tmp_path: Path, monkeypat
 def test_of_another_vector_environment_no_single_one_is_made() -> None:
     wrapped = around.ClipReward(SyncVectorEnv([Counting] * 2), -1, 1)
     for vector in (wrapped, gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="vector_entry_point")):
-        with pytest.raises(UsageError, match=r"of which no single environment .*\. Pass an id"):
+        with pytest.raises(UsageError, match=r"which cannot make a single environment .*\. Pass an id"):
             make_eval(vector)
 
 
