@@ -405,15 +405,6 @@ def test_an_answer_that_is_none(server: Server, run: Run, monkeypatch: pytest.Mo
         duetto.push(run, "me/run", episodes=1)
 
 
-def test_nobody_answers(nobody: None, run: Run, monkeypatch: pytest.MonkeyPatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(DuettoError, match=r"127\.0\.0\.1:9 cannot be reached"):
-        duetto.push(run, "me/run")
-
-
 def test_offline(server: Server, run: Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("huggingface_hub.constants.is_offline_mode", lambda: True)
     with pytest.raises(DuettoError, match="HF_HUB_OFFLINE"):
