@@ -85,9 +85,15 @@ class LearningCommand:
         )
 
     def parse(self, arguments: list[str]) -> dict[str, Any] | None:
-        """Return the options on the command line by name; None after --help has printed them."""
-        given = self.parser().parse(arguments)
+        """Return the options on the command line by name; None after --help has printed them.
+
+        Raises UsageError for an option that is unknown, missing or wrong; --config needs no environment.
+        """
+        parser = self.parser()
+        given = parser.parse(arguments)
         if not {"help", "help_all"} & given.keys():
+            if "config" not in given:
+                parser.check_complete(given)
             return given
         name, preset = self.preset(given)
         about = f"{inspect.getdoc(self.algorithm)}\n\nDefaults shown are those of the preset {name!r}."

@@ -37,15 +37,9 @@ def main(arguments: list[str]) -> None:
     """Parse the options, and search."""
     if is_overview(arguments, USAGE, ABOUT):
         return
-    command = _command(arguments[0])
-    given = command.parse(arguments[1:])
-    if given is not None:
-        command.parser().check_complete(given)
+    command = LearningCommand("tune", arguments[0], OPTIONS, defaults=DEFAULTS)
+    if (given := command.parse(arguments[1:])) is not None:
         tune(command, given)
-
-
-def _command(word: str) -> LearningCommand:
-    return LearningCommand("tune", word, OPTIONS, defaults=DEFAULTS)
 
 
 def tune(command: LearningCommand, given: dict[str, Any]) -> None:
