@@ -50,9 +50,13 @@ def main(arguments: list[str]) -> None:
     """Parse the options, and train."""
     if is_overview(arguments, USAGE, ABOUT):
         return
-    command = LearningCommand("train", arguments[0], OPTIONS, defaults={"runs_dir": "runs"})
+    command = _command(arguments[0])
     if (given := command.parse(arguments[1:])) is not None:
         train(command, given)
+
+
+def _command(word: str) -> LearningCommand:
+    return LearningCommand("train", word, OPTIONS, defaults={"runs_dir": "runs"})
 
 
 def train(command: LearningCommand, given: dict[str, Any]) -> None:

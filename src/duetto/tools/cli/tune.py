@@ -37,9 +37,13 @@ def main(arguments: list[str]) -> None:
     """Parse the options, and search."""
     if is_overview(arguments, USAGE, ABOUT):
         return
-    command = LearningCommand("tune", arguments[0], OPTIONS, defaults=DEFAULTS)
+    command = _command(arguments[0])
     if (given := command.parse(arguments[1:])) is not None:
         tune(command, given)
+
+
+def _command(word: str) -> LearningCommand:
+    return LearningCommand("tune", word, OPTIONS, defaults=DEFAULTS)
 
 
 def tune(command: LearningCommand, given: dict[str, Any]) -> None:
