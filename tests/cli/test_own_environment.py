@@ -10,7 +10,8 @@ import pytest
 import yaml
 from commands import SMALL, Command, Result
 
-from duetto.environments import pickling
+from duetto import TD3
+from duetto.cluster.actor import ActorRole, pack
 from duetto.runs.run import Run
 from duetto.storage import signing, user_code
 
@@ -157,9 +158,9 @@ def test_a_file_that_is_gone(begin: Command, duetto: Command, file: Path):
 
 
 def test_another_machine_gets_the_class_and_needs_no_file(file: Path):
-    packed = pickling.pack(f"{file}:Mine", {})
+    packed = pack(f"{file}:Mine", {})
     file.unlink()
-    pickling.make(packed).close()
+    ActorRole(packed, TD3(), "torch", "float32", 1, 1)(range(1)).close()
 
 
 def test_a_module_that_is_not_found(duetto: Command):
