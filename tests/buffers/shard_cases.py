@@ -11,7 +11,7 @@ from memory_cases import ACTION, VECTOR
 from duetto import buffers
 from duetto.buffers import ReplayFactory, Shard, ShardedReplay
 from duetto.buffers.replay_shard import ShardStatus
-from duetto.environments.sharding import shares
+from duetto.cluster.remote_engine import shares
 
 
 class Near:

@@ -18,8 +18,9 @@ import yaml
 from commands import SMALL, Command, Result
 
 import duetto as package
+from duetto import TD3
 from duetto.algorithms import TD3
-from duetto.environments import pickling
+from duetto.cluster.actor import ActorRole, pack
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import signing, user_code
@@ -354,9 +355,9 @@ def test_whatever_runs_a_file_needs_trust(text: str):
 
 def test_another_machine_gets_the_class_and_needs_no_file(make: Callable[[str], Own]):
     own = make("environment")
-    packed = pickling.pack(f"{own.file}:Mine", {})
+    packed = pack(f"{own.file}:Mine", {})
     own.file.unlink()
-    pickling.make(packed).close()
+    ActorRole(packed, TD3(), "torch", "float32", 1, 1)(range(1)).close()
 
 
 def test_a_module_that_is_not_found(duetto: Command):

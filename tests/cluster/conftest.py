@@ -3,12 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from duetto.cluster import asynchronous
+from duetto.cluster import asynchronous, config
 
 sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few hundred steps, and what is equal in two
 
 
 @pytest.fixture(autouse=True)
-def no_clock(monkeypatch: pytest.MonkeyPatch):
-    """Lets what is simulated depend on its seed alone: on a slow machine nothing is asked for more often."""
+def simulation(monkeypatch: pytest.MonkeyPatch):
+    """Without Ray, and without a clock: on a slow machine nothing is asked for more often."""
+    monkeypatch.setattr(config, "find_spec", lambda name: name)
     monkeypatch.setattr(asynchronous, "LOOK", 0.0)

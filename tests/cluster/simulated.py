@@ -7,12 +7,14 @@ jumps from event to event. So thousands of courses of events take a minute, and 
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from duetto.cluster.config import Cluster
 from duetto.cluster.transport import Answer
 
 DIED = Answer(failure="died", details="simulated", gone=True)
@@ -31,6 +33,9 @@ class Rates:
     hangs: float = 0.005
     machine_dies: float = 0.005  # with all that is on it
     never_runs: float = 0.3  # per process that is started: its machine is gone, or what was put for it
+
+
+STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 
 
 @dataclass
@@ -132,6 +137,18 @@ class Simulated:
 
     def _delay(self) -> float:
         return float(self._random.exponential(0.1))
+
+
+@dataclass(frozen=True)
+class Simulation(Cluster):
+    """A cluster that is none."""
+
+    rates: Rates = Rates(dies_before=0.03, dies_after=0.03, hangs=0.01)
+    transports: deque[Simulated] = field(default_factory=deque)
+
+    def connect(self, processes: int) -> Simulated:
+        self.transports.append(Simulated(7, self.rates))
+        return self.transports[-1]
 
 
 def _copy(value: Any) -> Any:

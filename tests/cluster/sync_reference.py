@@ -10,7 +10,7 @@ import duetto
 from duetto import buffers, environments, learners
 from duetto.algorithms import Algorithm
 from duetto.algorithms.base import DIVERGENCE, SequenceSpec
-from duetto.environments.sharding import shares
+from duetto.cluster.remote_engine import shares
 from duetto.functional.rng import generator
 from duetto.learners.policy import build as build_policy
 from duetto.training.collector import Collector

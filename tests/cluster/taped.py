@@ -1,4 +1,4 @@
-"""Environments of which every step shows in all later ones, and how they compare."""
+"""An environment of which every step shows in all later ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 from simulated import Simulated
 from small_runs import small
 
-from duetto.cluster.actor import ActorRole
+from duetto.cluster.actor import ActorRole, pack
 from duetto.cluster.actor_pool import ActorPool
-from duetto.cluster.remote_engine import RemoteEngine
-from duetto.environments import pickling
-from duetto.environments.sharding import shares
+from duetto.cluster.remote_engine import RemoteEngine, shares
 
 
 class Taped(gymnasium.Env):
@@ -47,17 +45,6 @@ def spread(
 ) -> tuple[RemoteEngine, list[str]]:
     """Environments on simulated actors, and the notices."""
     notices: list[str] = []
-    role = ActorRole(pickling.pack(environment, options), small("dqn"), "torch", "float32", 1, num_envs)
+    role = ActorRole(pack(environment, options), small("dqn"), "torch", "float32", 1, num_envs)
     pool = ActorPool(transport, cloudpickle.dumps(role), shares(num_envs, actors), 5.0, notices)
     return RemoteEngine(pool), notices
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two outcomes, observations or saved states are equal, to the last bit and dtype."""
-    if isinstance(one, dict):
-        return isinstance(other, dict) and one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
-    if isinstance(one, tuple | list):
-        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, np.ndarray):
-        return isinstance(other, np.ndarray) and one.dtype == other.dtype and np.array_equal(one, other)
-    return type(one) is type(other) and one == other

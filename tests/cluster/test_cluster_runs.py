@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,55 +12,18 @@ import numpy as np
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from line_environment import Line, Opaque
+from masked_environments import Turnstile
 from policy_environments import Seen
-from simulated import DIED, Rates, Simulated
+from simulated import DIED, STEADY, Rates, Simulated, Simulation
 from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
 
 import duetto
-from duetto.buffers import Rollout
 from duetto.cluster import config as options
 from duetto.errors import EnvironmentFailedError, UsageError
 from duetto.install_hint import install
 from duetto.runs.run import Run
 
-STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
-OFTEN = Rates(dies_before=0.03, dies_after=0.03, hangs=0.01)
-
-
-@dataclass(frozen=True)
-class Simulation(options.Cluster):
-    """A cluster that is none."""
-
-    rates: Rates = OFTEN
-    seed: int = 7
-    transports: deque[Simulated] = field(default_factory=deque)
-
-    def connect(self, actors: int) -> Simulated:
-        self.transports.append(Simulated(self.seed, self.rates))
-        return self.transports[-1]
-
-
-@pytest.fixture(autouse=True)
-def with_ray(monkeypatch: pytest.MonkeyPatch):
-    """Whether or not it is installed."""
-    monkeypatch.setattr(options, "find_spec", lambda name: name)
-
-
 RECURRENT = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
-
-
-def test_the_timeout_is_the_actors_too_and_so_it_is_not_said_to_be_in_vain(tmp_path: Path):
-    said: list[str] = []
-
-    class Hears(duetto.Callback):
-        def on_start(self, trainer: duetto.Trainer) -> None:
-            said.extend(trainer.notices)
-
-    cluster = Simulation(actors=2, mode="sync", rates=STEADY)
-    how = {"steps": 8, "num_envs": 2, "worker_timeout": 9.0, "callbacks": [Hears()]}
-    train(tmp_path, small("td3"), "Pendulum-v1", cluster=cluster, **how)
-    assert any("there will be no update" in notice for notice in said)
-    assert not any("worker_timeout" in notice for notice in said)
 
 
 ACTING = [
@@ -97,12 +58,16 @@ def test_nor_does_it_with_demonstrations(tmp_path: Path, demos: str, algorithm: 
     check_sync(tmp_path, agent, "CartPole-v1", {"block": 5}, **CUT)
 
 
-def test_nor_with_images_for_which_actors_have_a_framework(tmp_path: Path):
-    check_sync(tmp_path, small("ppo", image_features=8), Seen, {})
-
-
-def test_nor_with_jax(tmp_path: Path):
-    check_sync(tmp_path, small("ddpg", hidden=(16,)), "Pendulum-v1", {"block": 5}, backend="jax")
+@pytest.mark.parametrize(
+    ("agent", "environment", "options"),
+    [
+        (small("ppo", image_features=8), Seen, {}),  # for images actors have a framework
+        (small("ddpg", hidden=(16,)), "Pendulum-v1", {"backend": "jax"}),
+    ],
+    ids=["images", "jax"],
+)
+def test_nor_with_a_framework_in_the_actors(tmp_path: Path, agent: Any, environment: Any, options: dict[str, Any]):
+    check_sync(tmp_path, agent, environment, {"block": 5} if environment != Seen else {}, **options)
 
 
 def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, Any], **options: Any) -> None:
@@ -111,7 +76,7 @@ def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, A
     quiet = Simulation(rates=STEADY, **cluster)
     undisturbed = train(tmp_path, agent, environment, name="undisturbed", cluster=quiet, **how)
     assert undisturbed.config.cluster == {"mode": "sync", "actors": 3, "block": blocks.get("block", 16)}
-    loud = Simulation(rates=OFTEN, **cluster)
+    loud = Simulation(**cluster)
     disturbed = train(tmp_path, agent, environment, name="disturbed", cluster=loud, **how)
     assert loud.transports[0].mishaps["dies_before"] > 0
     assert_same(undisturbed, disturbed)
@@ -140,12 +105,12 @@ def test_in_async_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
 
             relabeling._steps = noted
 
-    cluster = Simulation(mode="async", actors=3, block=5, rates=OFTEN)
+    cluster = Simulation(mode="async", actors=3, block=5)
     algorithm, how = small("td3", hindsight="future"), {"num_envs": 4, "steps": 240, "evaluate_every": 0}
     run = train(
         tmp_path, algorithm, "goal_environment:GoalLine-v0", cluster=cluster, callbacks=[Spy(), StopAt(130)], **how
     )
-    run.resume(cluster=Simulation(actors=2, rates=OFTEN), callbacks=[Spy()])
+    run.resume(cluster=Simulation(actors=2), callbacks=[Spy()])
     assert cluster.transports[0].mishaps["dies_before"] > 0
     assert sum(later.sum() for later, _ in seen[1::2]) > 500
     for one, other in seen[::2]:
@@ -216,17 +181,13 @@ def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("statistics", "said"), [("rollouts", True), ("steps", False)])
-def test_statistics_that_are_older_than_those_learned_with_are_said(tmp_path: Path, statistics: str, said: bool):
+def test_what_a_run_says_when_it_starts(tmp_path: Path, statistics: str, said: bool):
+    """Statistics that are older than those learned with, and actors without an environment."""
     notices: list[str] = []
-    train(
-        tmp_path,
-        small("ppo", normalize_observations=True, observation_statistics=statistics),
-        num_envs=4,
-        steps=32,
-        evaluate_every=0,
-        cluster=Simulation(rates=STEADY),
-        callbacks=[lambda trainer: notices.extend(trainer.notices)],
-    )
+    agent = small("ppo", normalize_observations=True, observation_statistics=statistics)
+    look, how = [lambda trainer: notices.extend(trainer.notices)], {"steps": 32, "evaluate_every": 0}
+    train(tmp_path, agent, cluster=Simulation(actors=4, rates=STEADY), callbacks=look, **how)
+    assert "num_envs is 1, so the run uses 1 of the 4 actors. Give more --num-envs." in notices
     assert any("observation_statistics=steps" in notice for notice in notices) is said
 
 
@@ -241,22 +202,30 @@ def test_the_log_says_how_the_actors_do(tmp_path: Path):
     assert not any("time/actors" in line for line in local.metrics())
 
 
-@pytest.mark.parametrize(("algorithm", "mode"), [("td3", "sync"), ("ppo", "sync"), ("td3", "async")])
-def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(
-    tmp_path: Path, algorithm: str, mode: options.Mode
-):
+def test_environments_that_cannot_be_saved_begin_anew_and_it_is_said(tmp_path: Path):
     said: list[str] = []
     run = train(
         tmp_path,
-        small(algorithm),
+        small("td3"),
         Opaque,
         num_envs=4,
         steps=600,
-        cluster=Simulation(rates=Rates(dies_before=0.15, hangs=0.0), actors=3, mode=mode),
+        cluster=Simulation(rates=Rates(dies_before=0.15, hangs=0.0), actors=3),
         callbacks=[lambda trainer: said.extend(trainer.notices[len(said) :])],
     )
     assert any("start new episodes" in notice and notice.startswith("Actor ") for notice in said)
     assert len(checkpoints(run).steps()) > 0
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_actors_take_allowed_actions(mode: Any, tmp_path: Path) -> None:
+    """The environment raises at a forbidden action."""
+    agent, how = small("dqn", exploration_end=0.5), {"num_envs": 4, "steps": 160, "evaluate_every": 0}
+    cluster = Simulation(actors=2, mode=mode, rates=STEADY)
+    run = train(tmp_path, agent, Turnstile, cluster=cluster, **how)
+    assert checkpoints(run).load_latest().state["spaces"]["action_mask"] is True
+    run.resume(200, cluster=cluster)
+    assert checkpoints(run).steps()[-1] == 200
 
 
 def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
@@ -329,13 +298,6 @@ def test_an_actor_that_fails_again_and_again_stops_the_run_and_its_checkpoint_is
     assert_same(train(tmp_path, name="never", cluster=Simulation(rates=STEADY, block=5), **how), again)
 
 
-def test_more_actors_than_environments_is_said(tmp_path: Path):
-    said: list[str] = []
-    cluster = Simulation(rates=STEADY, actors=4)
-    train(tmp_path, steps=40, cluster=cluster, callbacks=[lambda trainer: said.extend(trainer.notices)])
-    assert said[0] == "num_envs is 1, so the run uses 1 of the 4 actors. Give more --num-envs."
-
-
 def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -358,22 +320,3 @@ def test_what_a_cluster_cannot_do_is_refused_before_anything_is_written(
     ):
         duetto.Cluster()
     assert not list(tmp_path.glob("*/*/config.yaml")) + list(tmp_path.glob("*/config.yaml"))
-
-
-def test_a_rollouts_values_are_all_of_one_set_of_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Those that actors had are older than those of its ends, which are computed here; and two blocks' differ."""
-    compared: list[bool] = []
-    batch_of = Rollout._batch
-
-    def noted(self: Rollout, value: np.ndarray) -> Any:
-        compared.append(np.array_equal(value, self._recomputed_values()))
-        return batch_of(self, value)
-
-    monkeypatch.setattr(Rollout, "_batch", noted)
-    how: dict[str, Any] = {"steps": 200, "num_envs": 4, "backend": "torch", "checkpoint_every": 0, "evaluate_every": 0}
-    agent = small("ppo", learning_rate=0.01)
-    train(tmp_path, agent, "CartPole-v1", cluster=Simulation(rates=STEADY, actors=2, mode="sync", block=8), **how)
-    assert compared == [True] * 3
-    compared.clear()
-    train(tmp_path, agent, "CartPole-v1", **how)
-    assert compared == [False] * 3

@@ -34,11 +34,6 @@ def test_the_manifest_is_yaml_whose_pods_share_an_image():
     assert entrypoint.returncode == 0, entrypoint.stderr
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda path: path.name)
-def test_what_was_not_run_says_so(file: Path):
-    assert "NOT RUN YET" in file.read_text()
-
-
 @pytest.mark.parametrize("program", COMMANDS)
 def test_every_option_exists(program: str):
     """Of Duetto's commands and Ray's, by their help; `symmetric-run` hands on those of `start`."""

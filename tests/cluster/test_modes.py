@@ -6,34 +6,30 @@ import itertools
 import pickle
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import cloudpickle
 import numpy as np
 import pytest
-from simulated import Rates, Simulated
+from simulated import STEADY, Rates, Simulated
 from small_runs import small
 from taped import Taped
 
 from duetto.buffers.update_schedule import Schedule
 from duetto.cluster import actor
-from duetto.cluster.actor import ActorRole
-from duetto.cluster.actor_pool import Actor, ActorPool
-from duetto.cluster.actor_server import ActorServer, Reply
+from duetto.cluster.actor import ActorRole, pack
+from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.asynchronous import AsyncSource
-from duetto.cluster.block_source import BlockSource, ReadyStep
-from duetto.cluster.remote_engine import RemoteEngine
+from duetto.cluster.block_source import BlockSource
+from duetto.cluster.remote_engine import RemoteEngine, shares
 from duetto.cluster.sync import SyncSource
-from duetto.environments import VecEnv, pickling
+from duetto.environments import VecEnv
 from duetto.environments.errors import EnvironmentFault
-from duetto.environments.sharding import shares
 from duetto.errors import EnvironmentFailedError
 from duetto.functional.rng import restore_rng, rng_state
-from duetto.functional.running_stats import initial_moments
-from duetto.training.normalizer import Normalizer, RewardScaler
+from duetto.training.normalizer import Normalizer
 
-STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 OFTEN = Rates(0.02, 0.02, 0.03, 0.03, 0.03, 0.01, 0.01, 0.2)
 STEPS, NUM_ENVS, TOTAL = 24, 4, 400
 ALGORITHMS = {
@@ -181,12 +177,11 @@ class Half(Kept):
         return not self.odd
 
 
-RECIPE = pickling.pack(Kept, {})
+RECIPE = pack(Kept, {})
 
 
 @pytest.fixture(autouse=True)
 def nets(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("duetto.cluster.asynchronous.LOOK", 0.0)  # on a clock that jumps
     monkeypatch.setattr(actor.policy, "build", lambda algorithm, *_, **__: Net(algorithm))
 
 
@@ -290,6 +285,22 @@ def test_statistics_are_those_of_all_actors():
     course.stepper.close()
 
 
+class AtOnce(Simulated):
+    """Whatever is asked is there."""
+
+    def _delay(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize(("transport", "least"), [(AtOnce, NUM_ENVS), (Simulated, 0.9 * NUM_ENVS)])
+def test_a_busy_learner_gets_the_rows_of_all_actors_at_each_step(transport: type[Simulated], least: float):
+    course = Course(AsyncSource, "dqn", NUM_ENVS, 8, transport(0, STEADY))
+    course.go(50 * 8)
+    assert np.mean([len(rows.env) for rows in course.rows]) >= least
+    course.check_rows()
+    course.stepper.close()
+
+
 def test_actors_explore_each_by_itself():
     course = Course(SyncSource, "dqn", 4, 4, Simulated(0, STEADY))
     course.go(2)  # at random
@@ -301,7 +312,7 @@ def test_actors_explore_each_by_itself():
 @pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
 @pytest.mark.parametrize("seed", range(15))
 def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Unkept, {}))
+    monkeypatch.setitem(globals(), "RECIPE", pack(Unkept, {}))
     course, lost, made = Course(mode, "dqn", 3, 4, Simulated(seed, OFTEN)), 0, dict.fromkeys(range(NUM_ENVS), 0)
     try:
         for _ in range(STEPS):
@@ -322,7 +333,7 @@ def test_what_cannot_be_brought_back_begins_new_episodes_and_says_so(mode, seed:
 @pytest.mark.parametrize("mode", [SyncSource, AsyncSource])
 def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSource], monkeypatch: pytest.MonkeyPatch):
     """Environments 0 and 2, after a death and at a resume; rows of the others follow from each other."""
-    monkeypatch.setitem(globals(), "RECIPE", pickling.pack(Half, {}))
+    monkeypatch.setitem(globals(), "RECIPE", pack(Half, {}))
     course, aborted = Course(mode, "dqn", 2, 4, Simulated(0, STEADY)), list[list[int]]()
 
     def collect(steps: int) -> None:
@@ -361,134 +372,3 @@ def follow(rows: list[Any], envs: Iterable[int]) -> None:
         ]
         assert len(of) > 5
         assert all(done or np.array_equal(then, obs) for (_, then, done), (obs, _, _) in itertools.pairwise(of))
-
-
-def made_again(patch: pytest.MonkeyPatch) -> None:
-    """The server does again what comes twice."""
-    patch.setattr(ActorServer, "do", again)
-
-
-def again(self: ActorServer, number: int, requests: list[Any], state: dict[str, Any], *values: Any) -> Reply:
-    return self._answer(number, requests, state, values) if number else Reply(number)
-
-
-def any_number(patch: pytest.MonkeyPatch) -> None:
-    """The pool takes an old answer for the one that it waits for."""
-    alike = type("Alike", (int,), {"__ne__": lambda *_: False, "__reduce__": lambda self: (int, (int(self),))})
-    post = ActorPool.post
-
-    def blind(self: ActorPool, index: int, *requests: Any, **how: Any) -> None:
-        post(self, index, *requests, **how)
-        self.actors[index].number = alike(self.actors[index].number)
-
-    patch.setattr(ActorPool, "post", blind)
-
-
-def asked_anew(patch: pytest.MonkeyPatch) -> None:
-    """Where an answer is lost, the block is asked for as if it were another one."""
-    send = ActorPool._send
-
-    def renumber(self: ActorPool, actor: Actor) -> None:
-        actor.number += bool(actor.failures)
-        send(self, actor)
-
-    patch.setattr(ActorPool, "_send", renumber)
-
-
-def accepted_twice(patch: pytest.MonkeyPatch) -> None:
-    """A block is handed out again."""
-    opened(patch, lambda ready: ready * 2)
-
-
-def dropped(patch: pytest.MonkeyPatch) -> None:
-    """Of a block that was accepted, only the first vector step is handed out."""
-    opened(patch, lambda ready: ready[:1])
-
-
-def opened(patch: pytest.MonkeyPatch, change: Callable[[list[ReadyStep]], list[ReadyStep]]) -> None:
-    """Change what becomes ready with the second blocks."""
-    open_blocks = BlockSource._open
-
-    def changed(self: BlockSource) -> None:
-        second = any(held and held[0][0].number == 1 for held in self._held)
-        before = len(self._ready)
-        open_blocks(self)
-        ready = [self._ready.pop() for _ in range(len(self._ready) - before)][::-1]
-        self._ready.extend(change(ready) if second else ready)
-
-    patch.setattr(BlockSource, "_open", changed)
-
-
-def without_credit(patch: pytest.MonkeyPatch) -> None:
-    """Who is idle is asked."""
-    patch.setattr(AsyncSource, "_size", lambda *_: 0)
-
-
-def forgotten(patch: pytest.MonkeyPatch) -> None:
-    """What follows an actor that died starts where the run started."""
-    send, first = ActorPool._send, dict[Any, Any]()
-
-    def forget(self: ActorPool, actor: Actor) -> None:
-        newest = actor.state
-        if newest:
-            actor.state = first.setdefault((self, actor.index), newest)
-        send(self, actor)
-        actor.state = newest
-
-    patch.setattr(ActorPool, "_send", forget)
-
-
-def other_weights(patch: pytest.MonkeyPatch) -> None:
-    """After a cut, actors continue with what is newest."""
-    load = SyncSource.load_state_dict
-    patch.setattr(SyncSource, "load_state_dict", lambda self, state: load(self, state | {"weights": None}))
-
-
-def nothing_kept(patch: pytest.MonkeyPatch) -> None:
-    """What was accepted and not handed out is not in a cut."""
-    state_dict = BlockSource.state_dict
-    patch.setattr(BlockSource, "state_dict", lambda self: state_dict(self) | {"ready": None})
-
-
-def not_held_in_order(patch: pytest.MonkeyPatch) -> None:
-    """The newest block of an actor is handed out first."""
-    accept = BlockSource._accept
-
-    def in_front(self: BlockSource, index: int, reply: Any) -> None:
-        accept(self, index, reply)
-        self._held[index].rotate()
-
-    patch.setattr(BlockSource, "_accept", in_front)
-
-
-def held_not_in_the_cut(patch: pytest.MonkeyPatch) -> None:
-    """What was accepted, and is not opened."""
-    state_dict = BlockSource.state_dict
-
-    def cut(self: BlockSource) -> dict[str, Any]:
-        held, self._held = self._held, []
-        state = state_dict(self)
-        self._held = held
-        return state
-
-    patch.setattr(BlockSource, "state_dict", cut)
-
-
-def no_news(patch: pytest.MonkeyPatch) -> None:
-    """What a replacement has seen of rewards does not start with what all knew."""
-    patch.setattr(RewardScaler, "follow", lambda self, moments: setattr(self, "news", initial_moments((), 0.0)))
-
-
-BOTH = [made_again, any_number, asked_anew, accepted_twice, dropped, forgotten, nothing_kept]
-
-
-@pytest.mark.parametrize(
-    ("broken", "play"),
-    [(rule, play) for rule in BOTH for play in (sync_all, async_all)]
-    + [(without_credit, async_all), (not_held_in_order, async_all), (held_not_in_the_cut, async_all)]
-    + [(other_weights, sync_all), (no_news, sync_all)],
-)
-def test_without_any_one_rule_it_shows(broken, play, monkeypatch: pytest.MonkeyPatch):
-    broken(monkeypatch)
-    with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError, AttributeError)):
-        play(40)

@@ -177,21 +177,6 @@ def test_kill_9_of_an_actor_changes_no_number(nodes: Nodes, tmp_path: Path, algo
     wait_until(lambda: not processes(nodes.folder, "ray::ActorServer"))
 
 
-def test_kill_9_of_all_actors_changes_no_number(nodes: Nodes, tmp_path: Path):
-    cluster, how = duetto.Cluster(actors=2, block=5), {"num_envs": 4}
-    undisturbed = train(tmp_path, name="undisturbed", cluster=cluster, **how)
-
-    def kill_all() -> None:
-        for pid in processes(nodes.folder, "ray::ActorServer"):
-            os.kill(pid, signal.SIGKILL)
-
-    strike = Strike(70, kill_all)
-    struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
-    assert_same(undisturbed, struck)
-    assert [notice for notice in strike.said if "died" in notice]
-    wait_until(lambda: not processes(nodes.folder, "ray::ActorServer"))
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_a_sync_run_on_ray_equals_the_reference(nodes: Nodes, tmp_path: Path, case: str):
     """And so the simulated cluster, which is compared with the same reference."""
@@ -219,29 +204,6 @@ def test_kill_9_of_an_actor_in_async_leaves_every_count_right(nodes: Nodes, tmp_
     found = outcome(run)
     assert found["state"]["learner"]["updates"] == found["step"] - 30
     assert run.metrics()[-1]["time/actors"] == 2
-
-
-def test_kill_9_of_a_replay_shard_sends_the_run_back_and_changes_no_number(nodes: Nodes, tmp_path: Path):
-    """In the middle of its learning, of which the environments are in two shards; the second half starts again."""
-    how: dict[str, Any] = {"num_envs": 3, "evaluate_every": 0}
-    undisturbed = train(tmp_path, name="undisturbed", cluster=duetto.Cluster(actors=1, block=5), **how)
-    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
-    cluster = duetto.Cluster(actors=1, block=5, replay_shards=2)
-    struck = train(tmp_path, name="struck", cluster=cluster, callbacks=[strike], **how)
-    assert_same(undisturbed, struck)
-    assert [said for said in strike.said if "of the replay memory" in said and "from its checkpoint of step 8" in said]
-    wait_until(lambda: not processes(nodes.folder, "ray::ShardServer"))
-
-
-def test_kill_9_of_a_replay_shard_in_async_counts_the_lost_steps(nodes: Nodes, tmp_path: Path):
-    strike = Strike(110, lambda: os.kill(processes(nodes.folder, "ray::ShardServer")[0], signal.SIGKILL))
-    cluster = duetto.Cluster(actors=1, mode="async", block=5, replay_shards=2)
-    run = train(tmp_path, num_envs=3, evaluate_every=0, cluster=cluster, callbacks=[strike])
-    assert [
-        said for said in strike.said if "from its checkpoint of step 8" in said and said.endswith("steps are lost.")
-    ]
-    found = outcome(run)
-    assert found["state"]["learner"]["updates"] == found["step"] - 30
 
 
 def test_one_process_has_one_cluster(nodes: Nodes, tmp_path: Path):
@@ -285,30 +247,11 @@ def test_a_node_that_is_gone_without_a_word_changes_no_number(nodes: Nodes, tmp_
 
 def test_the_command_says_nothing_of_ray_and_nothing_is_left(tmp_path: Path):
     temporary, before = Path(tempfile.mkdtemp(prefix="d")), shared_memory()
-    options = ["--hidden", "16", "16", "--batch-size", "16", "--random-steps", "30", "--learning-starts", "30"]
-    options += [
-        "--backend",
-        "torch",
-        "--steps",
-        "200",
-        "--num-envs",
-        "2",
-        "--evaluation-episodes",
-        "1",
-        "--log-every",
-        "20",
-    ]
-    command = [
-        sys.executable,
-        "-c",
-        "from duetto.tools.cli import main; main()",
-        "train",
-        "td3",
-        "Pendulum-v1",
-        "--cluster",
-    ]
+    options = "--hidden 16 16 --batch-size 16 --random-steps 30 --learning-starts 30 --backend torch --steps 200"
+    options += " --num-envs 2 --evaluation-episodes 1 --log-every 20 --cluster --actors 2 --name whole"
+    command = [sys.executable, "-c", "from duetto.tools.cli import main; main()", "train", "td3", "Pendulum-v1"]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(temporary), "COLUMNS": "80"}
-    whole = [*command, *options, "--actors", "2", "--runs-dir", str(tmp_path), "--name", "whole"]
+    whole = [*command, *options.split(), "--runs-dir", str(tmp_path)]
     process = subprocess.Popen(whole, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: list(tmp_path.glob("whole/metrics.jsonl")) and Run(tmp_path / "whole").metrics(), seconds=120)
     for pid in processes(temporary, "ray::ActorServer"):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from simulated import Rates, Simulated
+from simulated import STEADY, Rates, Simulated, Simulation
 from small_runs import StopAt, assert_same, small, train
-from taped import Taped, same, spread
-from test_cluster_runs import STEADY, Simulation, with_ray
+from taped import Taped, spread
 
-from duetto.environments import make
+from duetto.cluster.remote_engine import shares
 from duetto.environments.errors import EnvironmentFault
-from duetto.environments.sharding import Tail, continued, shares, tails
 
 RATES = Rates(dies_before=0.12, dies_after=0.12, hangs=0.0)
-assert with_ray  # a fixture
 GAME = {"fire_reset": "lives", "episodic_life": True, "clip_rewards": True, "noop_max": 0}
 
 
@@ -46,23 +41,6 @@ def test_it_is_the_same_on_actors_that_die(environment: str, options: dict[str, 
 def test_shares_are_even_and_whole():
     assert [list(share) for share in shares(5, 3)] == [[0], [1, 2], [3, 4]]
     assert [list(share) for share in shares(2, 2)] == [[0], [1]]
-
-
-def test_only_what_was_added_to_an_episode_goes_to_the_coordinator():
-    """Until an episode ends, and then the next one's start."""
-    stepper, random, known = make("Pendulum-v1", num_envs=2), np.random.default_rng(0), dict[str, Any]()
-    stepper.reset(0)
-    sizes = []
-    for steps in (150, 5, 50):
-        for _ in range(steps):
-            stepper.step(stepper.sample_actions(random))
-        state = stepper.state_dict()
-        sent = pickle.loads(pickle.dumps(tails(state, known)))
-        told = [sent["environments"][env]["told"] for env in "01"]
-        sizes.append([len(one.end) if isinstance(one, Tail) else len(one) for one in told])
-        assert same(continued(sent, known), state)
-        known = state
-    assert sizes == [[4 * 150] * 2, [4 * 5] * 2, [4 * 5] * 2]
 
 
 NEVER = dict.fromkeys(Rates.__dataclass_fields__, 0.0)

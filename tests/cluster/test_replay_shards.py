@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import simulated
 from demonstrated import CHOICES, CUT, SEQUENCES, recorded
-from simulated import DIED, Rates, Simulated
+from simulated import DIED, STEADY, Rates, Simulated
 from small_runs import OPTIONS, SMALL, StopAt, assert_same, checkpoints, outcome, small, train
+from test_cluster_runs import RECURRENT
 
 import duetto
 from duetto.cluster import config as options
@@ -23,9 +24,7 @@ from duetto.runs.spec import RunSpec
 from duetto.storage.config import RunOptions
 from duetto.storage.user_code import named
 
-STEADY = Rates(*[0.0] * len(Rates.__dataclass_fields__))
 LOSSY = Rates(0.0, 0.0, answer_lost=0.03, done_twice=0.05, old_answer=0.05, hangs=0.0, machine_dies=0.0)
-RECURRENT = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
 
 
 class Struck(Simulated):
@@ -48,25 +47,18 @@ class Struck(Simulated):
 
 
 @dataclass(frozen=True)
-class Simulation(options.Cluster):
+class Simulation(simulated.Simulation):
     """A cluster that is none, in which shards die for the first time that it is used."""
 
     rates: Rates = STEADY
     strike: dict[str, Any] = field(default_factory=lambda: {"method": ""})
-    transports: deque[Simulated] = field(default_factory=deque)
 
-    def connect(self, actors: int) -> Simulated:
+    def connect(self, processes: int) -> Simulated:
         strike = {"after": 0, "times": 1, "too_late": False} | self.strike
         self.transports.append(
             Struck(self.rates, **strike) if not self.transports else Simulated(8 + len(self.transports), self.rates)
         )
         return self.transports[-1]
-
-
-@pytest.fixture(autouse=True)
-def with_ray(monkeypatch: pytest.MonkeyPatch):
-    """Whether or not it is installed."""
-    monkeypatch.setattr(options, "find_spec", lambda name: name)
 
 
 ALGORITHMS: dict[str, tuple[str, dict[str, Any]]] = {

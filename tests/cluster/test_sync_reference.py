@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated import Simulated
+from simulated import STEADY, Simulated
 from small_runs import BRIEF, differences, small, train
 from sync_reference import Record, Recorder, reference
-from test_cluster_runs import RECURRENT, STEADY
+from test_cluster_runs import RECURRENT
 
 from duetto.cluster import config as options
 
@@ -50,6 +50,5 @@ def assert_same_record(one: Record, other: Record) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_simulated_sync_run_equals_the_reference(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(options, "find_spec", lambda name: name)  # Ray, installed or not
     monkeypatch.setattr(options.Cluster, "connect", lambda self, actors: Simulated(0, STEADY))
     assert_same_record(expected(case), recorded_run(case, tmp_path, options.Cluster))

@@ -42,11 +42,6 @@ def test_a_mismatch_shows_both(tmp_path: Path, training: tuple[Any, ...], theirs
     assert str(tmp_path / "demos") in str(raised.value)
 
 
-def test_the_difference_is_named(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"(?s)one to learn in:\n  environment: [^\n]*\n  actions: [^\n]*\nRecord"):
-        check_fits(made(tmp_path), VECTOR, Discrete(6), "Other-v0", {"speed": 2})
-
-
 def test_bounds_of_actions_matter(tmp_path: Path):
     wider = Box((2, 2), "float32", TORQUES.low, tuple(2 * high for high in TORQUES.high))
     with pytest.raises(UsageError, match=r"to \[2.0, 4.0, 1.0, 1.0\].*to \[4.0, 8.0, 2.0, 2.0\]"):
@@ -62,30 +57,16 @@ def test_lists_and_tuples_are_the_same_option(tmp_path: Path):
     check_fits(made(tmp_path, options={"size": [1, 2]}), VECTOR, Discrete(7), "Some-v0", {"size": (1, 2)})
 
 
-@pytest.mark.parametrize(
-    ("environment", "said", "meant"),
-    [
-        ("ALE/Pong-v5", {}, {"frame_skip": 4, "sticky_actions": 0.25}),
-    ],
-)
-def test_a_default_may_be_said_or_not(tmp_path: Path, environment: str, said: Any, meant: Any):
-    check_fits(made(tmp_path, environment=environment, options=said), VECTOR, Discrete(7), environment, meant)
+def test_a_default_may_be_said_or_not(tmp_path: Path):
+    game, meant = "ALE/Pong-v5", {"frame_skip": 4, "sticky_actions": 0.25}
+    check_fits(made(tmp_path, environment=game, options={}), VECTOR, Discrete(7), game, meant)
 
 
-@pytest.mark.parametrize(
-    ("environment", "option"),
-    [
-        ("MiniGrid-Empty-5x5-v0", "max_steps=9"),
-        ("ALE/Pong-v5", "clip_rewards=True"),
-        ("CartPole-v1", "mask_velocity=True"),
-    ],
-)
-def test_another_option_is_refused(tmp_path: Path, environment: str, option: str):
-    name, value = option.split("=")
-    options = {name: {"True": True, "9": 9}[value]}
-    demos = made(tmp_path, environment=environment, options={})
-    with pytest.raises(UsageError, match=rf"(?s)learn in:\n  options: [^\n]* in the demonstrations, [^\n]*{option}"):
-        check_fits(demos, VECTOR, Discrete(7), environment, options)
+def test_another_option_is_refused(tmp_path: Path):
+    demos = made(tmp_path, environment="ALE/Pong-v5", options={})
+    said = r"(?s)learn in:\n  options: [^\n]* in the demonstrations, [^\n]*clip_rewards=True"
+    with pytest.raises(UsageError, match=said):
+        check_fits(demos, VECTOR, Discrete(7), "ALE/Pong-v5", {"clip_rewards": True})
 
 
 def test_spaces_with_long_bounds_are_spelt_shortly():

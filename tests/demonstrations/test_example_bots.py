@@ -51,18 +51,6 @@ def test_every_episode_is_a_success(environment: str, episodes: int):
     assert [game.score > 0 for game in games] == [True] * episodes
 
 
-def test_it_is_the_same_every_time():
-    first, second = played("MiniGrid-UnlockPickup-v0", 3), played("MiniGrid-UnlockPickup-v0", 3)
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one.demonstrations[0].action, other.demonstrations[0].action)
-
-
-def test_it_acts_in_an_environment_with_options():
-    (game,) = played("MiniGrid-UnlockPickup-v0", 1, agent_view_size=5)
-    assert game.score > 0
-    assert np.shape(game.demonstrations[0].obs)[1:] == (25 * 20 + 4 + 54,)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_the_planner_knows_only_what_was_seen(seed: int):
     """Whatever lies in the other cells, it does the same."""

@@ -62,21 +62,6 @@ def test_one_press_is_one_step_in_minigrid(keyboard: Callable[..., Any]):
     assert game.score == pytest.approx(1 - 0.9 * 5 / 100)
 
 
-def test_every_key_of_minigrid_is_told(keyboard: Callable[..., Any]):
-    stepper = make("MiniGrid-Empty-5x5-v0", render_mode="rgb_array")
-    keys = keys_for("MiniGrid-Empty-5x5-v0", stepper)
-    assert sorted(keys.actions.values()) == list(range(7))
-    assert str(keys).startswith("Keys: left and right turn, up walks")
-
-
-def test_held_keys_act_until_they_are_let_go(keyboard: Callable[..., Any]):
-    stepper = make("CartPole-v1", render_mode="rgb_array")
-    stepper.reset(0)
-    player = keyboard(stepper, Keys({"left": 1, "left+up": 2, "right": 3}, 0), [], ["left"], [], ["up"], hold=True)
-    acted = [int(player(stepper.obs, stepper.starts)[0]) for _ in range(4)]
-    assert acted == [0, 1, 1, 2]
-
-
 def test_an_environments_own_keys():
     pytest.importorskip("ale_py")
     stepper = make("ALE/Pong-v5", render_mode="rgb_array", kwargs={"clip_rewards": True})
@@ -98,20 +83,6 @@ def test_own_keys_of_choices_that_do_not_begin_at_0():
     assert keys_for("Lane-v0", make(Lane)) == Keys({"a": 0, "d": 2}, 1)
 
 
-def test_digits_where_there_are_no_other_keys():
-    stepper = make("Blackjack-v1")
-    assert keys_for("Blackjack-v1", stepper) == Keys({"0": 0, "1": 1}, None)
-
-
 def test_continuous_actions_are_no_keys():
     with pytest.raises(UsageError, match="Only Discrete actions can be keys"):
         Keyboard(make("Pendulum-v1", render_mode="rgb_array"))
-
-
-def test_the_action_is_as_a_stepper_takes_it(keyboard: Callable[..., Any]):
-    stepper = make("MiniGrid-Empty-5x5-v0", render_mode="rgb_array")
-    stepper.reset(0)
-    player = keyboard(stepper, Keys({"up": 2}, None), ["up"])
-    action = player(stepper.obs, stepper.starts)
-    assert action.shape == (1,)
-    assert action.dtype == np.int64

@@ -10,7 +10,7 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
-from demo_cases import COCKPIT, SPACES, check_same_sets, description, episode
+from demo_cases import SPACES, check_same_sets, description, episode
 from minari.data_collector import EpisodeBuffer
 
 from duetto import demonstrations
@@ -97,15 +97,6 @@ def test_parts_of_a_dict(tmp_path: Path):
     np.testing.assert_array_equal(demo.obs["more/0"], [[1, 2], [3, 4], [5, 6]])
     np.testing.assert_array_equal(demo.action, [[0, 2], [1, 0]])
     assert (demo.terminated, demo.truncated) == (False, True)
-
-
-def test_jpegs_are_read(tmp_path: Path):
-    """Minari's default for images."""
-    space, action = gymnasium.spaces.Box(0, 255, (40, 32, 3), np.uint8), gymnasium.spaces.Discrete(7)
-    images = [np.full((40, 32, 3), 10 * i, np.uint8) for i in range(4)]
-    path = raw(tmp_path / "one", space, action, observations=images, actions=[1, 2, 3])
-    demo = converted(path, about(from_gymnasium(space), from_gymnasium(action)))
-    assert demo.obs[:, 0, 0, 0].tolist() == [0, 10, 20, 30]
 
 
 def test_an_episode_without_an_end_was_truncated(tmp_path: Path):
@@ -204,24 +195,12 @@ def test_the_spaces_reach_the_message_of_the_command(tmp_path: Path, dataset: st
         imported(dataset, tmp_path / "demos", about(action=Discrete(3)))
 
 
-def test_texts_are_shown_too(tmp_path: Path):
-    space = gymnasium.spaces.Dict({"mission": gymnasium.spaces.Text(9)})
-    path = raw(tmp_path / "one", space, gymnasium.spaces.Discrete(2), observations={"mission": ["a"] * 4})
-    with pytest.raises(UsageError, match=r"Text.*part \"mission\"\) is not supported"):
-        converted(path, about(action=Discrete(2)))
-
-
 def test_damage_is_a_sentence(tmp_path: Path, dataset: str):
     path = tmp_path / "minari" / dataset / "data" / "main_data.hdf5"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(UsageError, match="cannot be imported"):
         imported(dataset, tmp_path / "demos")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["minari"]
-
-
-def test_several_actions_at_once_are_refused(tmp_path: Path):
-    with pytest.raises(UsageError, match="no algorithm learns from demonstrations with several actions at once"):
-        import_minari(str(tmp_path), tmp_path / "demos", about(action=COCKPIT), trust=True)
 
 
 def test_nothing_is_imported_without_trust(tmp_path: Path):
@@ -234,10 +213,6 @@ def test_nothing_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     with pytest.raises(UsageError, match="is no Minari dataset"):
         imported(str(tmp_path / "nowhere"), tmp_path / "demos")
-
-
-def test_the_spaces_of_the_cases_are_those_of_gymnasium():
-    assert from_gymnasium(gymnasium.spaces.Box(-2, 4, (1,), np.float32)) == TORQUE
 
 
 @pytest.mark.parametrize(

@@ -64,11 +64,6 @@ def test_manifests_that_are_refused(tmp_path: Path, change: Callable[[dict[str, 
         demonstrations.load(folder)
 
 
-def test_the_same_folder_unchanged(tmp_path: Path):
-    folder = good(tmp_path)
-    assert len(read_all(folder)) == 2
-
-
 @pytest.mark.parametrize("name", [SEGMENT, "manifest.json"])
 @pytest.mark.parametrize("kind", ["a link", "no plain file"])
 def test_links_and_pipes_in_a_folder(tmp_path: Path, name: str, kind: str):
@@ -122,14 +117,6 @@ def test_a_file_that_would_fill_the_memory_ends_the_child_process(tmp_path: Path
     change_data(folder, FILLING)
     with pytest.raises(UsageError, match=r"cannot be imported .*Unable to allocate 9.00 GiB"):
         import_all(folder)
-
-
-def test_nothing_is_imported_without_trust(tmp_path: Path):
-    folder = foreign(good(tmp_path))
-    metadata = demonstrations.load(tmp_path / "demos").metadata
-    with pytest.raises(UsageError, match="If you trust its author: --trust"):
-        demonstrations.import_minari(str(folder), tmp_path / "imported", metadata)
-    assert not (tmp_path / "imported").exists()
 
 
 def test_nothing_is_imported_for_a_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

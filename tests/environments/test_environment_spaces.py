@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from typing import Any
 
-import gymnasium
 import gymnasium.spaces as gym
 import numpy as np
 import pytest
@@ -259,32 +256,3 @@ def test_spaces_of_a_known_environment() -> None:
     stepper = make("Pendulum-v1")
     assert str(stepper.observation_space) == "Box(3,)"
     assert stepper.action_space == Box((1,), "float32", (-2.0,), (2.0,))
-
-
-class Flat(gymnasium.Env):
-    """Takes one number, without any axis; by itself or in a Dict."""
-
-    def __init__(self, nested: bool = False) -> None:
-        self.observation_space = gym.Box(-1, 1, (1,), np.float32)
-        one = gym.Box(-2.0, 2.0, (), np.float64)
-        self.action_space = gym.Dict({"a": one, "b": gym.Discrete(3)}) if nested else one
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        one = action["a"] if isinstance(action, dict) else action
-        assert isinstance(one, np.ndarray), type(one)
-        assert (one.shape, one.dtype) == ((), np.float64)
-        assert self.action_space.contains(action)
-        return np.zeros(1, np.float32), 0.0, False, False, {}
-
-
-@pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("worker", [False, True])
-def test_a_number_without_axes_is_an_array_all_the_same(nested: bool, worker: bool) -> None:
-    """Also in a process of its own."""
-    stepper = make(partial(Flat, nested), vectorization="subprocess" if worker else "sync")
-    stepper.reset(0)
-    stepper.step(stepper.sample_actions(np.random.default_rng(0)))
-    stepper.close()

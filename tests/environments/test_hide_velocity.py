@@ -68,12 +68,6 @@ def test_other_arguments_still_reach_the_environment() -> None:
     assert masked.engine.envs[0].unwrapped.g == 0
 
 
-@pytest.mark.parametrize(
-    ("environment", "options", "message"),
-    [
-        ("HalfCheetah-v5", MASKED, r"HalfCheetah-v5 has no option mask_velocity\. These have it: CartPole, Pendulum,"),
-    ],
-)
-def test_wrong_options(environment: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        make(environment, kwargs=options)
+def test_other_environments_have_no_such_option() -> None:
+    with pytest.raises(UsageError, match=r"Reacher-v5 has no option mask_velocity\. These have it: CartPole, Pend"):
+        make("Reacher-v5", kwargs=MASKED)

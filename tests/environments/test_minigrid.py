@@ -83,19 +83,6 @@ def test_what_is_seen_is_what_minigrid_shows(environment: str) -> None:
         assert len(doors) >= 2  # the states differ
 
 
-def test_success_is_a_positive_total_reward() -> None:
-    stepper = make("MiniGrid-Empty-Random-5x5-v0", num_envs=4)
-    stepper.reset(0)
-    random, episodes = np.random.default_rng(0), []
-    for _ in range(400):
-        row, ended = stepper.step(stepper.sample_actions(random))
-        episodes += [(episode, bool(row.terminated[episode.env])) for episode in ended]
-    for episode, success in episodes:  # here an episode is terminated by success only
-        # 1 - 0.9 * steps / max_steps, of which there are 4 * 5 * 5
-        assert episode.total_reward == (1 - 0.9 * (episode.length / 100) if success else 0)
-    assert {success for _, success in episodes} == {True, False}
-
-
 @pytest.mark.parametrize(("options", "cells"), [({}, 49), ({"agent_view_size": 3, "max_steps": 9}, 9)])
 def test_the_view_makes_the_space(options: dict[str, Any], cells: int) -> None:
     for made in (make, make_eval):
@@ -133,25 +120,6 @@ def test_every_word_of_every_environment_is_known() -> None:
             assert words_of(bag_of_words(mission)) == set(mission.replace(",", "").split())
 
 
-def test_steps_are_nobody_elses() -> None:
-    stepper = make("MiniGrid-MemoryS9-v0")
-    stepper.reset(0)
-    first = stepper.obs.copy()
-    row, _ = stepper.step(np.ones(1, int))
-    assert np.array_equal(row.obs, first)
-    assert not np.array_equal(row.next_obs, first)
-
-
-def test_frames_for_videos() -> None:
-    stepper = make("BabyAI-GoToObj-v0", render_mode="rgb_array")
-    stepper.reset(0)
-    frame = stepper.render()
-    assert frame.shape == (8 * 32, 8 * 32, 3)
-    assert frame.dtype == np.uint8
-    assert len(np.unique(frame.reshape(-1, 3), axis=0)) > 5
-    assert stepper.render_fps == 10
-
-
 def test_babyai_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     stepper = make("BabyAI-PutNextLocal-v0")
     for seed in range(30):
@@ -164,28 +132,3 @@ def test_a_first_import_is_quiet_with_the_module_in_the_id_too(environment: str)
     code = f"from duetto.environments import make; assert make('{environment}').observation_space.size == {984 + WORDS}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"veiw": "image"}, r"unexpected keyword"),
-        ({"mask_velocity": True}, r"MiniGrid-Empty-5x5-v0 has no option mask_velocity\. These have it: CartPole"),
-    ],
-)
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        make("MiniGrid-Empty-5x5-v0", kwargs=options)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("MiniGrid-DorKey-8x8-v0", "Did you mean: `MiniGrid-DoorKey-8x8`"),
-        ("BabyAI-KeyCoridorS3R3-v0", "Did you mean: `BabyAI-KeyCorridorS3R3`"),
-        ("MiniGrid-Empty-5x5-v7", "no environment MiniGrid-Empty-5x5-v7 ..* `v0` "),
-    ],
-)
-def test_unknown_ids(name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        make(name)

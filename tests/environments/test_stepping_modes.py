@@ -24,26 +24,6 @@ def counting(mode: AutoresetMode) -> VecEnv:
     return make(Whole([Counting], autoreset_mode=mode, copy=False))
 
 
-@pytest.mark.parametrize(
-    ("mode", "rows"),
-    [
-        (AutoresetMode.NEXT_STEP, "01 12 23T 30r 01 12 23T 30r"),
-        (AutoresetMode.SAME_STEP, "01 12 20T 01 12 20T 01 12"),
-    ],
-)
-def test_gymnasium_raw_rows_are_as_the_specification_says(mode: AutoresetMode, rows: str) -> None:
-    vector = Whole([Counting], autoreset_mode=mode)
-    obs, _ = vector.reset(seed=0)
-    for row in rows.split():
-        next_obs, reward, terminated, _, infos = vector.step(np.array([5]))
-        assert (int(obs[0, 0]), int(next_obs[0, 0])) == (int(row[0]), int(row[1]))
-        assert reward[0] == (0 if row.endswith("r") else 1)
-        assert terminated[0] == row.endswith("T")
-        if row == "20T":
-            assert infos["final_obs"][0] == 3
-        obs = next_obs
-
-
 @pytest.mark.parametrize(("mode", "stored"), [(MODES[0], 6), (MODES[1], 8), (MODES[2], 8), (None, 8)])
 def test_eight_vector_steps_of_the_counting_environment(mode: AutoresetMode | None, stored: int) -> None:
     stepper = make(Counting) if mode is None else counting(mode)
@@ -136,40 +116,6 @@ def test_nothing_returned_shares_memory(mode: AutoresetMode | None) -> None:
         assert (row.obs != -7.0).all()
 
 
-class SameStep(VectorEnv):
-    """Two environments; the second ends at each step. What is not under the mask is rubbish."""
-
-    def __init__(self, key: str, mask: tuple[bool, bool] = (False, True)) -> None:
-        self.num_envs, self.key, self.mask = 2, key, mask
-        self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
-        self.single_observation_space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
-        self.single_action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-
-    def reset(self, **_: Any) -> Any:
-        return np.zeros((2, 1), np.float32), {}
-
-    def step(self, actions: Any) -> Any:
-        final = np.empty(2, object)
-        final[:] = [np.array([-5.0]), np.array([7.0])]
-        infos = {self.key: final, f"_{self.key}": np.array(self.mask)}
-        return np.array([[1.0], [2.0]]), np.ones(2), np.array([False, True]), np.zeros(2, bool), infos
-
-
-def test_final_observations_follow_their_mask() -> None:
-    stepper = make(SameStep("final_obs"))
-    stepper.reset(None)
-    row, _ = stepper.step(np.zeros((2, 1)))
-    assert np.array_equal(row.next_obs, [[1.0], [7.0]])
-    assert np.array_equal(stepper.obs, [[1.0], [2.0]])
-
-
-def test_a_missing_final_observation_is_an_error() -> None:
-    stepper = make(SameStep("final_obs", (True, False)))
-    stepper.reset(None)
-    with pytest.raises(UsageError, match=r"environment 1.*no final observation"):
-        stepper.step(np.zeros((2, 1)))
-
-
 class Simulator(VectorEnv):
     """Two environments that reset in the step in which they end, after 3 steps, as GPU simulators do; rewards are 1."""
 
@@ -257,26 +203,6 @@ def test_batched_final_observations_of_several_parts() -> None:
         [2, 3],
         [3, 1],
     ]
-
-
-def test_ales_own_vector_environment_in_its_two_modes() -> None:
-    """Its final observations have no mask. The same games, so the same transitions."""
-    ale = pytest.importorskip("ale_py.vector_env")
-    seen = {}
-    for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
-        vector = ale.AtariVectorEnv(
-            "breakout", num_envs=2, num_threads=1, autoreset_mode=mode, img_height=21, img_width=21
-        )
-        stepper = make(vector)
-        stepper.reset(0)
-        ended: list[Episode] = []
-        while not ended:
-            row, ended = stepper.step(np.array([stepper.steps % 4, 0]))
-        seen[mode] = stepper.steps, ended, row.next_obs
-        stepper.close()
-    (steps, ended, last), (others, other, final) = seen.values()
-    assert (steps, ended) == (others, other)
-    assert np.array_equal(last, final)
 
 
 @pytest.mark.parametrize(("bad", "field"), [("obs", "observation"), ("reward", "reward")])
@@ -414,29 +340,3 @@ def test_numbers_too_large_for_float32_count_as_infinite(several: bool) -> None:
     sentence = r"environment 0, vector step 2: the observation is NaN or infinite \(\[-inf\]\)"
     with pytest.raises(NonFiniteError, match=sentence):
         stepper.step(np.zeros(2, int))
-
-
-@pytest.mark.parametrize("copies", [True, False])
-def test_a_reset_does_not_write_over_the_final_observation(copies: bool):
-    """SAME_STEP resets before it returns: an environment with one array had the next episode's observation there."""
-
-    class Buffered(gymnasium.Env):
-        observation_space, action_space = gymnasium.spaces.Box(-9, 9, (1,)), gymnasium.spaces.Discrete(2)
-
-        def __init__(self, copies: bool) -> None:
-            self.at, self.copies = np.zeros(1, np.float32), copies
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            self.at[0] = -7
-            return self.at.copy() if self.copies else self.at, {}
-
-        def step(self, action: Any) -> Any:
-            self.at[0] = 3
-            return self.at.copy() if self.copies else self.at, 0.0, True, False, {}
-
-    vector = gymnasium.vector.SyncVectorEnv([partial(Buffered, copies)] * 2, autoreset_mode=AutoresetMode.SAME_STEP)
-    stepper = make(vector)
-    stepper.reset(0)
-    row, _ = stepper.step(np.zeros(2, np.int64))
-    assert row.next_obs.tolist() == [[3.0], [3.0]]
-    assert stepper.obs.tolist() == [[-7.0], [-7.0]]

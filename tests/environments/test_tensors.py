@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import VectorEnv
-from vector_envs import Whole
 
 from duetto import environments
 from duetto.environments import VecEnv, check, make
-from duetto.errors import DuettoError
 
 torch = pytest.importorskip("torch")
 
@@ -79,18 +77,3 @@ def test_tensors_with_a_gradient_are_detached_where_they_enter() -> None:
     made.reset(0)
     assert made.step(np.zeros(2, int))[0].next_obs.tolist() == [[4, 4], [4, 4]]
     assert not [one for one in check.check(Differentiable, steps=50) if one.level == "broken"]
-
-
-def test_where_gymnasium_takes_them_an_error_names_the_environment() -> None:
-    stepper = make(Whole([Differentiable]))
-    with pytest.raises(DuettoError, match=r"grad"):
-        check_steps(stepper, np.zeros((1, 2)), [0.5])
-
-
-def test_lists_of_such_tensors_are_told() -> None:
-    class Listed(Differentiable):
-        def reset(self, **arguments: Any) -> Any:
-            return list(tensor(1.0, 2.0)), {}
-
-    with pytest.raises(DuettoError, match=r"Listed.*environment 0, vector step 0: it gave no observation"):
-        make(Listed).reset(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import multiprocessing
 import os
 import signal
@@ -90,12 +89,6 @@ def test_one_that_hangs() -> None:
     assert message.startswith(f"Faulty, environment 1, vector step 2: {said}")
 
 
-def test_without_a_limit_it_may_take_for_ever() -> None:
-    stepper = workers("hang", worker_timeout=0)
-    assert stepper.engine._timeout == 0
-    stepper.close()
-
-
 @pytest.mark.parametrize("fault", ["raise", "raise what cannot be sent"])
 def test_one_that_raises(fault: str, capfd: pytest.CaptureFixture[str]) -> None:
     sentence, *trace = failing(workers(fault)).splitlines()
@@ -117,10 +110,6 @@ class Various(Faulty):
     def __init__(self) -> None:
         super().__init__()
         self.observation_space = Box(-1, 1, (2 + os.getpid() % 99,), np.float32)
-
-
-def test_of_several_that_raise_the_first_is_named() -> None:
-    assert "environment 0, vector step 2: step raised" in failing(workers("raise", num_envs=3, only=None))
 
 
 @pytest.mark.parametrize(
@@ -267,74 +256,24 @@ def test_a_script_that_forgets_to_close_them(tmp_path: Path) -> None:
         process.kill()
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-def test_a_trainer_that_is_killed_takes_even_those_along_that_hang(tmp_path: Path) -> None:
-    process, pids = script(
-        tmp_path, "stepper.step(np.zeros((2, 1))); print(1, flush=True); stepper.step(np.zeros((2, 1)))"
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(0.5)  # now one of them hangs
-    process.kill()
-    process.wait()
-    try:
-        assert gone(pids, 10)
-    finally:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        process.communicate()  # closes its pipes
+HANGS = "stepper.step(np.zeros((2, 1))); print(flush=True); stepper.step(np.zeros((2, 1)))"
+SHOWS = "print(*np.asarray(stepper.obs)[:, 0].astype(int), flush=True); import time; time.sleep(60)"
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-def test_after_a_trainer_that_is_killed_there_are_no_tracebacks(tmp_path: Path) -> None:
-    process, pids = script(tmp_path, "print(1, flush=True); import time; time.sleep(60)")
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.kill()
-    assert "Traceback" not in process.communicate(timeout=30)[1]
-    assert gone(pids, 10)
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
-def test_a_trainer_that_is_killed_takes_the_processes_of_its_environments_along(tmp_path: Path) -> None:
-    shown = "print(*np.asarray(stepper.obs)[:, 0].astype(int), flush=True); import time; time.sleep(60)"
+@pytest.mark.parametrize(("then", "count"), [(HANGS, 2), (SHOWS, 4)], ids=["one that hangs", "their own processes"])
+def test_a_trainer_that_is_killed_takes_them_along_without_a_traceback(tmp_path: Path, then: str, count: int) -> None:
     made = SCRIPT.replace("Faulty", "Parent").replace(', kwargs={"fault": "hang", "only": 1}', "")
-    process, pids = script(tmp_path, shown, made)
+    process, pids = script(tmp_path, then, SCRIPT if then == HANGS else made)
     assert process.stdout is not None
     pids += [int(pid) for pid in process.stdout.readline().split()]
-    assert len(pids) == 4
+    assert len(pids) == count
+    time.sleep(0.5)  # now one of them hangs
     process.kill()
-    process.communicate(timeout=30)
     try:
         assert gone(pids, 10)
+        assert "Traceback" not in process.communicate(timeout=30)[1]
     finally:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-
-AT_IMPORT = """
-import os
-import gymnasium
-from gymnasium.spaces import Box
-
-SEEN = float(os.environ.get("SEEN", 0))
-
-class Seeing(gymnasium.Env):
-    observation_space, action_space = Box(-9, 9, (2,)), Box(-1, 1, (1,))
-    def reset(self, *, seed=None, options=None):
-        return [SEEN, float(os.environ.get("SEEN", 0))], {}
-"""
-
-
-def test_workers_see_the_environment_variables_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "seeing.py").write_text(AT_IMPORT)
-    monkeypatch.syspath_prepend(tmp_path)
-    seeing = importlib.import_module("seeing")
-    for value in (1, 2):
-        monkeypatch.setenv("SEEN", str(value))
-        stepper = make(seeing.Seeing, num_envs=2, vectorization="subprocess")
-        stepper.reset(0)
-        assert np.asarray(stepper.obs).tolist() == [[value, value]] * 2
-        stepper.close()

@@ -15,7 +15,7 @@ from simulated import Rates, Simulated
 
 from duetto import buffers, environments
 from duetto.cluster import config as options
-from duetto.environments.sharding import shares
+from duetto.cluster.remote_engine import shares
 from duetto.networks import masks
 from duetto.storage.tree_codec import decode_arrays, decode_tree, encode_arrays, encode_tree
 

@@ -208,7 +208,7 @@ def test_the_source_never_unpickles():
             "pickle.loads(packed)()])",
             "pickle.loads(packed))",
         ],
-        "environments/pickling.py": ["pickle.loads(recipe)", "pickle.loads(packed)"],
+        "cluster/actor.py": ["pickle.loads(self.recipe)", "pickle.loads(packed)"],
         "runs/worker.py": ["pickle.loads(self._jobs.get())"],
         "cluster/actor_server.py": ["pickle.loads(self._role)(self._share)"],
     }

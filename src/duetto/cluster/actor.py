@@ -8,15 +8,17 @@ A block follows from the actor's state, the order and the weights alone, so anot
 
 from __future__ import annotations
 
-import time
+import pickle
+import sys
 from typing import Any, NamedTuple
 
+import cloudpickle
 import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
 from duetto.buffers.experience import joined
-from duetto.environments import Episode, VecEnv, pickling
+from duetto.environments import Episode, VecEnv, env_registry, make
 from duetto.environments.engines import plain_metadata
 from duetto.environments.obs_tree import Tree
 from duetto.functional.running_stats import Moments
@@ -30,10 +32,20 @@ ROWS = (*STEPPER_ROWS, "noise", "recurrence", "sums")  # in an actor's state: a 
 PLAIN = ("seed", "steps")  # ... and numbers
 
 
+def pack(environment: Any, options: dict[str, Any]) -> bytes:
+    """Pickle the arguments of `environments.make`, or raise any error of a user's objects.
+
+    A class from a file is pickled by value, since an actor may be on a machine without the file.
+    """
+    environment = env_registry.resolved(environment)
+    packed = cloudpickle.dumps((environment, options, env_registry.registration(environment)))
+    return pickle.dumps((sys.path, packed))
+
+
 class ActorRole(NamedTuple):
     """The role of a process that acts."""
 
-    recipe: bytes  # see `pickling`
+    recipe: bytes  # of `pack`
     algorithm: Algorithm
     backend: Any
     precision: Any
@@ -41,8 +53,12 @@ class ActorRole(NamedTuple):
     num_envs: int  # of the run
 
     def __call__(self, share: range) -> BlockActor:
-        """Make the actor of these environments."""
-        return BlockActor(pickling.make(self.recipe, num_envs=len(share)), share, self)
+        """Make the actor of these environments. ImportError if a module is not installed here."""
+        path, packed = pickle.loads(self.recipe)
+        sys.path += [place for place in path if place not in sys.path]
+        environment, options, spec = pickle.loads(packed)
+        env_registry.register_spec(spec)
+        return BlockActor(make(environment, num_envs=len(share), **options), share, self)
 
 
 class Weights(NamedTuple):
@@ -81,7 +97,6 @@ class Block(NamedTuple):
     observed: dict[str, Moments]  # statistics of the observations in it
     rewarded: Moments | None
     largest: float  # discounted sum of rewards, in this block or known before
-    idle: float  # seconds between the last block and this one
 
 
 class BlockActor:
@@ -93,7 +108,7 @@ class BlockActor:
         spaces = (stepper.observation_space, stepper.action_space)
         how: dict[str, Any] = {"backend": role.backend, "precision": role.precision, "threads": role.threads}
         self._acting = policy.build(role.algorithm, *spaces, **how)
-        self._version, self._since = -1, 0.0
+        self._version = -1
         self._begin(0)
 
     def _begin(self, seed: int) -> None:
@@ -116,7 +131,6 @@ class BlockActor:
 
     def block(self, order: Order, weights: Weights) -> Block:
         """Make a block."""
-        idle = time.perf_counter() - self._since if self._since else 0.0
         self._load(weights)
         steps, episodes = [], []
         for step in range(order.steps):
@@ -124,10 +138,9 @@ class BlockActor:
             steps.append(experience._replace(env=experience.env + self._first))
             episodes.append([episode._replace(env=episode.env + self._first) for episode in ended])
         rewards = self._collector.rewards
-        self._since = time.perf_counter()
         made = (joined(steps), [len(step.env) for step in steps], episodes)
         news = (self._normalizer.news, rewards and rewards.news, rewards.largest if rewards else 0.0)
-        return Block(order.number, weights.updates, *made, *news, idle)
+        return Block(order.number, weights.updates, *made, *news)
 
     def _load(self, weights: Weights) -> None:
         if weights.version < self._version:

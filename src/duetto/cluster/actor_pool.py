@@ -1,7 +1,7 @@
 """The processes of a run on a cluster. A process that dies is replaced in the same state.
 
-Each message to a process has a number, and the next one is sent only after its answer. With each answer comes what was
-added to the state of the process.
+Each message to a process has a number, and the next one is sent only after its answer. With each answer comes the state
+of the process.
 
     asked            reset   block 0   block 1   block 2   block 3
     state            s0      s1        s2        s3
@@ -22,7 +22,6 @@ from duetto.cluster.actor_server import GREETING, ActorServer, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments.episode_recorder import PATIENCE
 from duetto.environments.errors import EnvironmentFault
-from duetto.environments.sharding import continued
 from duetto.errors import PartLostError
 
 ATTEMPTS = 3  # of one actor without an answer between, before the run stops
@@ -223,7 +222,7 @@ class ActorPool:
         if actor.restarted:
             self._report(actor, reply.lost)
         if reply.error is None:
-            actor.state = continued(reply.state, actor.state)
+            actor.state = reply.state
         actor.started, actor.new, actor.restarted = True, False, False
         actor.call, actor.failures = None, []
         return reply

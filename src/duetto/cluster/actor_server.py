@@ -3,8 +3,8 @@
     pool      message 4 ............. | message 5 ............... | no answer: message 5 again
     server    executes it, answers 4  | executes it, answer lost  | the same answer again
 
-A role makes the served object: an actor or a shard. With each answer comes what was added to the state of the
-served object. A new process starts from the state that the lost one answered last.
+A role makes the served object: an actor or a shard. With each answer comes the state of the served object. A new
+process starts from the state that the lost one answered last.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, ClassVar, NamedTuple
 import cloudpickle
 
 from duetto.environments.errors import EnvironmentFault, raised, summary
-from duetto.environments.sharding import tails
 from duetto.errors import DuettoError, UsageError
 
 GREETING = 0  # the number of a message that only asks whether the process runs
@@ -34,7 +33,7 @@ class Reply(NamedTuple):
     values: list[Any] = []  # of each request  # noqa: RUF012 - never changed
     error: Exception | None = None
     lost: list[str] = []  # why each environment started a new episode before the requests, "" if it did not  # noqa: RUF012
-    state: Any = None  # after the requests, as `tails` of the state before
+    state: Any = None  # after the requests
 
 
 class ActorServer:
@@ -47,7 +46,6 @@ class ActorServer:
         """`role`, pickled, is a function from the share to the served object."""
         self._role, self._share = role, share
         self._served: Any = None
-        self._state: Any = {}
         self._reply: Reply | None = None
 
     def do(self, number: int, requests: list[Request], state: dict[str, Any], *values: Any) -> Reply:
@@ -65,9 +63,8 @@ class ActorServer:
             if self._served is None:
                 self._served = self._make()
                 lost = self._served.restore(state) if state else []
-                self._state = state
             found = [getattr(self._served, method)(*arguments, *values) for method, arguments in requests]
-            return Reply(number, found, lost=lost, state=self._added())
+            return Reply(number, found, lost=lost, state=self._served.state() if self.restorable else {})
         except self.errors as error:
             return Reply(number, error=error)
         except (Exception, SystemExit) as error:
@@ -81,10 +78,3 @@ class ActorServer:
                 f"A process on the cluster cannot make the environment ({summary(error)}). Install on every machine "
                 "what is installed here."
             ) from error
-
-    def _added(self) -> Any:
-        """Return the additions to the served object's state since the last answer."""
-        if not self.restorable:
-            return {}
-        before, self._state = self._state, self._served.state()
-        return tails(self._state, before)

@@ -84,7 +84,6 @@ class BlockSource(Source, ABC):
         self._version = -1  # the newest, in this process or before
         self._reference: Any = None  # to the weights
         self._lags: deque[int] = deque([0], maxlen=RECENT)
-        self._idle = 0.0
         self._engine.source_numbers = self.numbers
 
     @abstractmethod
@@ -144,7 +143,6 @@ class BlockSource(Source, ABC):
         if self.rewards is not None and block.rewarded is not None:
             self.rewards.learn_of(block.rewarded)
             self.rewards.largest = max(self.rewards.largest, block.largest)
-        self._idle += block.idle
         assert self._lost is not None
         own = slice(share.start, share.stop)
         lost = self._lost[own] | lost_environments(reply, share)
@@ -167,9 +165,8 @@ class BlockSource(Source, ABC):
         self._ready.extend(ReadyStep(*part, updates) for part in parts)
 
     def numbers(self) -> dict[str, float]:
-        """Return numbers for the log: how long actors waited, and how many updates old their weights were."""
-        lag = sum(self._lags) / len(self._lags)
-        return {"time/actors_waited": round(self._idle, 3), "time/lag_updates_mean": lag}
+        """Return a number for the log: how many updates old the actors' weights were."""
+        return {"time/lag_updates_mean": sum(self._lags) / len(self._lags)}
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:

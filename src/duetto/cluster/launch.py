@@ -9,17 +9,16 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, RolloutSpec
 from duetto.buffers.storage_fields import transition_fields
-from duetto.cluster.actor import ActorRole
+from duetto.cluster.actor import ActorRole, pack
 from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.asynchronous import AsyncSource
 from duetto.cluster.block_source import BlockSource
 from duetto.cluster.config import Cluster
-from duetto.cluster.remote_engine import RemoteEngine
+from duetto.cluster.remote_engine import RemoteEngine, shares
 from duetto.cluster.shard_server import RemoteShards
 from duetto.cluster.sync import SyncSource
-from duetto.environments import VecEnv, is_instance, pickling
+from duetto.environments import VecEnv, is_instance
 from duetto.environments.errors import EnvironmentFault, summary
-from duetto.environments.sharding import shares
 from duetto.errors import UsageError
 from duetto.learners import Learner, Policy
 from duetto.storage.config import Config
@@ -60,7 +59,13 @@ class ClusterExecution(Execution):
         ends = (("actors", actors, wanted), ("shards", shards, cluster.replay_shards))
         if fewer := [f"{used} of the {of} {what}" for what, used, of in ends if used < of]:
             notices.append(f"num_envs is {num_envs}, so the run uses {' and '.join(fewer)}. Give more --num-envs.")
-        recipe = _packed(environment, options)
+        try:
+            recipe = pack(environment, options)
+        except Exception as error:  # a user's objects may raise anything
+            raise UsageError(
+                f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
+                "makes what it needs when it is called."
+            ) from error
         role = cloudpickle.dumps(ActorRole(recipe, config.algorithm, run.backend, run.precision, run.threads, num_envs))
         transport = cluster.connect(actors + shards)
         self._pool = ActorPool(transport, role, shares(num_envs, actors), options["worker_timeout"], notices)
@@ -125,13 +130,3 @@ def _block_length(wanted: int, config: Config, stepper: VecEnv, learner: Policy,
     if wanted or not isinstance(memory, RolloutSpec):
         return wanted or min(most, BLOCK)
     return max(length for length in range(1, min(most, memory.steps) + 1) if memory.steps % length == 0)
-
-
-def _packed(environment: Any, options: dict[str, Any]) -> bytes:
-    try:
-        return pickling.pack(environment, options)
-    except Exception as error:  # a user's objects may raise anything
-        raise UsageError(
-            f"The environment cannot be sent to another process ({summary(error)}). Use its id, or a factory that "
-            "makes what it needs when it is called."
-        ) from error

@@ -1,8 +1,12 @@
-"""The trainer's view of environments in actors: actors step them; the trainer only resets, saves and restores them."""
+"""The trainer's view of environments in actors: actors step them; the trainer only resets, saves and restores them.
+
+A saved state has an entry "0" .. "N-1" per environment; its other entries have a row per environment.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,9 +17,6 @@ from duetto.cluster.actor_pool import ActorPool
 from duetto.environments import Tree
 from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
-from duetto.environments.episode_recorder import EpisodeRecorder
-from duetto.environments.sharding import join_saved, take_saved
-from duetto.environments.spaces import Layout
 from duetto.errors import UsageError
 
 
@@ -31,14 +32,6 @@ class RemoteEngine(Engine):
     """
 
     name: str
-    label: str
-    layout: Layout
-    stacked: int
-    single_action_space: Any
-    metadata: dict[str, Any]
-    action_masks: ActionMasks
-    envs: list[EpisodeRecorder]
-    pending: np.ndarray
 
     def __init__(self, pool: ActorPool) -> None:
         """Raise UsageError if the actors' environments differ."""
@@ -49,8 +42,7 @@ class RemoteEngine(Engine):
         for other in described:
             if (other["layout"].space, other["single_action_space"]) != (self.layout.space, self.single_action_space):
                 raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
-        self.action_masks = ActionMasks(self.single_action_space)
-        self.envs = []
+        self.action_masks, self.envs = ActionMasks(self.single_action_space), []
         self.pending = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0
         self.acting: list[dict[str, Any]] = []
@@ -89,3 +81,29 @@ class RemoteEngine(Engine):
     @override
     def close(self) -> None:
         self.pool.close()
+
+
+def shares(num_envs: int, parts: int) -> list[range]:
+    """Return the environments of each part: contiguous, in sizes that differ by at most 1."""
+    bounds = [num_envs * part // parts for part in range(parts + 1)]
+    return [range(start, stop) for start, stop in pairwise(bounds)]
+
+
+def join_saved(parts: list[Any]) -> Any:
+    """Join the parts' `save`, in order, into one engine's; None if one is None."""
+    first = parts[0]
+    if any(part is None for part in parts):
+        return None
+    if not isinstance(first, dict):
+        return np.concatenate(parts)
+    numbered = [one for part in parts for name, one in part.items() if name.isdigit()]  # in order, as saved
+    others = {name: join_saved([part[name] for part in parts]) for name in first if not name.isdigit()}
+    return {str(env): one for env, one in enumerate(numbered)} | others
+
+
+def take_saved(saved: Any, share: range) -> Any:
+    """Return the part of one engine's `save` for the environments `share`."""
+    if not isinstance(saved, dict):
+        return saved[share.start : share.stop]
+    numbered = {str(i): saved[str(env)] for i, env in enumerate(share) if str(env) in saved}
+    return numbered | {name: take_saved(part, share) for name, part in saved.items() if not name.isdigit()}

@@ -7,7 +7,7 @@ engines, subproc                           what steps: our loop, a Gymnasium vec
 spaces, actions, obs_tree, action_masks    observations and actions as plain arrays
 validation                                 the values of each step: checked
 episode_recorder, rng_state                exact resume: `EpisodeRecorder`, around every environment, repeats episodes
-copying, pickling, sharding                environments for evaluations, other processes, several actors
+copying                                    environments that were handed over, for evaluations
 goal_env, wrappers, check                  hindsight's goals; velocities and resets; `duetto check`
 device_env                                 environments of arrays: `DeviceEnv`, and N of them
 device_gymnax, device_navix, device_playground  packages of such environments

@@ -180,13 +180,13 @@ class Structure:
             return rows
         parts = zip(self._parts.values(), self._ends, strict=True)
         return self._nest(
-            _own(rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)[()])
+            rows[..., low:high].reshape((*rows.shape[:-1], *shape)).astype(dtype)[()]
             for (_, shape, dtype), (low, high) in parts
         )
 
     def one(self, row: Any) -> Any:
         """Return the action of one environment from its row (A,)."""
-        return self.many(row) if self.nested else _own(row)
+        return self.many(row) if self.nested else row
 
     def _nest(self, values: Iterable[Any]) -> Any:
         root: dict[Any, Any] = {}
@@ -202,8 +202,3 @@ def _with_tuples(node: Any) -> Any:
         return node
     parts = {key: _with_tuples(part) for key, part in node.items()}
     return tuple(parts[i] for i in range(len(parts))) if 0 in parts else parts
-
-
-def _own(part: Any) -> Any:
-    """Return NumPy floats as arrays without axes, as Gymnasium's Box has them; integers stay, as in its Discrete."""
-    return np.asarray(part) if isinstance(part, np.floating) else part

@@ -146,17 +146,9 @@ def import_family(family: Family, module: str, environment: str) -> ModuleType:
         raise missing(family, environment, error) from error
 
 
-def said(error: Exception) -> str:
-    """Return an error's message without its `pip install` command, since ours names our extra."""
-    before, command, _ = str(error).partition("pip install")
-    return re.sub(r"[,;.:]\s[^,;.:]*$", "", before) if command else before
-
-
 def missing(family: Family, environment: str, error: Exception) -> UsageError:
     """Return the UsageError for a user who lacks the family's package."""
-    return UsageError(
-        f"{environment} needs the {family.name} environments ({said(error)}). Install: {install(family.extra)}"
-    )
+    return UsageError(f"{environment} needs the {family.name} environments ({error}). Install: {install(family.extra)}")
 
 
 def family_of(environment: str) -> Family | None:
@@ -202,7 +194,7 @@ def not_shown(environment: str, error: BaseException) -> UsageError:
     """Return the UsageError for an environment that fails to render, with the missing package or variable."""
     family = family_of(environment)
     if isinstance(error, gymnasium.error.DependencyNotInstalled | ImportError) and family:
-        return UsageError(f"{environment} cannot be shown ({said(error)}). Install: {install(family.extra)}")
+        return UsageError(f"{environment} cannot be shown ({error}). Install: {install(family.extra)}")
     sentence = f"{environment} cannot be shown ({error})."
     if family is MUJOCO or re.search("opengl|egl|glfw|osmesa", str(error), re.IGNORECASE):
         sentence += " Without a display, MuJoCo needs: export MUJOCO_GL=egl"

@@ -175,15 +175,6 @@ class EpisodeRecorder(gymnasium.Wrapper):
 
     # ------------------------------------------------------------------------------------------- attributes
     @override
-    def has_wrapper_attr(self, name: str) -> bool:
-        """The recorder's own attributes are nobody's."""
-        return self.env.has_wrapper_attr(name)
-
-    @override
-    def get_wrapper_attr(self, name: str) -> Any:
-        return self.env.get_wrapper_attr(name)
-
-    @override
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:
         """Plain values are recorded; with another one in it, an episode is not repeated."""
         done = self.env.set_wrapper_attr(name, value, force=force)

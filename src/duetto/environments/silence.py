@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 
@@ -15,16 +16,17 @@ from typing import Any
 def output() -> Iterator[None]:
     """Send file descriptors 1 and 2 to the null device."""
     _flush()
-    with contextlib.ExitStack() as restoring:  # a KeyboardInterrupt, which may come after any call, skips no later one
-        null = os.open(os.devnull, os.O_WRONLY)
-        restoring.callback(os.close, null)
-        for descriptor in (1, 2):
-            saved = os.dup(descriptor)
-            restoring.callback(os.close, saved)
-            restoring.callback(os.dup2, saved, descriptor)
-            os.dup2(null, descriptor)
-        restoring.callback(_flush)
+    saved = {descriptor: os.dup(descriptor) for descriptor in (1, 2)}
+    try:
+        with Path(os.devnull).open("wb") as null:
+            for descriptor in saved:
+                os.dup2(null.fileno(), descriptor)
         yield
+    finally:
+        _flush()
+        for descriptor, copy in saved.items():
+            os.dup2(copy, descriptor)
+            os.close(copy)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import sys
 import time
@@ -60,11 +59,6 @@ class OneBuffer(Plain):
     def observe(self) -> Any:
         self.buffer[:] = super().observe()
         return self.buffer
-
-
-class Doubles(Plain):
-    def observe(self) -> Any:
-        return super().observe().astype(float)
 
 
 class Outside(Plain):
@@ -129,16 +123,6 @@ class Endless(Plain):
         return False
 
 
-class GlobalRandom(Plain):
-    def observe(self) -> Any:
-        return np.float32([random.uniform(-1, 1), 0])
-
-
-class Clock(Plain):
-    def observe(self) -> Any:
-        return np.float32([time.perf_counter_ns() % 1000 / 1000, 0])
-
-
 class Unseeded(Plain):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.time, self.episode = 0, self.episode + 1
@@ -178,18 +162,6 @@ class Numbered(Plain):
         return super().observe() / np.float32(self.number)
 
 
-class Unsaved(Plain):
-    """It counts, and its state does not say so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counted = 0
-
-    def observe(self) -> Any:
-        self.counted += 1
-        return np.full(2, self.counted % 97 / 97, np.float32)
-
-
 class BadLoad(Plain):
     """Saves itself, and cannot load it."""
 
@@ -207,11 +179,6 @@ class Blind(Plain):
 class WrongPicture(Plain):
     def render(self) -> Any:
         return np.zeros((4, 6), float)
-
-
-class PaleInk(Plain):
-    def render(self) -> Any:
-        return np.zeros((4, 6, 3), float)
 
 
 class Ends(Plain):
@@ -266,17 +233,6 @@ class Unbounded(Plain):
         self.action_space = Box(-np.inf, np.inf, (1,))
 
 
-class Beyond(Plain):
-    """Observes numbers that float32 cannot hold."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.observation_space = Box(-np.inf, np.inf, (2,), np.float64)
-
-    def observe(self) -> Any:
-        return np.full(2, 1e300)
-
-
 class Frames(Plain):
     """A stack of gray images, as a wrapper returns it."""
 
@@ -316,11 +272,6 @@ class OnlyObservation(Plain):
         return self.observe()
 
 
-class NoInfo(Plain):
-    def step(self, action: Any) -> Any:
-        return (*super().step(action)[:4], None)
-
-
 class Slow(Plain):
     def step(self, action: Any) -> Any:
         time.sleep(0.004)
@@ -338,13 +289,5 @@ class Outlives(Plain):
         return super().observe() * np.float32(0.5 if STEPS[id(self)] > 300 else 1)
 
 
-def raises() -> Any:
-    raise ValueError("no licence")
-
-
 def leaves() -> Any:
     raise SystemExit(4)
-
-
-def returns_number() -> Any:
-    return 3
