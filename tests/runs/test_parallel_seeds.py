@@ -225,27 +225,6 @@ def test_ctrl_c_stops_all_with_a_checkpoint_each(tmp_path: Path) -> None:
     assert all(33 <= step <= 34 for step in steps), steps
 
 
-def test_a_second_ctrl_c_ends_all_at_once(tmp_path: Path) -> None:
-    """As of one run: nothing more is written, and nothing continues behind what is typed next."""
-    before = signal.getsignal(signal.SIGINT)
-
-    def interrupt(trainer: Trainer) -> None:
-        if trainer.config.run.seed == 3 and trainer.step == 33:
-            os.kill(os.getpid(), signal.SIGINT)
-            while signal.getsignal(signal.SIGINT) != before:  # the main thread hears of it
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGINT)
-            for _ in range(500):
-                time.sleep(0.01)
-
-    with pytest.raises(KeyboardInterrupt):
-        few(tmp_path, callbacks=[interrupt], checkpoint_every=20)
-    long = Run(tmp_path / "together/td3-Ending-s3", environment=Ending)
-    assert checkpoints(long).load_latest().step == 20
-    long.resume(steps=25)  # nobody is at it any more
-    assert checkpoints(long).load_latest().step == 25
-
-
 def test_a_killed_process_leaves_a_run_of_every_seed_to_resume(tmp_path: Path) -> None:
     """Each continues from its own last checkpoint, and ends as the seed that nobody has disturbed, to rounding."""
     with pytest.raises(CrashError):

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fake_disk import CountingOS
 from line_environment import Choosing, Components, Line, Looking, Unbounded
-from small_runs import OPTIONS, AtStart, StopAt, assert_same, checkpoints, small, train
+from small_runs import AtStart, StopAt, assert_same, checkpoints, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
@@ -236,23 +236,6 @@ def test_a_config_that_leaves_open_what_a_run_used(made: Run, option: str):
         edit(made, {f"run.{option}": "auto"})
 
 
-def test_mistakes_of_showing(made: Run, tmp_path: Path):
-    with pytest.raises(UsageError, match="seed is -1; it must be at least 0"):
-        made.evaluate(1, seed=-1)
-    with pytest.raises(UsageError, match=r"seed is 1\.5; it must be a whole number"):
-        made.evaluate(1, seed=1.5)  # the mistake that is tried
-    for call in (made.evaluate, made.watch):
-        with pytest.raises(UsageError, match="episodes is True; it must be a whole number"):
-            call(True)
-        with pytest.raises(UsageError, match="seed is False; it must be a whole number"):
-            call(1, seed=False)
-    with pytest.raises(UsageError, match="seed is -2"):
-        made.video(seed=-2)
-    for folder in (tmp_path, f"{tmp_path}/new/"):
-        with pytest.raises(UsageError, match=r"\.mp4"):
-            made.video(folder)
-
-
 def test_resume_with_other_spaces(tmp_path: Path):
     made = train(tmp_path, environment=Line, steps=100, callbacks=[StopAt(70)])
     run = Run(made.path, environment=lambda: Line(size=3))
@@ -310,18 +293,6 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monke
     assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
 
 
-@pytest.mark.parametrize("given", [2.5, "3"])
-def test_numbers_that_are_not_whole_are_refused(made: Run, given: Any):
-    with pytest.raises(UsageError, match=f"episodes is {given!r}; it must be a whole number"):
-        made.evaluate(given)
-    if not isinstance(given, str):
-        with pytest.raises(UsageError, match=r"checkpoint is 2\.5; it must be last, best or a step"):
-            made.agent(given)
-    nothing: Any = None
-    with pytest.raises(UsageError, match="checkpoint is None; it must be last, best or a step"):
-        made.agent(nothing)
-
-
 # ---------------------------------------------------------------------------------------------------- the rest
 def test_what_a_run_says_about_itself(tmp_path: Path):
     run = train(tmp_path, steps=60)
@@ -362,5 +333,26 @@ def test_tensorboard_has_every_line_once(tmp_path: Path):
     assert [event.step for event in scores] == [0, 60, 120, 180, 200]
 
 
-def test_the_options_of_train_are_those_of_the_command_line():
-    assert set(OPTIONS) <= set(duetto.storage.config.RunOptions.__dataclass_fields__)
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"seed": 1.5}, "seed is 1.5; it must be a whole number"),
+        ({"seed": False}, "seed is False; it must be a whole number"),
+        ({"episodes": True}, "episodes is True; it must be a whole number"),
+        ({"episodes": "3"}, "episodes is '3'; it must be a whole number"),
+        ({"checkpoint": 2.5}, "checkpoint is 2.5; it must be last, best or a step"),
+        ({"checkpoint": None}, "checkpoint is None; it must be last, best or a step"),
+    ],
+)
+def test_mistakes_of_showing(made: Run, arguments: dict[str, Any], sentence: str):
+    for call in (made.evaluate, made.watch, made.video):
+        if "episodes" not in arguments or call != made.video:
+            with pytest.raises(UsageError, match=re.escape(sentence)):
+                call(**arguments)
+
+
+def test_a_video_needs_the_name_of_a_file(made: Run, tmp_path: Path):
+    for folder in (tmp_path, f"{tmp_path}/new/"):
+        with pytest.raises(UsageError, match=r"\.mp4"):
+            made.video(folder)

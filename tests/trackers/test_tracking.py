@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from small_runs import AtStart
-from tracked_runs import CrashAt, CrashError, StopAt, evaluations_of, lines_of, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, train
+from tracked_runs import evaluations_of, lines_of
 
 import duetto
 from duetto.callbacks import RecordVideo
@@ -137,14 +137,11 @@ def test_what_was_logged_before_it_is_sent_and_what_is_logged_without_it_is_not(
     assert sorted(set(service.steps)) == [step for step in steps if not 130 < step < 160]
 
 
-def test_what_a_stopped_run_says_at_its_end_is_sent_too(tmp_path: Path):
-    """Also where its last step had a line of metrics, which was sent before the evaluation was made."""
+def test_the_last_line_of_a_stopped_run_is_sent_too(tmp_path: Path):
     service = Service()
-    run = train(tmp_path, track=[Fake(service)], callbacks=[StopAt(100)])
-    assert service.points[-1].numbers.keys() >= {"evaluation/mean_return"}
-    assert service.points[-1].step == 100
-    run.resume(track=[Fake(service)], callbacks=[StopAt(110)])
-    assert {"evaluation/mean_return", "learn/critic_loss"} <= service.points[-1].numbers.keys()
+    train(tmp_path, track=[Fake(service)], callbacks=[StopAt(110)])
+    assert service.points[-1].step == 110
+    assert "learn/critic_loss" in service.points[-1].numbers
 
 
 class AtTheEnd(duetto.Callback):

@@ -26,10 +26,6 @@ SPACE = Dict((("achieved_goal", GOAL), ("desired_goal", GOAL), ("observation", G
 ACTION = Box((1,), "float32", (-1.0,), (1.0,))
 
 
-def fingerprint(run: Run) -> str:
-    return duetto.load(run.path).fingerprint
-
-
 # ------------------------------------------------------------------------------------------------ who may have it
 @pytest.mark.parametrize(
     ("options", "sentence"),
@@ -150,32 +146,6 @@ def test_what_is_interrupted_ends_as_what_is_not(tmp_path: Path, backend: str, n
 
 def resumed(run: Run) -> Run:
     return Run(run.path, environment=GoalLine).resume()
-
-
-def test_both_frameworks_learn_from_the_same_batches(tmp_path: Path):
-    """The goals are drawn by NumPy: what the memory holds and draws is equal, as far as the actions are."""
-
-    def batches(backend: str) -> list[Any]:
-        seen: list[Any] = []
-
-        class Spy(duetto.Callback):
-            def on_start(self, trainer: duetto.Trainer) -> None:
-                sample = trainer.memory.sample
-
-                def noted(*arguments: Any) -> Any:
-                    seen.append(sample(*arguments))
-                    return seen[-1]
-
-                trainer.memory.sample = noted
-
-        options = {"steps": 36, "evaluate_every": 0, "name": backend, "backend": backend}
-        train(tmp_path, small(hindsight="future", random_steps=36), GoalLine, callbacks=[Spy()], **options)
-        return [one.batch for one in seen]
-
-    for one, other in zip(batches("torch"), batches("jax"), strict=True):
-        np.testing.assert_array_equal(one.obs["desired_goal"], other.obs["desired_goal"])
-        np.testing.assert_array_equal(one.reward, other.reward)
-        np.testing.assert_array_equal(one.discount, other.discount)
 
 
 def test_choices_have_hindsight_too(tmp_path: Path):

@@ -49,20 +49,6 @@ def test_returns_and_lengths_of_the_last_hundred_episodes(log: MetricLog):
     assert line["train/length"] == 2 * np.mean(np.arange(20, 120))
 
 
-def test_a_line_is_in_the_file_when_it_is_written(log: MetricLog, tmp_path: Path):
-    log.add(1, update(critic_loss=0.1))
-    line = log.write(7, {"time/seconds": 1.5})
-    assert JsonLines.read(tmp_path / "metrics.jsonl") == [line] == [log.last_line]
-    assert line == {
-        "step": 7,
-        "train/episodes": 0,
-        "train/return": None,
-        "train/length": None,
-        "learn/critic_loss": float(np.float32(0.1)),
-        "time/seconds": 1.5,
-    }
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_named_with_its_step(log: MetricLog, value: float):
     log.add(11, update(critic_loss=1.0, q_mean=2.0))

@@ -379,8 +379,6 @@ def test_hyper_parameters_beside_an_object_belong_into_it():
         ({"actors": 1}, "tune has no option 'actors'. It has: steps, "),  # and no cluster, either
         ({"environment": Short()}, "cannot share one environment object"),
         ({"discount": 0.9}, "discount is given a value and to be searched"),
-        ({"environment_options": [1]}, "environment_options is [1]; it must be options by their names"),
-        ({"preset": 5}, "preset is 5; it must be a preset's name"),
         ({"search": "none.yaml"}, "search file none.yaml cannot be read"),
     ],
 )

@@ -20,7 +20,7 @@ from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.runs.argument_checks import check_kinds, whole
+from duetto.runs.argument_checks import whole
 from duetto.runs.config_changes import changed
 from duetto.runs.spec import RunSpec, new_folder
 from duetto.runs.trainer_setup import existing_trainer, new_trainer
@@ -124,7 +124,6 @@ class Run:
             CheckpointError: No checkpoint can be read.
         """
         given.check(callbacks)
-        check_kinds(cluster=cluster)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
         how = ResumeOptions(steps, callbacks, accept_changes, cluster, options)
@@ -215,7 +214,6 @@ class Run:
             stochastic: Explore as in training; PPO and SAC sample.
         """
         episodes, seed = whole("episodes", episodes), self._seed(seed)
-        check_kinds(environment_options=environment_options)
         agent = self.agent(checkpoint)
         policy = agent.policy
         policy.explores = stochastic

@@ -201,7 +201,7 @@ class Worker(Newest):
                 else:
                     self._stopped.set()
                     if self.trainer is not None:
-                        self.trainer.stop(evaluates=False)
+                        self.trainer.stop()
                     self._go.put(False)
         except (EOFError, OSError):
             os._exit(1)  # its run resumes from its last checkpoint, as after kill -9
@@ -216,7 +216,7 @@ class Worker(Newest):
         """Send the evaluations so far and the step."""
         super().on_start(trainer)
         if self._stopped.is_set():
-            trainer.stop(evaluates=False)
+            trainer.stop()
         rows = Csv.read(trainer.folder / "evaluations.csv")
         self._send("started", [(int(float(row["step"])), float(row["mean_return"])) for row in rows], trainer.step)
 

@@ -76,9 +76,8 @@ class Trainer:
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
         self.step: int = 0
-        self._stop = self._skips_last_evaluation = False
+        self._stop = False
         self._asked = False  # whether a hook of this step wants a checkpoint
-        self._concluded = False  # whether a run that was stopped has its last checkpoint
         self.on_activity: Callable[[str], None] = lambda _: None  # the display's: shows a step that takes long
         place = place or Execution()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
@@ -112,7 +111,7 @@ class Trainer:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
         first, options = self.step, self.config.run
-        with interruptible(lambda: self.stop(evaluates=False), lambda: self.stopped), self._explaining_errors():
+        with interruptible(self.stop, lambda: self.stopped), self._explaining_errors():
             self._begin()
             self._pretrain()
             while self.step < options.steps and not self._stop:
@@ -130,7 +129,8 @@ class Trainer:
                 self._end_step(self.checkpoints.is_due(before, self.step))
             if self._asked or not self.checkpoints.has(self.step):
                 self.checkpoint()
-            self._conclude()
+            if self.log.last != (self.step, self.learner.updates):  # a resume from the checkpoint drops this line
+                self._write_metrics()
             if first < self.step and not self.stopped:
                 self.diagnostics.after_run(self.step, self.log.episodes)
             self._call("on_end")
@@ -200,31 +200,11 @@ class Trainer:
         self.diagnostics.on_metrics(self.log.write(self.step, extra))
 
     # ------------------------------------------------------------------------------------------------ its end
-    def _conclude(self) -> None:
-        """Evaluate the last policy, and write the last line of metrics, if none is due at this step.
-
-        This comes after the last checkpoint: a run that is resumed there drops both again, and has the rows and lines
-        of one that never ended here; and killing the process meanwhile loses nothing.
-        """
-        self._concluded = self.stopped
-        evaluates = self.stopped and self.config.run.evaluate_every and not self._skips_last_evaluation
-        if evaluates and self._evaluator.written() != self.step:
-            self.evaluate()
-        if self.log.last != (self.step, self.learner.updates):
-            self._write_metrics()
-        self.log.write_own(self.step)  # what came behind the last line
-
-    def stop(self, because: str = "", evaluates: bool = True) -> None:
-        """End the loop after this step, with a checkpoint.
-
-        Args:
-            because: A sentence for the notices.
-            evaluates: Whether an evaluation of the last policy follows, if the run makes any.
-        """
+    def stop(self, because: str = "") -> None:
+        """End the loop after this step, with a checkpoint. `because` is a sentence for the notices."""
         if because and not self._stop:
             self.notices.append(f"The run stops at step {self.step:,}. {because}")
         self._stop = True
-        self._skips_last_evaluation |= not evaluates
 
     def when_closed(self, act: Callable[[], object]) -> None:
         """Have `act` called when the trainer is closed."""
@@ -335,17 +315,14 @@ class Trainer:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write a checkpoint, and return its folder.
-
         In a hook it is written after the step's last one, or it would lack what other callbacks learn from the step;
-        the folder is the one that it will have. After the last checkpoint of a run that was stopped, none is written,
+        the folder is the one that it will have.
         and the folder is that last one's.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
         """
-        if self._concluded:
-            return self.checkpoints.store.path_of(self.step)
         if self._callbacks.running:
             self._asked = True
             return self.checkpoints.store.new_path(self.step)
