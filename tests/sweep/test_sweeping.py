@@ -357,8 +357,6 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ("td3", "Pendulum-v1", {"seeds": [1, 1]}, "seeds is [1, 1]; it must be"),
         ("td3", "Pendulum-v1", {"steps": "many"}, "steps is 'many'; it must be a whole number"),
         ("td3", "CartPole-v1", {}, "td3 needs a continuous action space (Box)"),
-        ("td3", "x-v0", {"environment_options": 3}, "environment_options is 3; it must be"),
-        ("td3", "x-v0", {"environment_options": {1: 2}}, "environment_options is {1: 2}; it must be"),
         ("td3", "Pendulum-v1", {"track": 5}, "track is 5; it must be a list"),
         (["td3", "td3"], "Pendulum-v1", {}, "Two runs would be called td3-Pendulum-v1-s0"),
     ],
