@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from fake_run import same
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from line_environment import Components, Line
 from small_runs import StopAt, assert_same, checkpoints, small, train
 from toy_networks import actor, critic
@@ -24,7 +24,6 @@ from duetto.environments import Layout, to_gymnasium
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.runs.agent import observed
 from duetto.runs.run import Run
-from duetto.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -103,40 +102,6 @@ def test_observations_in_parts_may_be_nested_or_flat(tmp_path: Path):
         np.testing.assert_array_equal(agent.act(obs), agent.act(flat))
         plain = {"inner": {name: part.tolist() for name, part in obs["inner"].items()}, "twice": tuple(obs["twice"])}
         np.testing.assert_array_equal(agent.act(obs), agent.act(plain))  # as an environment may give them, too
-
-
-@pytest.mark.parametrize(
-    ("space", "value"),
-    [
-        (Discrete(12, start=-3), lambda time: np.int64(time - 3)),
-        (MultiDiscrete([[12, 2], [3, 2]], start=[[5, 0], [7, 0]]), lambda time: np.array([[5 + time, 0], [8, 1]])),
-        (MultiBinary((2, 2)), lambda time: np.array([[time % 2, 0], [1, time % 3 == 0]], np.int8)),
-        (Box(0, 12, (2, 1, 2), np.int32), lambda time: np.full((2, 1, 2), time, np.int32)),
-    ],
-)
-def test_it_takes_observations_as_the_environment_gives_them(tmp_path: Path, space: gymnasium.Space, value: Any):
-    """Counted from elsewhere than 0, or in other shapes than a vector's."""
-
-    class Other(Line):
-        def __init__(self) -> None:
-            super().__init__()
-            self.observation_space = space
-
-        def see(self) -> Any:
-            return value(self.time)
-
-    seen: list[tuple[int, np.ndarray]] = []
-
-    def look(trainer: Trainer) -> None:
-        seen.append((trainer.step % 10, trainer.policy(trainer.stepper.obs)[0]))
-
-    run = train(tmp_path, environment=Other, steps=60, evaluate_every=0, callbacks=[look])
-    agent = duetto.load(run.path)
-    low, high = np.array([-1, 2]), np.array([3, 2.5])
-    assert space.contains(value(0))
-    time, policy = seen[-1]
-    np.testing.assert_allclose(agent.act(value(time)), low + (policy + 1) / 2 * (high - low), rtol=1e-5)
-    assert np.abs(agent.act(value(time)) - agent.act(value(time + 1))).max() > 1e-4
 
 
 # ---------------------------------------------------------------------------------------------------- own networks

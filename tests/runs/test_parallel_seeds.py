@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from line_environment import Line, Looking
@@ -25,35 +24,14 @@ SEEDS = (0, 3, 1)
 class Ending(Line):
     """Episodes of 4 to 11 steps, of which some are terminated: of other lengths with every seed, and every time."""
 
-    def __init__(self, choices: bool = False) -> None:
-        super().__init__()
-        if choices:
-            self.action_space = gymnasium.spaces.Discrete(3)
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         found = super().reset(seed=seed)
         self.length, self.fails = int(self.np_random.integers(4, 12)), bool(self.np_random.integers(2))
         return found
 
     def step(self, action: Any) -> Any:
-        moved = np.array([action - 0.9, 2.0], np.float32) if np.ndim(action) == 0 else action
-        obs, reward, _, truncated, info = super().step(np.clip(moved, (-1, 2), (3, 2.5)).astype(np.float32))
+        obs, reward, _, truncated, info = super().step(action)
         return obs, reward, truncated and self.fails, truncated and not self.fails, info
-
-
-class Choosing(Ending):
-    """The same, with choices."""
-
-    def __init__(self) -> None:
-        super().__init__(choices=True)
-        self.moves = gymnasium.spaces.Box(np.array([-1, 2], np.float32), np.array([3, 2.5], np.float32))
-
-    def step(self, action: Any) -> Any:
-        self.action_space, choices = self.moves, self.action_space
-        try:
-            return super().step(action)
-        finally:
-            self.action_space = choices
 
 
 OFFPOLICY = {"batch_size": 8, "random_steps": 20, "learning_starts": 20, "replay_capacity": 60, "hidden": (8,)}
@@ -66,7 +44,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         duetto.DQN(
             hidden=(8,), batch_size=8, learning_starts=20, train_every=1, replay_capacity=60, priority_exponent=0.6
         ),
-        Choosing,
+        "CartPole-v1",
         {"steps": 130},
     ),
     "ppo": (duetto.PPO(**PPO), Ending, {"steps": 816, "num_envs": 2}),

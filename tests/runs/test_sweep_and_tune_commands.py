@@ -15,7 +15,6 @@ import pytest
 from commands import SMALL, called
 from rich.console import Console
 
-from duetto.algorithms import ALGORITHMS
 from duetto.runs.pool import ProcessPool
 from duetto.tools.sweep.display import SweepDisplay
 from duetto.tools.sweep.plan import PlannedRun
@@ -150,25 +149,6 @@ def test_a_study_keeps_options_that_are_given_however_they_are_written(command: 
     searched = out.partition("searched: ")[2].partition("\n")[0].split(", ")
     assert "discount" in searched
     assert not {"tau", "twin_critic", "batch_size", "hidden"} & {*searched}
-
-
-@pytest.mark.parametrize(
-    ("command_name", "arguments", "options"),
-    [
-        (
-            "sweep",
-            "ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...]",
-            "seeds jobs output preset tau steps",
-        ),
-        ("tune", "ALGORITHM ENVIRONMENT", "trials seeds search jobs preset tau steps"),
-    ],
-)
-def test_help_lists_the_options(command: Any, command_name: str, arguments: str, options: str):
-    overview, own = command(f"{command_name} --help").out, command(f"{command_name} td3 --help").out
-    assert overview.startswith(f"usage: duetto {command_name} {arguments} [options]")
-    assert all(name in overview for name in ALGORITHMS)
-    assert own.startswith(f"usage: duetto {command_name} td3 ")
-    assert all(f"--{name} " in own for name in options.split())
 
 
 # ---------------------------------------------------------------------------------------------------- displays

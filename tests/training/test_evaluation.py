@@ -11,7 +11,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
-from gymnasium.wrappers import vector as around
 from line_environment import Components, Line
 from small_runs import BRIEF, CrashAt, CrashError, differences, outcome, small, train
 from vector_envs import Whole
@@ -111,20 +110,6 @@ def never(tmp_path: Path, environment: Any, **options: Any) -> str:
     with pytest.raises(UsageError) as refusal:
         train(tmp_path, environment=environment, **options)
     return str(refusal.value)
-
-
-def test_vectors_that_no_evaluation_is_like_are_refused(tmp_path: Path):
-    vector = Whole([Line] * 2)
-    said = never(tmp_path, around.FlattenObservation(vector))
-    assert "is a FlattenObservation, which cannot make a single environment" in said
-    assert said.endswith("Or train without evaluations: evaluate_every=0.")
-    native = gymnasium.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point")
-    said = never(tmp_path, native, algorithm=small("ppo"))
-    assert said.endswith("with its wrappers around it. Or train without evaluations: evaluate_every=0.")
-    rewarded = around.TransformReward(vector, lambda reward: reward)
-    run = train(tmp_path, environment=rewarded, evaluate_every=0, steps=40)
-    with pytest.raises(UsageError, match="is a TransformReward, which cannot make a single"):
-        run.evaluate(1)
 
 
 def test_an_evaluation_of_other_spaces_is_refused(tmp_path: Path):

@@ -99,36 +99,6 @@ def test_of_sequences_what_is_learned_from_counts():
     np.testing.assert_array_equal(result.obs.obs, normalizer(obs))
 
 
-def test_in_a_run_collected_means_every_step_also_the_random_ones(tmp_path: Path):
-    observed: list[np.ndarray] = []
-    counts: list[float] = []
-
-    def look(trainer: Trainer) -> None:
-        counts.append(moments(trainer.normalizer)[2])
-        observed.append(trainer.stepper.obs)
-
-    train(tmp_path, small(normalize_observations="collected"), Line, num_envs=3, steps=60, callbacks=[look])
-    assert counts == list(range(4, 64, 3))  # one at first, then 3 environments
-
-
-def test_in_a_run_sampled_means_every_batch(tmp_path: Path):
-    counts: dict[int, float] = {}
-    train(
-        tmp_path,
-        small(normalize_observations="sampled"),
-        Line,
-        steps=33,
-        callbacks=[lambda trainer: counts.update({trainer.step: moments(trainer.normalizer)[2]})],
-    )
-    assert [counts[step] for step in (29, 30, 31, 32, 33)] == [
-        1,
-        1,
-        33,
-        65,
-        97,
-    ]  # batches of 16 and their next, after step 30
-
-
 # ---------------------------------------------------------------------------------------------------- rollouts
 def rollout(obs: Any, weight: Any) -> RolloutBatch:
     return RolloutBatch(obs, *[np.zeros(len(weight), np.float32)] * 5, weight=np.array(weight, np.float32))
