@@ -13,14 +13,14 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from gymnasium.wrappers.utils import RunningMeanStd
 from line_environment import Line
 from policy_environments import Wander
-from small_runs import checkpoints, small, train
+from small_runs import AtStart, checkpoints, small, train
 
 from duetto.algorithms.base import Batch, OneStep, RolloutBatch, SequenceBatch
 from duetto.errors import UsageError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.training.normalizer import Normalizer, RewardScaler
-from duetto.training.trainer import Learning, Trainer
+from duetto.training.trainer import Trainer
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
 IMAGE = Box((3, 4, 4), "uint8", (0.0,) * 48, (255.0,) * 48)
@@ -145,18 +145,14 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     def look(trainer: Trainer) -> None:
         raw.append(trainer.stepper.obs[0].copy())
 
-    def prepared(learning: Learning, *arguments: Any) -> Any:
-        batches, progress = original(learning, *arguments)
-        learned.extend(batches)
-        return batches, progress
+    def watch(trainer: Trainer) -> None:
+        update_each = trainer.learner.update_each
+        trainer.learner.update_each = lambda batches, *how: learned.extend(batches) or update_each(batches, *how)
 
-    original = Learning.prepared
     options: dict[str, Any] = {"steps": 20, "evaluate_every": 0}
     scaling = {"observation_statistics": "steps", "normalization_prior": 1e-4, "observation_clip": 10.0}
     algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1, rollout_steps=20, **scaling)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learning, "prepared", prepared)
-        train(tmp_path, algorithm, Wander, callbacks=[look], **options)
+    train(tmp_path, algorithm, Wander, callbacks=[AtStart(watch), look], **options)
     env = Wander()
     seen = [env.reset(seed=0)[0], *raw[:-1]]
     theirs = gymnasium.wrappers.NormalizeObservation(env)

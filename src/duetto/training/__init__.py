@@ -1,6 +1,6 @@
 """The loop that joins environments, memory and learner: collect, remember, learn; evaluate, log, checkpoint.
 
-trainer, components                    the loop, with `Learning`, the run's updates; the parts that it joins
+trainer, components                    the loop; the parts that it joins
 collector, policy, recurrent_state     steps from the environments; acting; hidden states while acting
 normalizer                             running statistics of observations and rewards
 evaluation, evaluator, video           whole episodes of the policy; the best parameters; videos
