@@ -29,11 +29,10 @@ from duetto.storage.config import Config
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints, crossed
 from duetto.training.collector import Source
-from duetto.training.components import AnyMemory, Components
+from duetto.training.components import AnyMemory, Components, Execution
 from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
 from duetto.training.evaluator import Evaluator
-from duetto.training.execution import Execution
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
