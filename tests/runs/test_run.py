@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fake_disk import CountingOS
 from line_environment import Choosing, Components, Line, Looking, Unbounded
-from small_runs import AtStart, StopAt, assert_same, checkpoints, small, train
+from small_runs import StopAt, assert_same, checkpoints, notices, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
@@ -203,27 +203,13 @@ def test_resume_of_a_run_in_use(made: Run):
         made.resume()
 
 
-def test_two_runs_at_once_get_two_folders(tmp_path: Path):
-    inner: list[Run] = []
-
-    def another(trainer: Trainer) -> None:
-        if trainer.step == 5:
-            inner.append(train(tmp_path, steps=5))
-
-    assert train(tmp_path, steps=10, callbacks=[another]).path.name == "td3-Pendulum-v1-s0"
-    assert inner[0].path.name == "td3-Pendulum-v1-s0-2"
-
-
 def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
     run = train(tmp_path, steps=100, name="run")
     logged = [(run.path / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")]
     shutil.rmtree(run.path / "checkpoints")
     identifier = run.config.environment
     check_refused_unharmed(edit(run, {"environment.id": "Nowhere-v0"}), UsageError, "no environment Nowhere-v0")
-    said: list[str] = []
-    again = edit(run, {"environment.id": identifier}).resume(
-        callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))]
-    )
+    said = notices(again := edit(run, {"environment.id": identifier}))
     assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
     assert "has no checkpoint: the run starts at step 0 again" in said[0]
     assert [row["step"] for row in again.evaluations()] == [0, 60, 100]

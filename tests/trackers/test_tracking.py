@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from small_runs import AtStart, CrashAt, CrashError, StopAt, train
+from small_runs import CrashAt, CrashError, StopAt, notices, train
 from tracked_runs import evaluations_of, lines_of
 
 import duetto
@@ -72,13 +72,6 @@ class Numbered(Fake):
         return 7, ""
 
 
-def said(run: Run, **options: Any) -> list[str]:
-    notices: list[list[str]] = []
-    callbacks = [AtStart(lambda trainer: notices.append(trainer.notices)), *options.pop("callbacks", [])]
-    run.resume(callbacks=callbacks, **options)
-    return notices[0]
-
-
 def check_all(service: Service, run: Run, *ends: int) -> None:
     """Each line of metrics and each evaluation is there; and those where the run had ended before."""
     assert sorted(set(service.steps)) == sorted({*lines_of(run), *evaluations_of(run), *ends})
@@ -129,10 +122,10 @@ def test_what_was_logged_before_it_is_sent_and_what_is_logged_without_it_is_not(
     run = train(tmp_path, callbacks=[StopAt(110)])
     run.resume(track=[Fake(service)], callbacks=[StopAt(130)])
     assert service.steps == [0, 25, 50, 60, 75, 100, 120, 125, 130]
-    [note] = said(run, callbacks=[StopAt(160)])
+    [note] = notices(run, callbacks=[StopAt(160)])
     assert note.startswith("This run was tracked by fake, and continues without.")
     assert service.steps[-1] == 130
-    assert said(run, track=[Fake(service)]) == ["Tracked by fake: in memory"]
+    assert notices(run, track=[Fake(service)]) == ["Tracked by fake: in memory"]
     steps = sorted({*lines_of(run), *evaluations_of(run), 130})
     assert sorted(set(service.steps)) == [step for step in steps if not 130 < step < 160]
 
@@ -162,7 +155,7 @@ def test_a_service_that_has_the_run_no_more_gets_all_in_another_one(tmp_path: Pa
 
     run = train(tmp_path, track=[Fake(Service())], callbacks=[StopAt(110)])
     service = Service()
-    assert said(run, track=[Anew(service)], callbacks=[StopAt(130)]) == [
+    assert notices(run, track=[Anew(service)], callbacks=[StopAt(130)]) == [
         "The tracker fake: tracked run run-1 no longer exists; starting a new one."
     ]
     run.resume(track=[Anew(service)])

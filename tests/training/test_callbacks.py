@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line
-from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, notices, small, train
 
 import duetto
 from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
@@ -72,13 +72,6 @@ class Patient(duetto.Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.made = state["made"]
-
-
-def notices(run: Run, callbacks: Any = (), **options: Any) -> list[str]:
-    """What is said while a run continues to its end."""
-    said: list[list[str]] = []
-    run.resume(callbacks=[AtStart(lambda trainer: said.append(trainer.notices)), *callbacks], **options)
-    return said[0]
 
 
 # ---------------------------------------------------------------------------------------------------- what is called

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line
-from small_runs import AtStart, CrashAt, CrashError, StopAt, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, notices, small, train
 from test_run import check_refused_unharmed, edit
 
 import duetto
@@ -26,13 +26,6 @@ from duetto.training.trainer import Trainer
 @pytest.fixture
 def made(tmp_path: Path) -> Run:
     return train(tmp_path, steps=100, name="made", environment_options={"g": 10.0}, callbacks=[StopAt(70)])
-
-
-def resumed(run: Run, **arguments: Any) -> list[str]:
-    """Resume, and return what was said before the first step."""
-    said: list[str] = []
-    run.resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))], **arguments)
-    return said
 
 
 # ---------------------------------------------------------------------------------------------------- what decides
@@ -65,20 +58,20 @@ def test_a_change_of_what_decides_is_refused(made: Run, key: str, value: Any, se
 
 def test_with_the_old_value_back_it_is_the_same_run(made: Run):
     edit(made, {"algorithm.discount": 0.5})
-    assert resumed(edit(made, {"algorithm.discount": 0.99})) == []
+    assert notices(edit(made, {"algorithm.discount": 0.99})) == []
 
 
 # ---------------------------------------------------------------------------------------------------- accepted
 def test_an_accepted_change_is_said_made_and_kept(made: Run):
     run = edit(made, {"algorithm.actor_learning_rate": 0.5})
-    [said] = resumed(run, accept_changes=True)
+    [said] = notices(run, accept_changes=True)
     assert said == (
         "Changed since the checkpoint at step 70: algorithm.actor_learning_rate was 0.001, is now 0.5. The "
         "run continues "
         "with the new values."
     )
     assert run.metrics()[-1]["learn/actor_learning_rate"] == 0.5
-    assert resumed(Run(run.path), steps=110) == []  # the new checkpoint was made with it
+    assert notices(Run(run.path), steps=110) == []  # the new checkpoint was made with it
     check_refused_unharmed(edit(run, {"algorithm.actor_learning_rate": 0.001}), UsageError, "was 0.5, is now 0.001")
 
 
@@ -88,7 +81,7 @@ def test_another_framework_has_threads_of_its_own(tmp_path: Path, new: Any):
     old = "jax" if new == "torch" else "torch"
     run = train(tmp_path, steps=40, evaluate_every=0, backend=old, threads=0)
     assert run.config.run.threads == (jax_threads() if old == "jax" else 1)
-    resumed(run, steps=60, backend=new)
+    notices(run, steps=60, backend=new)
     assert bool(Run(run.path).config.run.threads) == (new == "jax")
 
 
@@ -99,13 +92,13 @@ def test_other_values_can_be_given_in_python_too(made: Run):
         made.resume(110, backend="auto")
     with pytest.raises(UsageError, match=r"tau is 2\.0; it must be at least 0"):
         made.resume(110, tau=2.0)
-    [said] = resumed(made, steps=110, actor_learning_rate=0.5, log_every=5)
+    [said] = notices(made, steps=110, actor_learning_rate=0.5, log_every=5)
     assert "algorithm.actor_learning_rate was 0.001, is now 0.5. The run continues with the new values." in said
     assert made.metrics()[-1]["learn/actor_learning_rate"] == 0.5
     assert [line["step"] for line in made.metrics()][-2:] == [105, 110]
     config = Run(made.path).config
     assert (config.algorithm.actor_learning_rate, config.run.log_every, config.run.steps) == (0.5, 5, 110)
-    assert resumed(Run(made.path), steps=120) == []
+    assert notices(Run(made.path), steps=120) == []
 
 
 def test_other_environment_options_are_not_undone_by_the_saved_state(made: Run):
@@ -146,7 +139,7 @@ def test_what_was_accepted_is_in_a_checkpoint_before_anything_kills_the_run(made
     run = edit(made, {"algorithm.tau": 0.02})
     with pytest.raises(CrashError):
         run.resume(accept_changes=True, callbacks=[CrashAt(71)])
-    assert resumed(Run(made.path)) == []
+    assert notices(Run(made.path)) == []
     assert Run(made.path).config.algorithm == small(tau=0.02)
 
 
@@ -155,10 +148,10 @@ def test_other_versions_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with monkeypatch.context() as then:
         then.setattr(resume_checks, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
         made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
-    [said] = resumed(made)
+    [said] = notices(made)
     assert said.startswith("Computed otherwise since the checkpoint at step 70: numpy was 1.0, is now ")
     assert said.count(" was ") == 2
-    assert resumed(made, steps=110) == []
+    assert notices(made, steps=110) == []
 
 
 def test_an_agent_says_that_it_was_trained_with_another_config(made: Run):
@@ -192,5 +185,5 @@ def test_a_fixed_temperature_is_that_of_the_config(tmp_path: Path, backend: str)
 def test_another_number_of_threads_is_said(tmp_path: Path):
     """Their last bits may be others."""
     run = edit(train(tmp_path, threads=2, steps=80), {"run.threads": 1})
-    [said] = resumed(run, steps=90)
+    [said] = notices(run, steps=90)
     assert "threads was 2, is now 1. From here the numbers may differ" in said

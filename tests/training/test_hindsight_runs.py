@@ -85,35 +85,6 @@ def test_the_goals_of_an_environment():
     goals.close()
 
 
-@pytest.mark.parametrize(("mode", "relabelled"), [("collected", False), ("sampled", True)])
-def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str, relabelled: bool):
-    """What networks get is what the memory's batch says, scaled by the goals' own statistics."""
-    seen: list[Any] = []
-
-    class Spy(duetto.Callback):
-        def on_start(self, trainer: duetto.Trainer) -> None:
-            update_each, batch = trainer.learner.update_each, trainer.normalizer.batch
-
-            def noted(raw: Any) -> Any:
-                seen.append((raw, trainer.normalizer.moments["desired_goal"]))
-                return batch(raw)
-
-            def learned(batches: Any, progress: Any) -> Any:
-                seen[-1] = (*seen[-1], *batches, trainer.normalizer.moments["desired_goal"])
-                return update_each(batches, progress)
-
-            trainer.normalizer.batch, trainer.learner.update_each = noted, learned
-
-    train(tmp_path, small(hindsight="final", normalize_observations=mode), GoalLine, callbacks=[Spy()], steps=60)
-    raw, before, scaled, after = seen[-1]
-    assert (after.count > before.count) == relabelled
-    np.testing.assert_allclose(
-        scaled.next_obs["desired_goal"],  # the last part of a batch to be taken into the statistics
-        np.clip((raw.next_obs["desired_goal"] - after.mean) / np.sqrt(after.variance + 1e-8), -5, 5),
-        atol=1e-3,
-    )
-
-
 # ------------------------------------------------------------------------------------------------ exactly the same
 
 

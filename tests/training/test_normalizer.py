@@ -13,7 +13,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from gymnasium.wrappers.utils import RunningMeanStd
 from line_environment import Line
 from policy_environments import Wander
-from small_runs import AtStart, checkpoints, small, train
+from small_runs import AtStart, small, train
 
 from duetto.algorithms.base import Batch, OneStep, RolloutBatch, SequenceBatch
 from duetto.errors import UsageError
@@ -115,26 +115,6 @@ def test_a_rollout_is_learned_from_as_it_was_collected():
     mean, _, count = moments(normalizer)
     assert count == 3
     np.testing.assert_allclose(mean, [4 / 3, 8 / 3])
-
-
-def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_path: Path):
-    """2 environments of 16 steps: 32 rows after each rollout, whatever the epochs; frozen inside it."""
-    counts: dict[int, float] = {}
-    seen: dict[int, np.ndarray] = {}
-
-    def look(trainer: Trainer) -> None:
-        counts[trainer.step] = moments(trainer.normalizer)[2]
-        seen[trainer.step] = trainer.stepper.obs
-        before = trainer.normalizer.state_dict()
-        trainer.evaluate()
-        assert same(before, trainer.normalizer.state_dict())
-
-    options: dict[str, Any] = {"num_envs": 2, "steps": 80, "evaluate_every": 80}
-    run = train(tmp_path, small("ppo", normalize_observations=True, epochs=3), Wander, callbacks=[look], **options)
-    assert [counts[step] for step in (2, 30, 32, 62, 64, 80)] == [1, 1, 33, 33, 65, 65]
-    agent = run.agent()
-    assert same(agent.normalizer.state_dict(), checkpoints(run).load_latest().state["normalizer"])
-    assert moments(agent.normalizer)[2] == 65
 
 
 # ---------------------------------------------------------------------------------------------------- steps

@@ -21,8 +21,6 @@ from small_runs import (
     OPTIONS,
     SMALL,
     AtStart,
-    CrashAt,
-    CrashError,
     StopAt,
     assert_same,
     checkpoints,
@@ -133,19 +131,6 @@ def test_killed_before_the_first_checkpoint(tmp_path: Path):
     assert run.metrics()
     assert run.evaluations()
     assert_same(whole, run.resume())
-
-
-def test_what_was_logged_after_the_checkpoint_is_logged_once(tmp_path: Path):
-    """A killed run, its last checkpoint at step 40, had continued to a line of metrics and an evaluation."""
-    with pytest.raises(CrashError):
-        train(tmp_path, name="crashed", callbacks=[CrashAt(79)])
-    run = Run(tmp_path / "crashed")
-    assert checkpoints(run).steps() == [40]
-    assert [line["step"] for line in run.metrics()] == [25, 50, 75]
-    assert [row["step"] for row in run.evaluations()] == [0, 60]
-    assert_same(train(tmp_path, name="whole"), run.resume())
-    assert [line["step"] for line in run.metrics()] == [25, 50, 75, 100, 125, 150, 175, 200]
-    assert [row["step"] for row in run.evaluations()] == [0, 60, 120, 180, 200]
 
 
 def test_killed_while_a_checkpoint_is_written(tmp_path: Path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line, Opaque
-from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, notices, outcome, small, train
 
 from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
@@ -32,10 +32,8 @@ def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path
     run = train(tmp_path, steps=45, num_envs=2, evaluate_every=1000, checkpoint_every=23)
     assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
-    said: list[str] = []
-    finished = run.resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
-    assert [row["step"] for row in finished.evaluations()] == [0, 46]
-    assert said == []
+    assert notices(run) == []
+    assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert [row["step"] for row in run.resume(steps=60).evaluations()] == [0, 46, 60]
 
 
@@ -54,21 +52,6 @@ def test_what_is_switched_off(tmp_path: Path):
     assert run.evaluations() == []
     assert checkpoints(run).steps() == [60]
     assert not (run.path / "checkpoints" / "best").exists()
-
-
-def test_a_callback_sees_every_step_and_may_end_the_run(tmp_path: Path):
-    steps: list[int] = []
-
-    def end(trainer: Trainer) -> None:
-        steps.append(trainer.step)
-        assert not trainer.stopped
-        if trainer.step == 45:
-            trainer.stop()
-            assert trainer.stopped
-
-    run = train(tmp_path, callbacks=[end])
-    assert steps == list(range(1, 46))
-    assert checkpoints(run).steps() == [40, 45]
 
 
 def test_it_runs_in_a_thread_where_no_signals_can_be_caught(tmp_path: Path):
