@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ from toy_networks import actor, critic
 
 import duetto
 from duetto.environments import Layout, to_gymnasium
-from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.errors import CheckpointError, UsageError
 from duetto.runs.agent import observed
 from duetto.runs.run import Run
 
@@ -121,41 +118,6 @@ def test_networks_of_the_users_own(tmp_path: Path, backend: str):
 
 
 # ---------------------------------------------------------------------------------------------------- no code is run
-class Malicious:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-def test_loading_runs_no_code(tmp_path: Path):
-    """Every file replaced by a pickle that makes a folder where it is loaded."""
-    run = train(tmp_path / "runs", steps=60)
-    harmful = pickle.dumps(Malicious(tmp_path / "ran"))
-    pickle.loads(harmful)
-    (tmp_path / "ran").rmdir()  # it would
-    files = [path for path in run.path.rglob("*") if path.is_file() and "tensorboard" not in str(path)]
-    assert len(files) > 10
-    for path in files:
-        if path.name == "config.yaml":
-            continue
-        original = path.read_bytes()
-        path.write_bytes(harmful)
-        for act in (lambda: duetto.load(run.path), lambda: duetto.load(run.path, "best"), lambda: run.metrics()):
-            with suppress(DuettoError):  # some do not read this file
-                act()
-        assert not (tmp_path / "ran").exists()
-        path.write_bytes(original)
-    for path in run.path.glob("checkpoints/**/*.*"):
-        path.write_bytes(harmful)
-    for checkpoint in ("last", "best", 60):
-        with pytest.raises(CheckpointError, match="damaged"):
-            duetto.load(run.path, checkpoint)
-    (run.path / "config.yaml").write_bytes(harmful)
-    with pytest.raises(DuettoError):
-        duetto.load(run.path)
-    assert not (tmp_path / "ran").exists()
 
 
 def test_the_source_never_unpickles():
