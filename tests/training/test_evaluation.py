@@ -101,15 +101,9 @@ def test_an_instance_is_evaluated_on_a_copy(tmp_path: Path):
 def test_an_object_that_cannot_be_copied_is_refused(tmp_path: Path):
     environment = gymnasium.make("Pendulum-v1", **BRIEF)
     environment.unwrapped.lock = threading.Lock()
-    said = never(tmp_path, environment)
-    assert said.startswith("Pendulum-v1 cannot be copied for evaluations and videos (TypeError: ")
-    assert said.endswith("Or train without evaluations: evaluate_every=0.")
-
-
-def never(tmp_path: Path, environment: Any, **options: Any) -> str:
-    with pytest.raises(UsageError) as refusal:
-        train(tmp_path, environment=environment, **options)
-    return str(refusal.value)
+    sentence = r"Pendulum-v1 cannot be copied for evaluations .*Or train without evaluations: evaluate_every=0\.$"
+    with pytest.raises(UsageError, match=sentence):
+        train(tmp_path, environment=environment)
 
 
 def test_an_evaluation_of_other_spaces_is_refused(tmp_path: Path):
