@@ -36,10 +36,10 @@ CHOICES = {
 }
 # Still too large. Remove an entry with its cause; add none.
 LONG_FILES: set[str] = set()
-LONG_FUNCTIONS = {"runs/api.py:train", "tools/hub/upload.py:push"}
+LONG_FUNCTIONS = {"tools/hub/upload.py:push"}
 LARGE_CLASSES: set[str] = set()
 # Rooms under construction, whose maps follow.
-UNMAPPED = {"algorithms", "runs", "tools/cli"}
+UNMAPPED = {"algorithms", "tools/cli"}
 
 
 def test_layers_and_frameworks():

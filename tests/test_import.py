@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from importlib import metadata
 
 import pytest
@@ -22,12 +21,6 @@ def test_it_takes_less_than_a_third_of_a_second_of_work():
     """Measured inside the process: starting Python is not ours."""
     code = "import time; started = time.process_time(); import duetto; print(time.process_time() - started)"
     assert min(float(run(code)) for _ in range(3)) < 0.3
-    best = float("inf")
-    for _ in range(3):
-        began = time.process_time()
-        run("import duetto")
-        best = min(best, time.process_time() - began)
-    assert best < 0.5
 
 
 def test_it_imports_no_framework_and_nothing_that_takes_time():

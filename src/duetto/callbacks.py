@@ -39,8 +39,7 @@ class StopAtReturn(Callback):
 class TimeLimit(Callback):
     """End the run after this many seconds of work, summed over resumes, without steps that a kill lost.
 
-    The current step, a checkpoint and an evaluation of the last policy follow. Ending the process during that
-    evaluation loses nothing.
+    The run completes its step and writes a checkpoint.
     """
 
     seconds: Annotated[float, Bounds(0.0, above=True, endless=True)]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +11,16 @@ import numpy as np
 import pytest
 import torch
 from fake_run import same
-from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from line_environment import Components, Line
-from own_networks import networks
 from small_runs import StopAt, assert_same, checkpoints, small, train
+from toy_networks import actor, critic
 
 import duetto
-from duetto.errors import CheckpointError, DuettoError, UsageError
+from duetto.environments import Layout, to_gymnasium
+from duetto.errors import CheckpointError, UsageError
+from duetto.runs.agent import observed
 from duetto.runs.run import Run
-from duetto.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +36,6 @@ def observations(environment: gymnasium.Env, count: int = 20) -> list[Any]:
         obs, *_, truncated, _ = environment.step(environment.action_space.sample())
         seen += [environment.reset()[0]] if truncated else [obs]
     return seen
-
-
-def test_it_acts_as_the_environment_wants_it(made: Run):
-    agent, environment = duetto.load(made.path), Line()
-    for obs in observations(environment):
-        action = agent.act(obs)
-        assert (action.shape, action.dtype) == ((2,), np.float32)
-        assert environment.action_space.contains(action)
 
 
 def test_it_acts_as_in_training(tmp_path: Path):
@@ -111,91 +101,23 @@ def test_observations_in_parts_may_be_nested_or_flat(tmp_path: Path):
         np.testing.assert_array_equal(agent.act(obs), agent.act(plain))  # as an environment may give them, too
 
 
-@pytest.mark.parametrize(
-    ("space", "value"),
-    [
-        (Discrete(12, start=-3), lambda time: np.int64(time - 3)),
-        (MultiDiscrete([[12, 2], [3, 2]], start=[[5, 0], [7, 0]]), lambda time: np.array([[5 + time, 0], [8, 1]])),
-        (MultiBinary((2, 2)), lambda time: np.array([[time % 2, 0], [1, time % 3 == 0]], np.int8)),
-        (Box(0, 12, (2, 1, 2), np.int32), lambda time: np.full((2, 1, 2), time, np.int32)),
-    ],
-)
-def test_it_takes_observations_as_the_environment_gives_them(tmp_path: Path, space: gymnasium.Space, value: Any):
-    """Counted from elsewhere than 0, or in other shapes than a vector's."""
-
-    class Other(Line):
-        def __init__(self) -> None:
-            super().__init__()
-            self.observation_space = space
-
-        def see(self) -> Any:
-            return value(self.time)
-
-    seen: list[tuple[int, np.ndarray]] = []
-
-    def look(trainer: Trainer) -> None:
-        seen.append((trainer.step % 10, trainer.policy(trainer.stepper.obs)[0]))
-
-    run = train(tmp_path, environment=Other, steps=60, evaluate_every=0, callbacks=[look])
-    agent = duetto.load(run.path)
-    low, high = np.array([-1, 2]), np.array([3, 2.5])
-    assert space.contains(value(0))
-    time, policy = seen[-1]
-    np.testing.assert_allclose(agent.act(value(time)), low + (policy + 1) / 2 * (high - low), rtol=1e-5)
-    assert np.abs(agent.act(value(time)) - agent.act(value(time + 1))).max() > 1e-4
-
-
 # ---------------------------------------------------------------------------------------------------- own networks
 def test_networks_of_the_users_own(tmp_path: Path, backend: str):
-    algorithm = small(**networks())
+    networks = {"actor_network": actor(0.1), "critic_network": critic()}
+    algorithm = small(**networks)
     whole = train(tmp_path, algorithm, backend=backend, name="whole")
     run = train(tmp_path, algorithm, backend=backend, name="stopped", callbacks=[StopAt(130)])
     with pytest.raises(UsageError, match=r"a custom network, .*networks=\{'actor_network': CustomNetwork"):
         duetto.load(run.path)
     with pytest.raises(UsageError, match="a custom network"):
         Run(run.path)
-    assert_same(Run(whole.path, networks=networks()), Run(run.path, networks=networks()).resume())
+    assert_same(Run(whole.path, networks=networks), Run(run.path, networks=networks).resume())
     seen = observations(gymnasium.make("Pendulum-v1"), 5)
-    one, two = (duetto.load(run.path, backend=kind, networks=networks()) for kind in ("torch", "jax"))
+    one, two = (duetto.load(run.path, backend=kind, networks=networks) for kind in ("torch", "jax"))
     np.testing.assert_allclose([one.act(obs) for obs in seen], [two.act(obs) for obs in seen], rtol=1e-4, atol=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------- no code is run
-class Malicious:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-def test_loading_runs_no_code(tmp_path: Path):
-    """Every file replaced by a pickle that makes a folder where it is loaded."""
-    run = train(tmp_path / "runs", steps=60)
-    harmful = pickle.dumps(Malicious(tmp_path / "ran"))
-    pickle.loads(harmful)
-    (tmp_path / "ran").rmdir()  # it would
-    files = [path for path in run.path.rglob("*") if path.is_file() and "tensorboard" not in str(path)]
-    assert len(files) > 10
-    for path in files:
-        if path.name == "config.yaml":
-            continue
-        original = path.read_bytes()
-        path.write_bytes(harmful)
-        for act in (lambda: duetto.load(run.path), lambda: duetto.load(run.path, "best"), lambda: run.metrics()):
-            with suppress(DuettoError):  # some do not read this file
-                act()
-        assert not (tmp_path / "ran").exists()
-        path.write_bytes(original)
-    for path in run.path.glob("checkpoints/**/*.*"):
-        path.write_bytes(harmful)
-    for checkpoint in ("last", "best", 60):
-        with pytest.raises(CheckpointError, match="damaged"):
-            duetto.load(run.path, checkpoint)
-    (run.path / "config.yaml").write_bytes(harmful)
-    with pytest.raises(DuettoError):
-        duetto.load(run.path)
-    assert not (tmp_path / "ran").exists()
 
 
 def test_the_source_never_unpickles():
@@ -295,49 +217,6 @@ def test_sampled_it_explores_as_in_training(made: Run, tmp_path: Path):
     assert len({int(chooser.act(np.zeros(4), deterministic=True)) for _ in range(50)}) == 1
 
 
-@pytest.mark.parametrize(
-    ("method", "given", "sentence"),
-    [
-        ("act", np.zeros(3), "The observation has shape (3,); the agent was trained with (2,)."),
-        ("act", np.zeros((5, 2)), "The observation has shape (5, 2); the agent was trained with (2,). act takes one"),
-        ("act", 0.5, "The observation has shape (); the agent was trained with (2,)."),
-        ("act", {"a": 1}, "The observation is {'a': 1}; it must be numbers of shape (2,)."),
-        ("act", [[1], [2, 3]], "The observation is no array: "),
-        (
-            "act",
-            list(torch.zeros(2, requires_grad=True)),
-            "The observation is no array: Can't call numpy() on Tensor that re",
-        ),
-        ("act", None, "The observation is None; it must be numbers of shape (2,)."),
-        ("act_batch", np.zeros(2), "The observation has shape (2,); the agent was trained with (N, 2,). act takes one"),
-        ("act_batch", np.zeros((4, 3)), "The observation has shape (4, 3); the agent was trained with (N, 2,)."),
-    ],
-)
-def test_a_wrong_shape_is_said(made: Run, method: str, given: Any, sentence: str):
-    with pytest.raises(UsageError) as refusal:
-        getattr(duetto.load(made.path), method)(given)
-    assert str(refusal.value).startswith(sentence)
-
-
-def test_a_part_that_is_missing_is_named(tmp_path: Path):
-    agent = train(tmp_path, environment=Components, steps=20, evaluate_every=0).agent()
-    with pytest.raises(UsageError, match=r"The observation lacks .*\. The agent was trained with .*; keys may be"):
-        agent.act({"nothing": 1})
-
-
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_what_is_no_number_is_said(made: Run, wrong: float):
-    obs = np.zeros((2, 2), np.float32)
-    obs[1, 1] = wrong
-    agent = made.agent()
-    for act, given in ((agent.act, obs[1]), (agent.act_batch, obs)):
-        with pytest.raises(UsageError, match="The observation is NaN, infinite or beyond float32"):
-            act(given)
-    agent.act(np.full(2, 3e38, np.float32))  # whose squares overflow
-    with pytest.raises(UsageError, match="The observation is NaN, infinite or beyond float32"):
-        agent.act(np.array([1e39, 0.0]))
-
-
 def test_sampled_its_noise_begins_anew_with_each_episode(tmp_path: Path):
     """Ornstein-Uhlenbeck noise that nothing draws back to 0 is a random walk."""
     options = {"exploration": "ou", "exploration_noise": 0.01, "ou_theta": 0.0, "random_steps": 40}
@@ -352,3 +231,44 @@ def test_sampled_its_noise_begins_anew_with_each_episode(tmp_path: Path):
         spread[begins] = float(action.std())
     assert spread[True] == pytest.approx(0.01, rel=0.3)
     assert spread[False] == pytest.approx(0.1, rel=0.3)
+
+
+PICTURE = Box(0, 255, (2, 2, 1), np.uint8)
+VECTOR = Box(-np.inf, np.inf, (2,), np.float32)
+PARTS = to_gymnasium(Layout(Components().observation_space).space)
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "sentence"),
+    [
+        (VECTOR, np.zeros(3), r"an observation of shape \(3,\), its space says \(2,\).* act takes one"),
+        (VECTOR, np.zeros((5, 2)), r"an observation of shape \(5, 2\), its space says \(2,\)"),
+        (VECTOR, {"a": 1}, r"an observation that is a dict"),
+        (VECTOR, [[1], [2, 3]], r"no observation \(ValueError\)"),
+        (VECTOR, list(torch.zeros(2, requires_grad=True)), r"no observation \(RuntimeError\)"),
+        (VECTOR, None, "an observation that is None"),
+        (VECTOR, np.array([1e39, 0.0]), "is NaN, infinite or beyond float32"),
+        (VECTOR, np.array([np.nan, 0.0]), "is NaN, infinite or beyond float32"),
+        (PARTS, {"nothing": 1}, "an observation inner/still that is None"),
+        (PICTURE, np.full((2, 2, 1), 0.5), "its space wants uint8"),
+        (PICTURE, np.full((2, 2, 1), 300), "is not in its space"),
+        (Discrete(4, start=2), 1, "is not in its space"),
+        (Discrete(4), 2.7, "its space wants int64"),
+        (MultiDiscrete([2, 5]), [2, 0], "is not in its space"),
+    ],
+)
+def test_what_no_environment_of_the_agent_gives_is_refused(space: Any, given: Any, sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        observed(Layout(space), given, several=False)
+    for batch in (np.zeros(2), np.zeros((4, 3)), 0.5):
+        with pytest.raises(UsageError, match="act takes one observation, act_batch several"):
+            observed(Layout(VECTOR), batch, several=True)
+
+
+def test_rewards_and_starts_are_one_for_each_observation(tmp_path: Path):
+    agent = train(tmp_path, small(recurrent="lstm", recurrent_size=4), Line, steps=40, evaluate_every=0).agent()
+    wrong: list[dict[str, Any]] = [{"rewards": [1, 2, 3]}, {"rewards": [0.0, float("nan")]}, {"starts": [1, 0, 0]}]
+    for arguments in wrong:
+        with pytest.raises(UsageError, match="Give one finite reward, and one start, for each of the 2"):
+            agent.act_batch(np.zeros((2, 2)), **arguments)
+    agent.act_batch(np.zeros((2, 2)), rewards=[1, 2], starts=[True, False])

@@ -53,11 +53,6 @@ def test_an_object_is_taken_as_it_is(tmp_path: Path):
         ("td3", {"xyzzy": 1}, "train has no option 'xyzzy'. It has: steps, "),
         ("td3", {"seedz": 3}, "train has no option 'seedz'. Did you mean 'seed'?"),
         (123, {}, "algorithm is 123; it must be a name, such as 'td3', or an algorithm: duetto.TD3()."),
-        ("td3", {"environment_options": {1: 2}}, "environment_options is {1: 2}; it must be options by their names"),
-        ("td3", {"preset": 3}, "preset is 3; it must be a preset's name."),
-        ("td3", {"name": 3}, "name is 3; it must be the name of a folder."),
-        ("td3", {"environment_options": 3}, "environment_options is 3; it must be options by their names, such as {"),
-        ("td3", {"cluster": 4}, "cluster is 4; it must be a cluster, such as duetto.Cluster(actors=4)."),
         (
             "td3",
             {"seeds": 0},

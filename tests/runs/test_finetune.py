@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fake_run import same
 from line_environment import Line
-from small_runs import AtStart, CrashAt, CrashError, StopAt, checkpoints, outcome, small, train
+from small_runs import CrashAt, CrashError, StopAt, checkpoints, notices, outcome, small, train
 from test_run import edit
 
 from duetto.errors import CheckpointError, UsageError
@@ -109,9 +109,7 @@ def rates(run: Run) -> dict[int, float]:
 def test_more_steps_stretch_schedules_and_say_so(tmp_path: Path):
     algorithm = small(learning_rate_decay="linear", actor_learning_rate=0.01, exploration_final_scale=0.5)
     run = train(tmp_path, algorithm, steps=100, evaluate_every=0)
-    said: list[str] = []
-    run.resume(steps=200, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
-    assert said == [
+    assert notices(run, steps=200) == [
         "From here, schedules end at step 200, not at 100. Set schedule_steps to 100 in config.yaml to keep them."
     ]
     assert rates(run)[150] == pytest.approx(0.0025)
@@ -125,8 +123,7 @@ def test_schedules_that_an_edit_moves_are_said_too(tmp_path: Path, how: str):
         given["schedule_steps"] = 200
     else:
         run = edit(run, {f"run.{how}": 200})
-    said: list[str] = []
-    run.resume(**given, callbacks=[StopAt(80), AtStart(lambda trainer: said.extend(trainer.notices))])
+    said = notices(run, [StopAt(80)], **given)
     assert said[0].startswith("From here, schedules end at step 200, not at 100.")
     history = Run(run.path).config.history
     assert [event.what for event in history.changed] == ["schedules end at step 200, not at 100"]
@@ -134,6 +131,4 @@ def test_schedules_that_an_edit_moves_are_said_too(tmp_path: Path, how: str):
 
 def test_where_nothing_is_measured_in_the_runs_length_nothing_is_said(tmp_path: Path):
     run = train(tmp_path, steps=100, evaluate_every=0)
-    said: list[str] = []
-    run.resume(steps=120, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
-    assert said == []
+    assert notices(run, steps=120) == []

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from fake_disk import CountingOS
 from line_environment import Choosing, Components, Line, Looking, Unbounded
-from small_runs import OPTIONS, AtStart, StopAt, assert_same, checkpoints, small, train
+from small_runs import StopAt, assert_same, checkpoints, notices, small, train
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageError
@@ -203,27 +203,13 @@ def test_resume_of_a_run_in_use(made: Run):
         made.resume()
 
 
-def test_two_runs_at_once_get_two_folders(tmp_path: Path):
-    inner: list[Run] = []
-
-    def another(trainer: Trainer) -> None:
-        if trainer.step == 5:
-            inner.append(train(tmp_path, steps=5))
-
-    assert train(tmp_path, steps=10, callbacks=[another]).path.name == "td3-Pendulum-v1-s0"
-    assert inner[0].path.name == "td3-Pendulum-v1-s0-2"
-
-
 def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
     run = train(tmp_path, steps=100, name="run")
     logged = [(run.path / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")]
     shutil.rmtree(run.path / "checkpoints")
     identifier = run.config.environment
     check_refused_unharmed(edit(run, {"environment.id": "Nowhere-v0"}), UsageError, "no environment Nowhere-v0")
-    said: list[str] = []
-    again = edit(run, {"environment.id": identifier}).resume(
-        callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))]
-    )
+    said = notices(again := edit(run, {"environment.id": identifier}))
     assert [(run.path / "before" / name).read_bytes() for name in ("metrics.jsonl", "evaluations.csv")] == logged
     assert "has no checkpoint: the run starts at step 0 again" in said[0]
     assert [row["step"] for row in again.evaluations()] == [0, 60, 100]
@@ -234,23 +220,6 @@ def test_resume_without_a_checkpoint_keeps_what_was_logged(tmp_path: Path):
 def test_a_config_that_leaves_open_what_a_run_used(made: Run, option: str):
     with pytest.raises(UsageError, match=r"run\.backend must be torch or jax, and run\.device cpu or cuda"):
         edit(made, {f"run.{option}": "auto"})
-
-
-def test_mistakes_of_showing(made: Run, tmp_path: Path):
-    with pytest.raises(UsageError, match="seed is -1; it must be at least 0"):
-        made.evaluate(1, seed=-1)
-    with pytest.raises(UsageError, match=r"seed is 1\.5; it must be a whole number"):
-        made.evaluate(1, seed=1.5)  # the mistake that is tried
-    for call in (made.evaluate, made.watch):
-        with pytest.raises(UsageError, match="episodes is True; it must be a whole number"):
-            call(True)
-        with pytest.raises(UsageError, match="seed is False; it must be a whole number"):
-            call(1, seed=False)
-    with pytest.raises(UsageError, match="seed is -2"):
-        made.video(seed=-2)
-    for folder in (tmp_path, f"{tmp_path}/new/"):
-        with pytest.raises(UsageError, match=r"\.mp4"):
-            made.video(folder)
 
 
 def test_resume_with_other_spaces(tmp_path: Path):
@@ -310,18 +279,6 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written(tmp_path: Path, monke
     assert_same(train(tmp_path, name="whole", environment_options={}), run.resume())
 
 
-@pytest.mark.parametrize("given", [2.5, "3"])
-def test_numbers_that_are_not_whole_are_refused(made: Run, given: Any):
-    with pytest.raises(UsageError, match=f"episodes is {given!r}; it must be a whole number"):
-        made.evaluate(given)
-    if not isinstance(given, str):
-        with pytest.raises(UsageError, match=r"checkpoint is 2\.5; it must be last, best or a step"):
-            made.agent(given)
-    nothing: Any = None
-    with pytest.raises(UsageError, match="checkpoint is None; it must be last, best or a step"):
-        made.agent(nothing)
-
-
 # ---------------------------------------------------------------------------------------------------- the rest
 def test_what_a_run_says_about_itself(tmp_path: Path):
     run = train(tmp_path, steps=60)
@@ -362,5 +319,26 @@ def test_tensorboard_has_every_line_once(tmp_path: Path):
     assert [event.step for event in scores] == [0, 60, 120, 180, 200]
 
 
-def test_the_options_of_train_are_those_of_the_command_line():
-    assert set(OPTIONS) <= set(duetto.storage.config.RunOptions.__dataclass_fields__)
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"seed": -1}, "seed is -1; it must be at least 0"),
+        ({"seed": 1.5}, "seed is 1.5; it must be a whole number"),
+        ({"seed": False}, "seed is False; it must be a whole number"),
+        ({"episodes": True}, "episodes is True; it must be a whole number"),
+        ({"episodes": "3"}, "episodes is '3'; it must be a whole number"),
+        ({"checkpoint": 2.5}, "checkpoint is 2.5; it must be last, best or a step"),
+        ({"checkpoint": None}, "checkpoint is None; it must be last, best or a step"),
+    ],
+)
+def test_mistakes_of_showing(made: Run, arguments: dict[str, Any], sentence: str):
+    for call in (made.evaluate, made.watch, made.video):
+        if "episodes" not in arguments or call != made.video:
+            with pytest.raises(UsageError, match=re.escape(sentence)):
+                call(**arguments)
+
+
+def test_a_video_needs_the_name_of_a_file(made: Run, tmp_path: Path):
+    for folder in (tmp_path, f"{tmp_path}/new/"):
+        with pytest.raises(UsageError, match=r"\.mp4"):
+            made.video(folder)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from duetto.errors import UsageError
-from duetto.runs.seeds import parse_seeds
+from duetto.runs.argument_checks import parse_seeds
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracked_runs import CrashAt, CrashError, evaluations_of, lines_of, train
+from small_runs import CrashAt, CrashError, train
+from tracked_runs import evaluations_of, lines_of
 
 from duetto.callbacks import RecordVideo
 from duetto.runs.run import Run

@@ -77,25 +77,3 @@ class Shown(Turnstile):
 
     def render(self) -> Any:
         return np.full((36, 36, 3), 60 * self.at, np.uint8)
-
-
-class Trap(gymnasium.Env):
-    """Two steps. What is done in the second pays 0. Action 0 there is forbidden, and so a network that values it at 10
-    in the start is never corrected.
-
-    Values (γ 1): Q(0, a) = 1 for all a in the first step, of which the reward is 1, and 0 in the second.
-    """
-
-    observation_space = Box(-1, 1, (2,), np.float32)
-    action_space = Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        super().reset(seed=seed)
-        self.time = 0
-        return np.array([1, 0], np.float32), {"action_mask": np.array([1, 1], np.int8)}
-
-    def step(self, action: Any) -> Any:
-        assert self.time == 0 or action == 1, "forbidden"
-        self.time += 1
-        mask = np.array([0, 1], np.int8)
-        return np.array([0, 1], np.float32), float(self.time == 1), self.time == 2, False, {"action_mask": mask}

@@ -117,9 +117,8 @@ def previous_reward(episode: Episode, time: int) -> float:
 class Minds:
     """A recurrent learner's states before each step of episodes, by running it from their starts, step by step."""
 
-    def __init__(self, learner: Learner, scaled: Any = lambda place: place.episode.obs[place.time]) -> None:
-        """`scaled` says how a place's observation was seen."""
-        self._learner, self._scaled = learner, scaled
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
         self._known: dict[int, list[dict[str, np.ndarray]]] = {}
         self._actions: dict[int, list[Any]] = {}
 
@@ -154,7 +153,7 @@ class Minds:
         episode, time = place.episode, place.time
         reward = np.array([previous_reward(episode, time)], np.float32)
         return SequenceInput(
-            obs=self._scaled(place)[None, None],
+            obs=place.episode.obs[place.time][None, None],
             previous_action=np.asarray(previous_action(episode, time))[None, None],
             previous_reward=self._learner.algorithm.seen_reward(reward)[:, None],
             starts=np.array([[time == 0]]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,13 @@ class AtStart(Callback):
 
     def on_start(self, trainer: Trainer) -> None:
         self.act(trainer)
+
+
+def notices(run: Run, callbacks: Sequence[Any] = (), **how: Any) -> list[str]:
+    """Resume a run to its end, and return what was said."""
+    said: list[list[str]] = []
+    run.resume(callbacks=[AtStart(lambda trainer: said.append(trainer.notices)), *callbacks], **how)
+    return said[0]
 
 
 class StopAt:

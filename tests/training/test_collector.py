@@ -81,18 +81,6 @@ def test_what_is_handed_on_is_what_happened():
     assert [len(parts.collector.collect(step, 1000)[1]) for step in (2, 4, 6, 8)] == [0, 0, 2, 0]
 
 
-def test_gaussian_noise_is_independent_and_has_its_std():
-    parts = Components(small(random_steps=0, exploration_noise=0.3), num_envs=2)
-    parts.collect(1000)
-    noises = parts.noises
-    assert noises.shape == (1000, 2, 2)
-    assert noises.dtype == np.float32
-    assert noises.std() == pytest.approx(0.3, rel=0.05)
-    correlation = np.corrcoef(noises.reshape(1000, 4).T) - np.eye(4)
-    assert np.abs(correlation).max() < 0.12
-    assert np.abs(np.corrcoef(noises[:-1, 0, 0], noises[1:, 0, 0])[0, 1]) < 0.1
-
-
 @pytest.mark.parametrize("reset", [True, False])
 def test_ou_noise_begins_again_where_an_episode_ended_and_only_there(reset: bool):
     algorithm = small(random_steps=0, exploration="ou", ou_theta=0.0, exploration_noise=0.1, ou_reset=reset)

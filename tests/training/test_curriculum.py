@@ -22,15 +22,6 @@ class Scaled(Line):
     def __init__(self, length: int = 10) -> None:
         super().__init__(length)
         self.scale: Any = [1.0]
-        self._limit = 1.0
-
-    @property
-    def limit(self) -> float:
-        return self._limit
-
-    @limit.setter
-    def limit(self, value: float) -> None:
-        self._limit = {1.0: 1.0, 2.0: 2.0}[value]
 
     def step(self, action: Any) -> Any:
         obs, _, terminated, truncated, info = super().step(action)
@@ -53,44 +44,6 @@ class Curriculum(duetto.Callback):
     def on_step(self, trainer: duetto.Trainer) -> None:
         if trainer.step == 100:
             trainer.set_attr("scale", [10.0])
-
-
-def plain(at: float) -> float:
-    return 1.0
-
-
-def scaled(factor: float) -> Any:
-    return lambda at: factor
-
-
-class Ruled(Scaled):
-    """Each step gives what a function says, which the environment changes by itself, or a callback does."""
-
-    def __init__(self, itself: bool = False) -> None:
-        super().__init__()
-        self.rule: Any = self._easy if itself else plain
-        self.itself, self.made = itself, 0
-
-    def _easy(self, at: float) -> float:
-        return 1.0
-
-    def _hard(self, at: float) -> float:
-        return 10.0
-
-    def step(self, action: Any) -> Any:
-        self.made += 1
-        if self.itself and self.made == 45:
-            self.rule = self._hard
-        obs, _, terminated, truncated, info = super().step(action)
-        return obs, self.rule(0.0), terminated, truncated, info
-
-
-class Rules(duetto.Callback):
-    """Another rule at step 45 and at step 60."""
-
-    def on_step(self, trainer: duetto.Trainer) -> None:
-        if trainer.step in (45, 60):
-            trainer.set_attr("rule", scaled(trainer.step / 3))
 
 
 class Tolerant(GoalLine):

@@ -81,26 +81,6 @@ def test_what_a_person_sees_of_pretraining(tmp_path: Path, demos: str, monkeypat
     assert not any("pre-training" in line for line in lines[2:])
 
 
-@pytest.mark.parametrize("name", ["dqfd", "r2d3"])
-def test_pretraining_brings_the_margin_loss_below_the_margin(tmp_path: Path, demos: str, name: str):
-    """SPEC, section 10: on a fixed set, to a small part of it. In the first batches it is about .8."""
-    sums: list[float] = [0.0]
-
-    def watch(trainer: Trainer) -> None:
-        if trainer.memory.pretraining_left:
-            trainer.log.look()
-            sums.append(trainer.log._window["margin_loss"][0])
-
-    options = SEQUENCES | CHOICES | {"learning_rate": 5e-3, "adam_epsilon": 1e-5, "n_step_weight": 0.1}
-    options |= {"one_step_weight": 0.1, "hidden": (32,), "recurrent": "none" if name == "dqfd" else "lstm"}
-    agent = small(name, demonstrations=demos, pretraining_updates=250, **options)
-    train(tmp_path, agent, callbacks=[watch], **OPTIONS | {"steps": 1})
-    found = np.diff(sums)
-    assert len(found) == 249
-    assert found[0] > 0.5
-    assert found[-50:].mean() < 0.4
-
-
 @pytest.mark.parametrize("recurrent", ["none", "lstm"])
 def test_behaviour_cloning_imitates_a_rule(tmp_path: Path, recurrent: str):
     """Of 8 episodes of 100 steps; then the pole stays up, and of what the expert does elsewhere most is known."""

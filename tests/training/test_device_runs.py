@@ -70,15 +70,6 @@ def test_killed_and_resumed_with_other_calls(tmp_path: Path, name: str, monkeypa
     assert_same(whole, resumed)
 
 
-def test_killed_while_a_checkpoint_is_written(tmp_path: Path):
-    options = OPTIONS | {"steps": 400, "evaluate_every": 0}
-    whole = train(tmp_path, small("sac"), POINT, name="whole", **options)
-    call = {"algorithm": "sac", "hyperparameters": {}, "environment": POINT, "options": options}
-    killed(call | {"runs_dir": str(tmp_path), "arm_at": 300, "operation": 5})
-    assert checkpoints(Run(tmp_path / "mortal")).steps() == [200]
-    assert_same(whole, Run(tmp_path / "mortal").resume())
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of DQN, whose schedules, exploration and phases depend on the step."""

@@ -26,10 +26,6 @@ SPACE = Dict((("achieved_goal", GOAL), ("desired_goal", GOAL), ("observation", G
 ACTION = Box((1,), "float32", (-1.0,), (1.0,))
 
 
-def fingerprint(run: Run) -> str:
-    return duetto.load(run.path).fingerprint
-
-
 # ------------------------------------------------------------------------------------------------ who may have it
 @pytest.mark.parametrize(
     ("options", "sentence"),
@@ -89,35 +85,6 @@ def test_the_goals_of_an_environment():
     goals.close()
 
 
-@pytest.mark.parametrize(("mode", "relabelled"), [("collected", False), ("sampled", True)])
-def test_goals_are_normalised_after_they_are_replaced(tmp_path: Path, mode: str, relabelled: bool):
-    """What networks get is what the memory's batch says, scaled by the goals' own statistics."""
-    seen: list[Any] = []
-
-    class Spy(duetto.Callback):
-        def on_start(self, trainer: duetto.Trainer) -> None:
-            update_each, batch = trainer.learner.update_each, trainer.normalizer.batch
-
-            def noted(raw: Any) -> Any:
-                seen.append((raw, trainer.normalizer.moments["desired_goal"]))
-                return batch(raw)
-
-            def learned(batches: Any, progress: Any) -> Any:
-                seen[-1] = (*seen[-1], *batches, trainer.normalizer.moments["desired_goal"])
-                return update_each(batches, progress)
-
-            trainer.normalizer.batch, trainer.learner.update_each = noted, learned
-
-    train(tmp_path, small(hindsight="final", normalize_observations=mode), GoalLine, callbacks=[Spy()], steps=60)
-    raw, before, scaled, after = seen[-1]
-    assert (after.count > before.count) == relabelled
-    np.testing.assert_allclose(
-        scaled.next_obs["desired_goal"],  # the last part of a batch to be taken into the statistics
-        np.clip((raw.next_obs["desired_goal"] - after.mean) / np.sqrt(after.variance + 1e-8), -5, 5),
-        atol=1e-3,
-    )
-
-
 # ------------------------------------------------------------------------------------------------ exactly the same
 
 
@@ -150,32 +117,6 @@ def test_what_is_interrupted_ends_as_what_is_not(tmp_path: Path, backend: str, n
 
 def resumed(run: Run) -> Run:
     return Run(run.path, environment=GoalLine).resume()
-
-
-def test_both_frameworks_learn_from_the_same_batches(tmp_path: Path):
-    """The goals are drawn by NumPy: what the memory holds and draws is equal, as far as the actions are."""
-
-    def batches(backend: str) -> list[Any]:
-        seen: list[Any] = []
-
-        class Spy(duetto.Callback):
-            def on_start(self, trainer: duetto.Trainer) -> None:
-                sample = trainer.memory.sample
-
-                def noted(*arguments: Any) -> Any:
-                    seen.append(sample(*arguments))
-                    return seen[-1]
-
-                trainer.memory.sample = noted
-
-        options = {"steps": 36, "evaluate_every": 0, "name": backend, "backend": backend}
-        train(tmp_path, small(hindsight="future", random_steps=36), GoalLine, callbacks=[Spy()], **options)
-        return [one.batch for one in seen]
-
-    for one, other in zip(batches("torch"), batches("jax"), strict=True):
-        np.testing.assert_array_equal(one.obs["desired_goal"], other.obs["desired_goal"])
-        np.testing.assert_array_equal(one.reward, other.reward)
-        np.testing.assert_array_equal(one.discount, other.discount)
 
 
 def test_choices_have_hindsight_too(tmp_path: Path):

@@ -93,21 +93,6 @@ def test_it_learns_acts_and_resumes(recurrent: Any, tmp_path: Path) -> None:
     assert several["buttons"].dtype == np.int8
 
 
-def test_every_part_is_learned(tmp_path: Path) -> None:
-    run = train(
-        tmp_path,
-        small("ppo", rollout_steps=64, minibatches=4, epochs=8, learning_rate=0.01, initial_log_std=-1.0),
-        Cockpit,
-        steps=4096,
-        num_envs=4,
-        evaluate_every=0,
-    )
-    action = run.agent().act(np.zeros(2, np.float32))
-    assert action["move"][0] == 1
-    assert action["buttons"].tolist() == [1, 1]
-    np.testing.assert_allclose(action["move"][1], [1, 1], atol=0.3)
-
-
 def test_other_algorithms_say_what_they_want(tmp_path: Path) -> None:
     for name in ("dqn", "td3"):
         with pytest.raises(UsageError, match=rf"{name} needs a .* has Dict\(aim: .* Algorithms for it: .*ppo"):

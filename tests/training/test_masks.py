@@ -8,21 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_run import same
 from gymnasium.vector import AutoresetMode
-from masked_environments import Shown, Trap, Turnstile, Turnstiles
-from small_runs import StopAt, small, train
+from masked_environments import Shown, Turnstile, Turnstiles
+from small_runs import small, train
 from vector_envs import Whole
 
 import duetto
 from duetto import environments, learners
-from duetto.algorithms import ALGORITHMS
 from duetto.algorithms.base import Batch
 from duetto.environments import make
 from duetto.errors import DuettoError, UsageError
 from duetto.networks import masks
 from duetto.networks.spaces import Box, Discrete
-from duetto.storage.checkpoint import CheckpointStore
 from duetto.training import video
 
 LSTM: dict[str, Any] = {"recurrent": "lstm", "recurrent_size": 8, "burn_in": 2, "unroll": 4, "overlap": 2}
@@ -56,19 +53,6 @@ def test_no_forbidden_action_is_ever_taken(case: str, tmp_path: Path) -> None:
             action = agent.act(obs, deterministic=deterministic, action_mask=info["action_mask"])
             obs, _, terminated, truncated, info = env.step(action)
             over = terminated or truncated
-
-
-@pytest.mark.parametrize("case", ["dqn", "remembering", "ppo remembering"])
-def test_a_stopped_run_goes_on_bit_for_bit(case: str, tmp_path: Path) -> None:
-    algorithm, environment = CASES[case]
-    how: dict[str, Any] = {"steps": 120, "num_envs": 2, "evaluate_every": 0}
-    whole = train(tmp_path / "whole", algorithm(), environment, **how)
-    parts = train(tmp_path / "parts", algorithm(), environment, callbacks=[StopAt(70)], **how)
-    duetto.Run(parts.path, environment).resume()
-    one, other = (CheckpointStore(run.path / "checkpoints", num_envs=2).load_latest().state for run in (whole, parts))
-    assert one["spaces"]["action_mask"] is True
-    for part in ("learner", "memory", "collector", "stepper"):
-        assert same(one[part], other[part]), part
 
 
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
@@ -112,31 +96,6 @@ def test_a_target_looks_ahead_to_allowed_actions(double: bool, backend: Any) -> 
     metrics = learner.update(batch)
     assert metrics.value("target_max") == pytest.approx(1 + 0.5 * 4)
     assert metrics.value("target_min") == pytest.approx(1 + 0.5 * 2)
-
-
-def test_values_where_a_forbidden_action_seems_best(tmp_path: Path) -> None:
-    """Q is 1 in the first step. A forbidden next action, which nothing ever corrects, would make it 1 + 10."""
-    algorithm = small(
-        "dqn", discount=1.0, hidden=(), dueling=False, learning_rate=0.05, target_period=10, q_network=_hopeful()
-    )
-    run = train(tmp_path, algorithm, Trap, steps=400, evaluate_every=0)
-    np.testing.assert_allclose(run.agent().parameters()["q"]["q"], [[1.0, 1.0], [10.0, 0.0]], atol=0.1)
-
-
-def _hopeful() -> Any:
-    import torch
-
-    class Table(torch.nn.Module):
-        """Q(s, a) of two states; that of what is forbidden in the second starts with 10."""
-
-        def __init__(self, observation: Any, actions: int) -> None:
-            super().__init__()
-            self.q = torch.nn.Parameter(torch.tensor([[0.0, 0.0], [10.0, 0.0]]))
-
-        def forward(self, obs: Any) -> Any:
-            return obs @ self.q
-
-    return duetto.CustomNetwork(torch=Table)
 
 
 class Wrong(Turnstile):
@@ -195,14 +154,6 @@ def test_agents_want_their_mask(tmp_path: Path) -> None:
     for only in range(4):
         assert agent.act(obs, action_mask=np.eye(4)[only]) == only
     assert agent.act_batch(np.zeros((4, 1)), action_mask=np.eye(4)).tolist() == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("name", ["dqfd", "r2d3", "bc"])
-def test_demonstrations_know_no_masks_and_nothing_is_written(name: str, tmp_path: Path) -> None:
-    algorithm = ALGORITHMS[name](demonstrations=str(tmp_path / "demos"))
-    with pytest.raises(UsageError, match=rf"info\['action_mask'\]\), .* so {name} would learn values of forbidden"):
-        train(tmp_path / "runs", algorithm, Turnstile)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("camera", [False, True])

@@ -49,20 +49,6 @@ def test_returns_and_lengths_of_the_last_hundred_episodes(log: MetricLog):
     assert line["train/length"] == 2 * np.mean(np.arange(20, 120))
 
 
-def test_a_line_is_in_the_file_when_it_is_written(log: MetricLog, tmp_path: Path):
-    log.add(1, update(critic_loss=0.1))
-    line = log.write(7, {"time/seconds": 1.5})
-    assert JsonLines.read(tmp_path / "metrics.jsonl") == [line] == [log.last_line]
-    assert line == {
-        "step": 7,
-        "train/episodes": 0,
-        "train/return": None,
-        "train/length": None,
-        "learn/critic_loss": float(np.float32(0.1)),
-        "time/seconds": 1.5,
-    }
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_named_with_its_step(log: MetricLog, value: float):
     log.add(11, update(critic_loss=1.0, q_mean=2.0))
@@ -84,27 +70,6 @@ def test_nobody_waits_for_the_device_until_a_line_is_due(log: MetricLog):
     assert Device.looked == 0
     log.write(5, {})
     assert Device.looked == 5
-
-
-def test_its_state_holds_the_window_and_the_recent_episodes(tmp_path: Path):
-    first = MetricLog(tmp_path)
-    first.add(1, update(critic_loss=1.0))
-    first.add_episodes([Episode(0, 4.0, 10)])
-    first.write(1, {})
-    first.add(2, update(critic_loss=3.0))
-    state = first.state_dict()
-    first.add(3, update(critic_loss=9.0))
-    first.write(3, {})
-    first.close()
-    second = MetricLog(tmp_path)
-    second.load_state_dict(state)
-    second.add(3, update(critic_loss=5.0))
-    second.add_episodes([Episode(0, 8.0, 20)])
-    line = second.write(3, {})
-    second.close()
-    assert line["learn/critic_loss"] == 4.0
-    assert (line["train/episodes"], line["train/return"], line["train/length"]) == (2, 6.0, 15.0)
-    assert [line["step"] for line in JsonLines.read(tmp_path / "metrics.jsonl")] == [1, 3]
 
 
 def test_a_full_disk_ends_tensorboard_and_not_the_run(

@@ -13,15 +13,14 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward, TimeLimit
 from gymnasium.wrappers.utils import RunningMeanStd
 from line_environment import Line
 from policy_environments import Wander
-from small_runs import checkpoints, small, train
+from small_runs import AtStart, small, train
 
 from duetto.algorithms.base import Batch, OneStep, RolloutBatch, SequenceBatch
 from duetto.errors import UsageError
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
-from duetto.storage.tree_codec import decode_tree, encode_tree
 from duetto.training.normalizer import Normalizer, RewardScaler
-from duetto.training.trainer import Learning, Trainer
+from duetto.training.trainer import Trainer
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)
 IMAGE = Box((3, 4, 4), "uint8", (0.0,) * 48, (255.0,) * 48)
@@ -71,15 +70,6 @@ def test_only_real_numbers_are_scaled():
     assert obs["where"].tolist() == [[1.0, 5.0], [3.0, 9.0]]  # the memory's own stay as they are
 
 
-@pytest.mark.parametrize(("mode", "seen"), [("collected", 1), ("sampled", 5)])
-def test_batches_count_only_where_sampled_ones_are_meant(mode: str, seen: int):
-    normalizer = Normalizer(VECTOR, mode)
-    obs = np.ones((2, 2), np.float32)
-    before = normalizer.batch(batch(obs))
-    assert moments(normalizer)[2] == seen
-    np.testing.assert_array_equal(before.next_obs, normalizer(obs))  # scaled by statistics that include the batch
-
-
 def test_both_observations_of_a_batch_count_as_in_skrl():
     """The first ones are scaled before the next ones are known."""
     normalizer = Normalizer(VECTOR, "sampled")
@@ -109,46 +99,6 @@ def test_of_sequences_what_is_learned_from_counts():
     np.testing.assert_array_equal(result.obs.obs, normalizer(obs))
 
 
-def test_its_state_is_all_of_it():
-    one, two = Normalizer(PARTS, "sampled"), Normalizer(PARTS, "sampled")
-    one.observe({"where": np.random.default_rng(0).normal(size=(20, 2))})
-    two.load_state_dict(one.state_dict())
-    assert same(one.state_dict(), two.state_dict())
-    for normalizer in (one, two):
-        normalizer.observe({"where": np.ones((3, 2))})
-    assert same(one.state_dict(), two.state_dict())
-
-
-def test_in_a_run_collected_means_every_step_also_the_random_ones(tmp_path: Path):
-    observed: list[np.ndarray] = []
-    counts: list[float] = []
-
-    def look(trainer: Trainer) -> None:
-        counts.append(moments(trainer.normalizer)[2])
-        observed.append(trainer.stepper.obs)
-
-    train(tmp_path, small(normalize_observations="collected"), Line, num_envs=3, steps=60, callbacks=[look])
-    assert counts == list(range(4, 64, 3))  # one at first, then 3 environments
-
-
-def test_in_a_run_sampled_means_every_batch(tmp_path: Path):
-    counts: dict[int, float] = {}
-    train(
-        tmp_path,
-        small(normalize_observations="sampled"),
-        Line,
-        steps=33,
-        callbacks=[lambda trainer: counts.update({trainer.step: moments(trainer.normalizer)[2]})],
-    )
-    assert [counts[step] for step in (29, 30, 31, 32, 33)] == [
-        1,
-        1,
-        33,
-        65,
-        97,
-    ]  # batches of 16 and their next, after step 30
-
-
 # ---------------------------------------------------------------------------------------------------- rollouts
 def rollout(obs: Any, weight: Any) -> RolloutBatch:
     return RolloutBatch(obs, *[np.zeros(len(weight), np.float32)] * 5, weight=np.array(weight, np.float32))
@@ -167,34 +117,6 @@ def test_a_rollout_is_learned_from_as_it_was_collected():
     np.testing.assert_allclose(mean, [4 / 3, 8 / 3])
 
 
-@pytest.mark.parametrize("mode", ["off", "collected", "sampled"])
-def test_only_of_rollouts_it_learns_behind_them(mode: str):
-    normalizer = Normalizer(VECTOR, mode)
-    before = normalizer.state_dict()
-    normalizer.after_learning(rollout(np.ones((2, 2), np.float32), [1, 1]))
-    assert same(before, normalizer.state_dict())
-
-
-def test_in_a_run_rollouts_means_every_step_once_and_behind_each_rollout(tmp_path: Path):
-    """2 environments of 16 steps: 32 rows after each rollout, whatever the epochs; frozen inside it."""
-    counts: dict[int, float] = {}
-    seen: dict[int, np.ndarray] = {}
-
-    def look(trainer: Trainer) -> None:
-        counts[trainer.step] = moments(trainer.normalizer)[2]
-        seen[trainer.step] = trainer.stepper.obs
-        before = trainer.normalizer.state_dict()
-        trainer.evaluate()
-        assert same(before, trainer.normalizer.state_dict())
-
-    options: dict[str, Any] = {"num_envs": 2, "steps": 80, "evaluate_every": 80}
-    run = train(tmp_path, small("ppo", normalize_observations=True, epochs=3), Wander, callbacks=[look], **options)
-    assert [counts[step] for step in (2, 30, 32, 62, 64, 80)] == [1, 1, 33, 33, 65, 65]
-    agent = run.agent()
-    assert same(agent.normalizer.state_dict(), checkpoints(run).load_latest().state["normalizer"])
-    assert moments(agent.normalizer)[2] == 65
-
-
 # ---------------------------------------------------------------------------------------------------- steps
 def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     """The first rollout too; what is learned from is what was acted on."""
@@ -203,18 +125,14 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
     def look(trainer: Trainer) -> None:
         raw.append(trainer.stepper.obs[0].copy())
 
-    def prepared(learning: Learning, *arguments: Any) -> Any:
-        batches, progress = original(learning, *arguments)
-        learned.extend(batches)
-        return batches, progress
+    def watch(trainer: Trainer) -> None:
+        update_each = trainer.learner.update_each
+        trainer.learner.update_each = lambda batches, *how: learned.extend(batches) or update_each(batches, *how)
 
-    original = Learning.prepared
     options: dict[str, Any] = {"steps": 20, "evaluate_every": 0}
     scaling = {"observation_statistics": "steps", "normalization_prior": 1e-4, "observation_clip": 10.0}
     algorithm = small("ppo", normalize_observations=True, epochs=1, minibatches=1, rollout_steps=20, **scaling)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learning, "prepared", prepared)
-        train(tmp_path, algorithm, Wander, callbacks=[look], **options)
+    train(tmp_path, algorithm, Wander, callbacks=[AtStart(watch), look], **options)
     env = Wander()
     seen = [env.reset(seed=0)[0], *raw[:-1]]
     theirs = gymnasium.wrappers.NormalizeObservation(env)
@@ -223,13 +141,6 @@ def test_in_a_run_steps_scale_as_gymnasiums_wrapper_does(tmp_path: Path):
 
 
 # ---------------------------------------------------------------------------------------------------- bytes
-
-
-BYTE_RUNS: list[tuple[str, dict[str, Any]]] = [
-    ("td3", {"normalize_observations": "collected"}),
-    ("ppo", {"normalize_observations": True}),
-    ("ppo", {"normalize_observations": True, "observation_statistics": "steps"}),
-]
 
 
 # ---------------------------------------------------------------------------------------------------- a number
@@ -273,29 +184,6 @@ def test_gymnasiums_prior_gives_gymnasiums_rewards():
     scaler = RewardScaler(1, 0.5, prior=1e-4)
     np.testing.assert_allclose([one(scaler, r) for r in (1, 2, 3, -1, 0.5)], expected, rtol=1e-6)
     assert one(RewardScaler(1, 0.5), 1) < 1.2 < 10 == expected[0]
-
-
-def test_the_sums_begin_again_where_an_episode_ended():
-    """Without the end the third sum would be 4.25."""
-    ended, went_on = RewardScaler(1, 0.5), RewardScaler(1, 0.5)
-    for scaler, done in ((ended, YES), (went_on, NO)):
-        one(scaler, 1)
-        one(scaler, 2, done)
-    assert ended.state_dict()["sums"].tolist() == [0.0]
-    assert went_on.state_dict()["sums"].tolist() == [2.5]
-    assert one(ended, 3) > one(went_on, 3)
-    went_on.interrupt()
-    assert went_on.state_dict()["sums"].tolist() == [0.0]
-
-
-def test_it_goes_on_from_its_state():
-    ours, again = RewardScaler(1, 0.9), RewardScaler(1, 0.9)
-    for reward in (1, -2, 3):
-        one(ours, reward)
-    again.load_state_dict(decode_tree("state", encode_tree("state", ours.state_dict())))
-    for reward in (5, 0.5):
-        assert one(ours, reward) == one(again, reward)
-    assert encode_tree("state", ours.state_dict()) == encode_tree("state", again.state_dict())
 
 
 # ---------------------------------------------------------------------------------------- of sampled batches

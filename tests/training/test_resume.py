@@ -21,8 +21,6 @@ from small_runs import (
     OPTIONS,
     SMALL,
     AtStart,
-    CrashAt,
-    CrashError,
     StopAt,
     assert_same,
     checkpoints,
@@ -30,10 +28,8 @@ from small_runs import (
     train,
 )
 
-from duetto.cpu import processor
 from duetto.errors import CheckpointError
 from duetto.runs.run import Run
-from duetto.training import resume_checks
 from duetto.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
@@ -104,41 +100,6 @@ def test_with_everything_that_has_a_state(tmp_path: Path, backend: str, scaling:
     check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, backend=backend, **options)
 
 
-def test_another_processor_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Also of the same name with other instructions."""
-    said: list[str] = []
-
-    def goes_on(steps: int) -> list[str]:
-        said.clear()
-        Run(run.path).resume(steps, callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
-        return said
-
-    run = train(tmp_path, steps=60)
-    assert run.config.versions["processor"] == processor()
-    assert goes_on(65) == []
-    monkeypatch.setattr(resume_checks, "processor", lambda: f"{processor()} (0a1b2c3d)")
-    [notice] = goes_on(70)
-    assert f"processor was {processor()}, is now {processor()} (0a1b2c3d). From" in notice
-    assert goes_on(75) == []
-
-
-def test_another_number_of_threads_is_said(tmp_path: Path):
-    """Their last bits may be others: 2 threads, then 1."""
-
-    def notices(threads: int) -> str:
-        run = train(tmp_path, name="few", threads=2, steps=80)
-        text = (run.path / "config.yaml").read_text()
-        assert "  threads: 2\n" in text
-        (run.path / "config.yaml").write_text(text.replace("  threads: 2\n", f"  threads: {threads}\n"))
-        found: list[str] = []
-        Run(run.path).resume(90, callbacks=[AtStart(lambda trainer: found.extend(trainer.notices))])
-        return " ".join(found)
-
-    assert notices(2) == ""
-    assert "threads was 2, is now 1. From here the numbers may differ" in notices(0)
-    assert "threads was 2, is now 1. From here the numbers may differ" in notices(1)
-
-
 def test_jax_goes_on_with_the_threads_that_it_began_with(tmp_path: Path):
     """Started as on a machine with four cores. It divides products by them: TD3's updates have other "
     "last bits on two."""
@@ -162,15 +123,6 @@ def test_jax_goes_on_with_the_threads_that_it_began_with(tmp_path: Path):
         assert_same(whole, fewer, "of two cores")
 
 
-def test_killed_several_times(tmp_path: Path):
-    whole, call = twice(tmp_path, steps=280)
-    moments = [random.randrange(start, start + 40) for start in (50, 130, 210)]
-    killed(call | {"kill_at": moments[0]})
-    for moment in moments[1:]:
-        killed({"resume": str(tmp_path / "mortal"), "kill_at": moment})
-    assert_same(whole, resumed(tmp_path), f"after kill -9 at steps {moments}")
-
-
 def test_killed_before_the_first_checkpoint(tmp_path: Path):
     whole, call = twice(tmp_path)
     killed(call | {"kill_at": EVERY - 1})
@@ -179,19 +131,6 @@ def test_killed_before_the_first_checkpoint(tmp_path: Path):
     assert run.metrics()
     assert run.evaluations()
     assert_same(whole, run.resume())
-
-
-def test_what_was_logged_after_the_checkpoint_is_logged_once(tmp_path: Path):
-    """A killed run, its last checkpoint at step 40, had continued to a line of metrics and an evaluation."""
-    with pytest.raises(CrashError):
-        train(tmp_path, name="crashed", callbacks=[CrashAt(79)])
-    run = Run(tmp_path / "crashed")
-    assert checkpoints(run).steps() == [40]
-    assert [line["step"] for line in run.metrics()] == [25, 50, 75]
-    assert [row["step"] for row in run.evaluations()] == [0, 60]
-    assert_same(train(tmp_path, name="whole"), run.resume())
-    assert [line["step"] for line in run.metrics()] == [25, 50, 75, 100, 125, 150, 175, 200]
-    assert [row["step"] for row in run.evaluations()] == [0, 60, 120, 180, 200]
 
 
 def test_killed_while_a_checkpoint_is_written(tmp_path: Path):
@@ -262,9 +201,7 @@ def wait_for_checkpoint(folder: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def check_stopped_by(
-    number: signal.Signals, folder: Path, to_all: bool = False, times: int = 1, **options: Any
-) -> None:
+def check_stopped_by(number: signal.Signals, folder: Path, to_all: bool = False, **options: Any) -> None:
     """Send a signal to `duetto train` while it learns, to its environments' processes too if `to_all`; "
     "then continue."""
     settings = small_as_arguments() | {f"--{name.replace('_', '-')}": str(value) for name, value in options.items()}
@@ -274,9 +211,7 @@ def check_stopped_by(
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
         wait_for_checkpoint(folder / "stopped", process)
-        for _ in range(times):
-            os.killpg(process.pid, number) if to_all else process.send_signal(number)
-            time.sleep(0.02)
+        os.killpg(process.pid, number) if to_all else process.send_signal(number)
         output, errors = process.communicate(timeout=60)
     run = Run(folder / "stopped")
     step = checkpoints(run).load_latest().step
@@ -301,14 +236,6 @@ def test_ctrl_c_sigterm_and_sighup_write_a_checkpoint_and_say_how_to_go_on(tmp_p
 
 def test_ctrl_c_reaches_the_environments_processes_too_and_they_do_not_mind(tmp_path: Path):
     check_stopped_by(signal.SIGINT, tmp_path, to_all=True, vectorization="subprocess", num_envs=2)
-
-
-@pytest.fixture
-def python_handles_ctrl_c():
-    """As in a terminal; a process that a shell starts in the background ignores SIGINT."""
-    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, earlier)
 
 
 class CameError(BaseException):
@@ -346,7 +273,6 @@ def test_in_python_a_signal_ends_the_run_in_order_and_then_does_what_it_would_ha
     assert_same(train(tmp_path, name="whole"), run.resume())
 
 
-@pytest.mark.usefixtures("python_handles_ctrl_c")
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path):
     def twice(trainer: Trainer) -> None:
         if trainer.step == 60:

@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymnasium.vector import AutoresetMode
-from policy_environments import Cell, Pieces, Seen, Shifted, Wander
-from small_runs import AtStart, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import StopAt, assert_same, checkpoints, small, train
 from test_resume import check_killed_anywhere
-from vector_envs import Whole
-
-from duetto.runs.run import Run
 
 EVERYTHING = {
     "normalize_observations": True,
@@ -73,44 +68,3 @@ def test_stopped_anywhere_in_a_rollout(tmp_path: Path, backend: str, stop_at: in
         stop_at in (50, 62)
     )  # after 9 and 15 vector steps of a rollout an episode was cut
     assert_same(train(tmp_path, algorithm, name="whole", **options), stopped.resume())
-
-
-@pytest.mark.parametrize("environment", [Wander, Shifted, Cell, Seen, Pieces])
-def test_whatever_is_observed(tmp_path: Path, environment: Any):
-    """Also where the last episode that was cut ended with a picture, with parts or with a single integer."""
-    options: dict[str, Any] = {"environment": environment, "num_envs": 2, "steps": 120, "evaluate_every": 0}
-    algorithm = small("ppo", normalize_observations=True, image_features=8)
-    stopped = train(tmp_path, algorithm, name="stopped", callbacks=[StopAt(90)], **options)
-    assert checkpoints(stopped).load_latest().state["memory"]["ends"]["time"].size
-    resumed = Run(stopped.path, environment).resume()
-    assert_same(train(tmp_path, algorithm, name="whole", **options), resumed)
-
-
-class Secret(Wander):
-    """An environment whose episodes must not be repeated."""
-
-    metadata = Wander.metadata | {"resets_only": True}
-
-
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_vector_environments_of_the_users_own_begin_new_episodes(tmp_path: Path, mode: AutoresetMode):
-    """Nothing of theirs can be saved: the rollout's trace is cut there, and it still learns to the end."""
-
-    def vector() -> Whole:
-        return Whole([Secret] * 2, autoreset_mode=mode)
-
-    options: dict[str, Any] = {"num_envs": 2, "evaluate_every": 0, "steps": 150}
-    algorithm = small("ppo", normalize_rewards=True)
-    stopped = train(tmp_path, algorithm, vector(), name="stopped", callbacks=[StopAt(50)], **options)
-    before = checkpoints(stopped).load_latest().state["memory"]
-    run, seen = Run(stopped.path, vector()), []
-    run.resume(callbacks=[AtStart(lambda trainer: seen.append((trainer.notices, trainer.memory.state_dict())))])
-    [(notices, memory)] = seen
-    restored, _ = notices
-    assert "could not be restored" in restored
-    assert "the run continues with new episodes" in restored
-    assert len(memory["ends"]["time"]) > len(before["ends"]["time"])
-    assert memory["arrays"]["truncated"][-1].sum() > before["arrays"]["truncated"][-1].sum()
-    state = outcome(run)["state"]
-    assert state["trainer"]["step"] >= 150
-    assert state["learner"]["updates"] == 2 * (state["stepper"]["steps"] // 16)

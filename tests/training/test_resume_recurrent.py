@@ -8,9 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from small_runs import StopAt, assert_same, checkpoints, small, train
 from test_resume import check_killed_anywhere
 
 SEQUENCES = {"recurrent": "lstm", "recurrent_size": 8, "unroll": 6, "overlap": 3, "burn_in": 3, "batch_size": 8}
@@ -45,19 +43,3 @@ def test_killed_at_a_random_step(tmp_path: Path, backend: str, algorithm: str):
         threads=1,
         **CUT,
     )
-
-
-@pytest.mark.parametrize("algorithm", ["r2d2", "ddpg"])
-def test_the_state_that_is_carried_is_in_the_checkpoint(tmp_path: Path, algorithm: str):
-    """Stopped after 25 steps of each episode: the carry is no zeros; without it, the run continues as another one."""
-    environment, hyperparameters = CASES[algorithm]
-    options: dict[str, Any] = {"environment": environment, "backend": "torch", "steps": 160} | CUT
-    if environment == "CartPole-v1":
-        hyperparameters = hyperparameters | {"random_steps": 0}
-    agent = small(algorithm, **hyperparameters)
-    whole = train(tmp_path, agent, name="whole", **options)
-    stopped = train(tmp_path, agent, name="stopped", callbacks=[StopAt(110)], **options)
-    carry = checkpoints(stopped).load_latest().state["collector"]["recurrence"]["carry"]
-    assert carry
-    assert all(np.abs(part).max() > 0.01 for part in carry.values())
-    assert_same(whole, stopped.resume())

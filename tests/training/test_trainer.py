@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from fake_run import same
 from line_environment import Line, Opaque
-from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkpoints, notices, outcome, small, train
 
-import duetto
-from duetto.callbacks import StopAtReturn, TimeLimit
 from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
 from duetto.storage.logs import JsonLines
@@ -34,10 +32,8 @@ def test_a_run_shorter_than_the_interval_evaluates_what_it_learned_once(tmp_path
     run = train(tmp_path, steps=45, num_envs=2, evaluate_every=1000, checkpoint_every=23)
     assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert checkpoints(run).load_latest().state["evaluations"] != checkpoints(run).load(24).state["evaluations"]
-    said: list[str] = []
-    finished = run.resume(callbacks=[AtStart(lambda trainer: said.extend(trainer.notices))])
-    assert [row["step"] for row in finished.evaluations()] == [0, 46]
-    assert said == []
+    assert notices(run) == []
+    assert [row["step"] for row in run.evaluations()] == [0, 46]
     assert [row["step"] for row in run.resume(steps=60).evaluations()] == [0, 46, 60]
 
 
@@ -56,49 +52,6 @@ def test_what_is_switched_off(tmp_path: Path):
     assert run.evaluations() == []
     assert checkpoints(run).steps() == [60]
     assert not (run.path / "checkpoints" / "best").exists()
-
-
-def test_updates_begin_when_the_algorithm_says(tmp_path: Path):
-    updates: dict[int, int] = {}
-    algorithm = small(learning_starts=40, train_every=2, gradient_steps=3)
-    train(tmp_path, algorithm, steps=46, callbacks=[lambda s: updates.update({s.step: s.learner.updates})])
-    assert {step: count for step, count in updates.items() if step >= 39} == {
-        39: 0,
-        40: 0,
-        41: 0,
-        42: 3,
-        43: 3,
-        44: 6,
-        45: 6,
-        46: 9,
-    }
-
-
-def test_a_callback_sees_every_step_and_may_end_the_run(tmp_path: Path):
-    steps: list[int] = []
-
-    def end(trainer: Trainer) -> None:
-        steps.append(trainer.step)
-        assert not trainer.stopped
-        if trainer.step == 45:
-            trainer.stop()
-            assert trainer.stopped
-
-    run = train(tmp_path, callbacks=[end])
-    assert steps == list(range(1, 46))
-    assert checkpoints(run).steps() == [40, 45]
-
-
-def test_an_error_in_a_callback_comes_through_and_keeps_what_was_saved(tmp_path: Path):
-    def fail(trainer: Trainer) -> None:
-        if trainer.step == 45:
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        train(tmp_path, name="failed", callbacks=[fail])
-    run = Run(tmp_path / "failed")
-    assert checkpoints(run).steps() == [40]
-    assert_same(train(tmp_path, name="whole"), run.resume())
 
 
 def test_it_runs_in_a_thread_where_no_signals_can_be_caught(tmp_path: Path):
@@ -256,10 +209,6 @@ def test_a_last_line_that_a_killed_process_left_half_written_is_dropped(tmp_path
     assert JsonLines.read(run.path / "metrics.jsonl")[-1]["step"] == 200
 
 
-def steps(run: Run) -> list[float]:
-    return [row["step"] for row in run.evaluations()]
-
-
 def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
     """To the evaluations, in order."""
     left = iter(returns)
@@ -268,24 +217,6 @@ def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
         return Evaluation(np.array([next(left)]), np.array([10]))
 
     monkeypatch.setattr(evaluator_module, "evaluate", scored)
-
-
-def test_the_last_policy_of_a_run_that_was_stopped_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    give(monkeypatch, *range(9))
-    run = train(tmp_path, callbacks=[StopAt(50)])
-    assert steps(run) == [0, 50]
-    assert run.agent("best").step == 50
-    assert steps(train(tmp_path, callbacks=[TimeLimit(1e-9)])) == [0, 1]
-    assert steps(train(tmp_path, callbacks=[StopAt(60)])) == [0, 60]  # of the timetable: not twice
-    assert steps(train(tmp_path, callbacks=[StopAt(50)], evaluate_every=0)) == []
-
-
-def test_going_on_it_is_a_run_that_was_never_stopped(tmp_path: Path):
-    whole = train(tmp_path, callbacks=[StopAtReturn(1e9)])
-    run = train(tmp_path, callbacks=[StopAt(50), StopAtReturn(1e9)])
-    assert steps(run) == [0, 50]
-    assert steps(run.resume(callbacks=[StopAt(50)])) == [0, 51]
-    assert_same(whole, run.resume(callbacks=[StopAtReturn(1e9)]))
 
 
 def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -298,54 +229,6 @@ def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, mo
     run.resume(actor_learning_rate=1e-5)
     assert [row["mean_return"] for row in run.evaluations()] == [-50, -85, -90, -95, -99]
     assert (checkpoints(run).load_best().step, checkpoints(run).load_best().info) == (0, {"mean_return": -50.0})
-
-
-class Counts(duetto.Callback):
-    """How often it was called."""
-
-    def __init__(self) -> None:
-        self.calls = {"on_evaluation": 0, "on_step": 0}
-
-    def on_evaluation(self, trainer: Trainer) -> None:
-        self.calls["on_evaluation"] += 1
-
-    def on_step(self, trainer: Trainer) -> None:
-        self.calls["on_step"] += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        return dict(self.calls)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.calls = dict(state)
-
-
-class Saving(duetto.Callback):
-    """It makes a checkpoint with each evaluation, and in a step that says where it is."""
-
-    def __init__(self) -> None:
-        self.made: list[Path] = []
-
-    def on_evaluation(self, trainer: Trainer) -> None:
-        self.made.append(trainer.checkpoint())
-
-    def on_step(self, trainer: Trainer) -> None:
-        if trainer.step == 70:
-            self.made.append(trainer.checkpoint())
-
-
-@pytest.mark.parametrize("crash", [65, 75])
-def test_a_checkpoint_of_a_hook_has_all_callbacks_of_that_step(tmp_path: Path, crash: int):
-    """Those behind the one that asked for it had not been called yet, and never were after a kill."""
-    options: dict[str, Any] = {"steps": 100, "evaluate_every": 30, "checkpoint_every": 0}
-    undisturbed, saving = Counts(), Saving()
-    train(tmp_path, name="whole", callbacks=[saving, undisturbed], **options)
-    assert [path.name[-2:] for path in saving.made] == ["00", "30", "60", "70", "90", "00"]
-    with pytest.raises(CrashError):
-        train(tmp_path, name="run", callbacks=[Saving(), Counts(), CrashAt(crash)], **options)
-    assert checkpoints(Run(tmp_path / "run")).steps()[-1] == crash - 5
-    counts = Counts()
-    Run(tmp_path / "run").resume(callbacks=[Saving(), counts])
-    assert counts.calls == undisturbed.calls == {"on_evaluation": 5, "on_step": 100}
 
 
 def test_the_last_line_is_of_the_end_and_going_on_the_lines_are_those_of_a_run_without_it(tmp_path: Path):

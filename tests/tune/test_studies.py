@@ -354,8 +354,6 @@ def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
         ({"actors": 1}, "tune has no option 'actors'. It has: steps, "),  # and no cluster, either
         ({"environment": Short()}, "cannot share one environment object"),
         ({"discount": 0.9}, "discount is given a value and to be searched"),
-        ({"environment_options": [1]}, "environment_options is [1]; it must be options by their names"),
-        ({"preset": 5}, "preset is 5; it must be a preset's name"),
         ({"search": "none.yaml"}, "search file none.yaml cannot be read"),
     ],
 )

@@ -12,7 +12,7 @@ from duetto.install_hint import install
 
 if TYPE_CHECKING:  # the options alone import neither environments nor Ray
     from duetto.cluster.transport import Transport
-    from duetto.training.execution import Execution
+    from duetto.training.components import Execution
 
 Mode = Literal["sync", "async"]
 

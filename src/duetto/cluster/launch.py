@@ -22,7 +22,7 @@ from duetto.environments.errors import EnvironmentFault, summary
 from duetto.errors import UsageError
 from duetto.learners import Learner, Policy
 from duetto.storage.config import Config
-from duetto.training.execution import Execution
+from duetto.training.components import Execution
 from duetto.training.normalizer import Normalizer
 
 BLOCK = 16  # vector steps of a block, unless the config or a rollout decides

@@ -2,7 +2,7 @@
 
 api              `duetto.train` and `duetto.load`
 spec             `RunSpec`, everything that a new run is started from, and its checks
-seeds            seeds as train, sweep and tune take them
+argument_checks  whole numbers, seeds and checkpoints as functions and commands take them
 run              `Run`, a run's folder; `start`
 parallel_seeds   several seeds side by side in this process
 worker           a run in another process: the job, and what trains it there
@@ -10,5 +10,5 @@ pool             processes and Ray tasks that train jobs, for sweeps and studies
 config_changes   options that a resume changes; whether a sweep's folder has the run of a config
 finetune         a start from another run's networks
 trainer_setup    a run's trainer, for a new folder or an existing one
-agent            a trained agent, and its observations (`observation_input`)
+agent            a trained agent, and the observations that it is given
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +12,7 @@ import numpy as np
 from duetto import environments, learners
 from duetto.algorithms import Algorithm
 from duetto.environments import obs_tree
+from duetto.environments.errors import EnvironmentFault
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.distributions import split_bounds
@@ -20,8 +22,7 @@ from duetto.learners.parameters import Parameters
 from duetto.networks import masks, spaces
 from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork
-from duetto.runs import checkpoints
-from duetto.runs.observation_input import rows
+from duetto.runs.argument_checks import chosen
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
@@ -94,15 +95,15 @@ class Agent:
         """
         path = folder / "config.yaml"
         config = Config.load(path, networks, algorithm, trust)
-        loaded = checkpoints.chosen(folder, checkpoint)
+        loaded = chosen(folder, checkpoint)
         state = loaded.state
         state_schema.check(state, ACTING, "acting")
         observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
         config.algorithm.check_spaces(observation, action, config.environment)
         learners.check_parameters(config.algorithm, observation, action, state["learner"]["parameters"])
-        chosen = _backend(config, backend)
-        precision = precision or (config.run.precision if chosen == config.run.backend else "float32")
-        learner = learners.build(chosen, config.algorithm, observation, action, precision=precision)
+        backend = _backend(config, backend)
+        precision = precision or (config.run.precision if backend == config.run.backend else "float32")
+        learner = learners.build(backend, config.algorithm, observation, action, precision=precision)
         learner.load_parameters(state["learner"]["parameters"])
         normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
         normalizer.load_state_dict(state["normalizer"])
@@ -148,7 +149,7 @@ class Agent:
             UsageError: The observation or the mask has another shape than in training.
         """
         mask = None if action_mask is None else [action_mask]
-        obs = self._with_mask(rows(self._layout, observation, several=False), mask)
+        obs = self._with_mask(observed(self._layout, observation, several=False), mask)
         return self.action_structure.one(self._act(obs, [reward], None, deterministic)[0])
 
     def act_batch(
@@ -175,7 +176,7 @@ class Agent:
         Raises:
             UsageError: As `act`; or a recurrent agent gets another number of observations than in the last call.
         """
-        obs = self._with_mask(rows(self._layout, observations, several=True), action_mask)
+        obs = self._with_mask(observed(self._layout, observations, several=True), action_mask)
         return self.action_structure.many(self._act(obs, rewards, starts, deterministic))
 
     def _with_mask(self, obs: Any, mask: Any) -> Any:
@@ -259,3 +260,40 @@ def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structu
         raise CheckpointError(
             f"The checkpoint does not say how actions of {action} are made ({error!r:.80})."
         ) from error
+
+
+def observed(layout: environments.Layout, given: Any, several: bool) -> Any:
+    """Return an observation, or `several` (N, ...), as a `VecEnv` gives them.
+
+    Keys may be nested or joined by "/". Floats may be outside their bounds, as in training.
+
+    Raises:
+        UsageError: A part is missing, has another shape than the agent was trained with, or is not in its space.
+    """
+    if not layout.single:
+        given = {leaf.name: _part(given, leaf.name) for leaf in layout.leaves}
+    try:
+        if several:
+            layout.check(given, (len(given if layout.single else given[layout.leaves[0].name]),))
+            obs = layout.batch(given)
+        else:
+            layout.write(obs := layout.empty(1), 0, given)
+    except (EnvironmentFault, TypeError) as error:
+        raise UsageError(
+            f"The environment does not fit the agent: {getattr(error, 'what', f'{error}.')} act takes one observation, "
+            "act_batch several."
+        ) from error
+    if not all(np.isfinite(part).all() for _, part in obs_tree.parts(obs) if part.dtype.kind == "f"):
+        raise UsageError(f"The observation is NaN, infinite or beyond float32 ({given!r:.80}).")
+    return obs
+
+
+def _part(given: Any, name: str) -> Any:
+    """Return a part of an observation with nested or joined keys; None if it is missing."""
+    if isinstance(given, dict) and name in given:
+        return given[name]
+    key, _, rest = name.partition("/")
+    with suppress(LookupError, TypeError, ValueError):
+        part = given[key] if isinstance(given, dict) else given[int(key)]
+        return _part(part, rest) if rest else part
+    return None

@@ -15,15 +15,14 @@ from duetto.cluster import Cluster
 from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.runs.argument_checks import check_kinds
+from duetto.runs.argument_checks import parse_seeds
 from duetto.runs.finetune import WarmStart
 from duetto.runs.parallel_seeds import start_many
 from duetto.runs.run import Run, start
-from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec
 from duetto.trackers import Tracker
 from duetto.training.callbacks import AnyCallback, Callback, check
-from duetto.training.progress import watched
+from duetto.training.progress import ProgressDisplay, watched
 
 
 @overload
@@ -75,9 +74,8 @@ def train(
         algorithm: A name, "td3", or a class, with the preset that the command line takes and `options` on top of it; or
             an object, `duetto.TD3(policy_delay=2)`, whose fields are the hyper-parameters, taken as it is.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
-        seeds: Train with each of these seeds, side by side in this process: 5 is the seeds 0 to 4; `range(10)`, "0-4"
-            and "0,3,7" name them. Every seed has its folder and copies of the callbacks, and gives the same
-            numbers as alone, up to rounding.
+        seeds: Train with each of these seeds, side by side in this process: 5 is the seeds 0 to 4; or `range(10)`,
+            "0,3,7". Each has a folder and copies of the callbacks, and its numbers as if alone, up to rounding.
         preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
         runs_dir: The parent of the run's folder.
         name: The folder's name; by default made of algorithm, environment and seed.
@@ -85,47 +83,42 @@ def train(
             `trainer.stop()` ends the run early.
         environment_options: Arguments for the environment's own constructor.
         cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
-        progress: Show on a terminal or in a notebook what the command line shows; elsewhere nothing. Notices are
-            also logged as warnings of the standard library's logger "duetto".
+        progress: Show progress on a terminal or in a notebook. Notices are also warnings of the logger "duetto".
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
-        from_run: Another run, of the same spaces, whose networks this one starts with, to fine-tune them.
-            Hyper-parameters and framework may be others.
+        from_run: Another run, of the same spaces, whose networks this one fine-tunes; its other options may differ.
         from_checkpoint: Its checkpoint: "last", "best", or a step.
-        options: `steps`, `seed`, `backend`, `num_envs` ... : every field of `RunOptions`; and the hyper-parameters, if
-            `algorithm` is no object.
+        options: Fields of `RunOptions`, such as `steps`; and the hyper-parameters, if `algorithm` is no object.
 
-    Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint, and then do what they would have done
-    without it: KeyboardInterrupt, the end of the process. A second one does so at once.
+    Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint, and are then raised again; a second one
+    ends it at once.
 
     Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
     """
     check(callbacks)
-    check_kinds(name=name, runs_dir=runs_dir, cluster=cluster)
     tracking = trackers.callbacks(track)
     own = [argument for argument, kind in signature(train).parameters.items() if kind.kind is kind.KEYWORD_ONLY]
     spec = RunSpec.of(algorithm, environment, preset, environment_options, options, caller="train", arguments=own)
-    other = from_run.path if isinstance(from_run, Run) else from_run
-    warm_start = WarmStart.asked_for(None if other is None else str(other), str(from_checkpoint))
+    warm_start = WarmStart.asked_for(from_run, str(from_checkpoint))
     spec = replace(spec, warm_start=warm_start, cluster=cluster, runs_dir=runs_dir, name=name)
-    if seeds is not None:
-        for what, value in (("seed", "seed" in options), ("cluster", cluster), ("track", tracking)):
-            if value:
-                raise UsageError(
-                    f"{what} goes with one run in a process, and seeds are several. Leave out one of them."
-                )
+    several = {} if seeds is None else {"seed": "seed" in options, "cluster": cluster, "track": tracking}
+    if refused := next((argument for argument, given in several.items() if given), None):
+        raise UsageError(f"{refused} goes with one run in a process, and seeds are several. Leave out one of them.")
     with watched(progress, f"{spec.algorithm.name()}: making environments and networks") as (display, ended):
-        watching = [] if display is None else [display]
-        if seeds is None:
-            runs = [start(spec, [*watching, *callbacks, *tracking])]
-        else:
-            runs = start_many(
-                spec,
-                parse_seeds(seeds),
-                lambda: [*watching, *(copy.deepcopy(one) if isinstance(one, Callback) else one for one in callbacks)],
-                display and display.announce,
-            )
+        runs = _trained(spec, seeds, [*callbacks, *tracking], display)
         ended([run.path for run in runs])
     return runs[0] if seeds is None else runs
+
+
+def _trained(spec: RunSpec, seeds: Any, callbacks: Sequence[AnyCallback], display: ProgressDisplay | None) -> list[Run]:
+    watching = [] if display is None else [display]
+    if seeds is None:
+        return [start(spec, [*watching, *callbacks])]
+    return start_many(
+        spec,
+        parse_seeds(seeds),
+        lambda: [*watching, *(copy.deepcopy(one) if isinstance(one, Callback) else one for one in callbacks)],
+        display and display.announce,
+    )
 
 
 def load(

@@ -1,31 +1,18 @@
-"""Errors for calls of `train` and its like with arguments of a wrong kind."""
+"""Whole numbers, seeds and checkpoints as functions and commands take them."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from duetto.cluster import Cluster
 from duetto.errors import UsageError
 from duetto.functional.rng import as_int
+from duetto.storage.checkpoint import CheckpointStore, Loaded
 
-_KINDS: dict[str, tuple[Any, str]] = {
-    "preset": (str | None, "a preset's name"),
-    "name": (str | None, "the name of a folder"),
-    "runs_dir": (str | os.PathLike, "a folder"),
-    "environment_options": (Mapping | None, "options by their names, such as {'max_episode_steps': 200}"),
-    "cluster": (Cluster | None, "a cluster, such as duetto.Cluster(actors=4)"),
-}
-
-
-def check_kinds(**given: Any) -> None:
-    """Raise UsageError if an argument, given by its name, is of the wrong kind."""
-    for name, value in given.items():
-        kind, wanted = _KINDS[name]
-        of_names = not isinstance(value, Mapping) or all(isinstance(key, str) for key in value)
-        if not isinstance(value, kind) or not of_names:
-            raise UsageError(f"{name} is {value!r}; it must be {wanted}.")
+MAX_SEEDS = 100_000  # of one range: more is a typing error
+_RANGE = re.compile(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", re.ASCII)
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
@@ -36,3 +23,46 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     if value < least:
         raise UsageError(f"{name} is {value}; it must be at least {least}.")
     return value
+
+
+def parse_seeds(seeds: Any) -> tuple[int, ...]:
+    """Parse seeds: `5` is five seeds, from 0 on; `3-7`, `0,3,9`, `0-2,10-12` and lists of numbers name them.
+
+    Raises:
+        UsageError: It is none of these, or names a seed twice.
+    """
+    wrong = UsageError(f"seeds is {seeds!r}; it must be how many, 5, or which: 0-4, or 0,3,9, each once.")
+    text = str(as_int(seeds)).strip()
+    if text.isdecimal() and text.isascii():
+        text = f"0-{int(text[:9]) - 1}"
+    elif not isinstance(seeds, str):
+        if not isinstance(seeds, Iterable) or isinstance(seeds, bytes) or not getattr(seeds, "ndim", 1):
+            raise wrong
+        text = ",".join(str(as_int(part)) for part in seeds)
+    numbers: list[int] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if not 0 <= last - first < MAX_SEEDS:
+            raise wrong
+        numbers += range(first, last + 1)
+    if len(set(numbers)) < len(numbers):
+        raise wrong
+    return tuple(numbers)
+
+
+def chosen(folder: Path, checkpoint: str | int) -> Loaded:
+    """Load the "last" or "best" checkpoint of the run in `folder`, or that of a step.
+
+    Experience, which acting does not need, is not read, be it large or damaged.
+    """
+    store = CheckpointStore(folder / "checkpoints")
+    match checkpoint:
+        case "best":
+            return store.load_best()
+        case "last":
+            return store.load_latest(memory=False)
+    step = int(checkpoint) if isinstance(checkpoint, str) and checkpoint.isdecimal() else as_int(checkpoint)
+    if not isinstance(step, int) or isinstance(step, bool):
+        raise UsageError(f"checkpoint is {checkpoint!r}; it must be last, best or a step.")
+    return store.load(step, memory=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.functional import state_schema
-from duetto.runs.checkpoints import chosen
+from duetto.runs.argument_checks import chosen
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.training.resume_checks import ACTING
@@ -24,7 +25,7 @@ class WarmStart:
     step: int | None = None  # that of the checkpoint, once it is known
 
     @classmethod
-    def asked_for(cls, run: str | None, checkpoint: str) -> Self | None:
+    def asked_for(cls, run: str | os.PathLike[str] | None, checkpoint: str) -> Self | None:
         """Return the warm start for a call's arguments; None without `run`."""
         if run is not None:
             return cls(str(Path(run).absolute()), checkpoint)

@@ -16,8 +16,8 @@ from pathlib import Path
 from duetto import environments, learners
 from duetto.errors import DuettoError, UsageError
 from duetto.learners.multi_seed import SeedGroup
+from duetto.runs.argument_checks import parse_seeds
 from duetto.runs.run import Run, run_of
-from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec, new_folder, run_name
 from duetto.runs.trainer_setup import new_trainer
 from duetto.storage.config import Config
@@ -83,7 +83,7 @@ def start_many(
 
             def interrupt() -> None:
                 for trainer in trainers:
-                    trainer.stop(evaluates=False)
+                    trainer.stop()
 
             with interruptible(interrupt, lambda: any(trainer.stopped for trainer in trainers)):
                 raised = group.run([partial(_run, *pair) for pair in zip(trainers, watching, strict=True)])

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import Precision
 from duetto.networks.specs import CustomNetwork
 from duetto.runs.agent import Agent
-from duetto.runs.argument_checks import check_kinds, whole
+from duetto.runs.argument_checks import whole
 from duetto.runs.config_changes import changed
 from duetto.runs.spec import RunSpec, new_folder
 from duetto.runs.trainer_setup import existing_trainer, new_trainer
@@ -39,17 +39,6 @@ from duetto.training.trainer import Trainer
 from duetto.training.video import place, record
 
 MOST_RETURNS = 3  # to one checkpoint, after a part of the run was lost
-
-
-@dataclass(frozen=True)
-class ResumeOptions:
-    """The arguments of `Run.resume`, as one value."""
-
-    steps: int | None = None
-    callbacks: Sequence[AnyCallback] = ()
-    accept_changes: bool = False
-    cluster: Cluster | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Run:
@@ -124,21 +113,28 @@ class Run:
             CheckpointError: No checkpoint can be read.
         """
         given.check(callbacks)
-        check_kinds(cluster=cluster)
         callbacks = [*callbacks, *trackers.callbacks(track)]
         accept_changes |= bool(options)
-        how = ResumeOptions(steps, callbacks, accept_changes, cluster, options)
+        if steps is not None:
+            options["steps"] = steps
         with watched(progress, f"{self.path}: reading the checkpoint, making environments and networks") as (
             display,
             ended,
         ):
             if display is not None:
-                how = replace(how, callbacks=[display, *callbacks])
-            self.resume_with(how)
+                callbacks = [display, *callbacks]
+            self.resume_with(callbacks, options, accept_changes, cluster)
             ended([self.path])
         return self
 
-    def resume_with(self, how: ResumeOptions, lost: PartLostError | None = None) -> None:
+    def resume_with(
+        self,
+        callbacks: Sequence[AnyCallback],
+        options: Mapping[str, Any] | None = None,
+        accept_changes: bool = False,
+        cluster: Cluster | None = None,
+        lost: PartLostError | None = None,
+    ) -> None:
         """Resume without a display. A signal ends the run and is not raised again: callers handle it themselves.
 
         Whenever a part of the run is lost (`lost`, if it is already), continue from the newest checkpoint, as after
@@ -151,23 +147,32 @@ class Run:
                 if tried.count(tried[-1]) > MOST_RETURNS:
                     raise lost
             try:
-                self._resume(how, lost)
+                with self._restored(callbacks, options or {}, accept_changes, cluster) as trainer:
+                    if lost is not None:
+                        trainer.notices.append(_returned(lost, trainer))
+                    trainer.run(callbacks)
                 return
             except PartLostError as error:
                 lost = error
 
-    def _resume(self, how: ResumeOptions, lost: PartLostError | None) -> None:
+    @contextmanager
+    def _restored(
+        self,
+        callbacks: Sequence[AnyCallback],
+        options: Mapping[str, Any],
+        accept_changes: bool,
+        cluster: Cluster | None,
+    ) -> Iterator[Trainer]:
+        """Yield the run's trainer, restored from its last good checkpoint, while the folder is locked."""
         with FolderLock(self.path):
             # What the file says now: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
-            if how.options:
-                config = changed(config, how.options)
-            if how.steps is not None:
-                config = replace(config, run=replace(config.run, steps=how.steps))
-            placed = how.cluster and how.cluster.resuming(config.cluster, config.run.num_envs).execution()
-            made = existing_trainer(config, self.path, self._environment(), placed, how.accept_changes, self._trust)
+            if options:
+                config = changed(config, options)
+            placed = cluster and cluster.resuming(config.cluster, config.run.num_envs).execution()
+            made = existing_trainer(config, self.path, self._environment(), placed, accept_changes, self._trust)
             with closing(made) as trainer:
-                trainer.notices += trackers.note_of_others(self.path, how.callbacks)
+                trainer.notices += trackers.note_of_others(self.path, callbacks)
                 resumed = trainer.checkpoints.resumed
                 what = [sentence({key: change}) for key, change in resumed.changed.items()]
                 what += [resumed.schedules] if resumed.schedules else []
@@ -180,9 +185,7 @@ class Run:
                     config.save(self.path / "config.yaml")
                     self.config = config
                 trainer.diagnostics.before_run(trainer.step)
-                if lost is not None:
-                    trainer.notices.append(_returned(lost, trainer))
-                trainer.run(how.callbacks)
+                yield trainer
 
     def agent(
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
@@ -215,7 +218,6 @@ class Run:
             stochastic: Explore as in training; PPO and SAC sample.
         """
         episodes, seed = whole("episodes", episodes), self._seed(seed)
-        check_kinds(environment_options=environment_options)
         agent = self.agent(checkpoint)
         policy = agent.policy
         policy.explores = stochastic
@@ -340,7 +342,7 @@ def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
             raise
         # without a key it is not signed, and started by this process all the same
         run = run_of(spec, path, config, trust=config.lacks_signature)
-        run.resume_with(ResumeOptions(callbacks=callbacks, cluster=spec.cluster), lost)
+        run.resume_with(callbacks, cluster=spec.cluster, lost=lost)
         return run
     return run_of(spec, path, config)
 

@@ -18,7 +18,6 @@ from duetto.environments.make_env import Environment
 from duetto.errors import UsageError
 from duetto.learners.runtime import jax_threads, torch_threads
 from duetto.presets import Preset, choose, presets_of_file
-from duetto.runs.argument_checks import check_kinds
 from duetto.runs.finetune import WarmStart
 from duetto.storage import user_code
 from duetto.storage.config import Config, RunOptions, circumstances, command_line
@@ -84,7 +83,6 @@ class RunSpec:
         Raises:
             UsageError: An argument is unknown or does not fit.
         """
-        check_kinds(preset=preset, environment_options=environment_options)
         made, name, values = _with_preset(algorithm, environment, preset, options, origin)
         given = {key: value for key, value in options.items() if key not in made.options() or made is algorithm}
         known = [option.name for option in dataclasses.fields(RunOptions)]

@@ -17,7 +17,7 @@ from duetto.storage import signing
 from duetto.storage.config import Config
 from duetto.storage.lock import FolderLock
 from duetto.storage.run_folder import BEFORE, clear, free_folder
-from duetto.training.execution import Execution
+from duetto.training.components import Execution
 from duetto.training.trainer import Trainer
 
 

@@ -27,7 +27,7 @@ import cloudpickle
 from duetto import environments, trackers
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, RunInUseError, UsageError
 from duetto.runs.config_changes import HinderedError, check_same_run
-from duetto.runs.run import ResumeOptions, run_of, start
+from duetto.runs.run import run_of, start
 from duetto.runs.spec import RunSpec
 from duetto.storage import user_code
 from duetto.storage.config import Config
@@ -79,7 +79,7 @@ class Job:
         with FolderLock(claim) if self.is_contested else nullcontext():
             if (self.folder / "config.yaml").is_file():
                 check_same_run(self.folder, self.config)
-                run_of(spec, self.folder, self.config).resume_with(ResumeOptions(callbacks=callbacks))
+                run_of(spec, self.folder, self.config).resume_with(callbacks)
                 return
             if not foreign(self.folder):
                 clear(self.folder)
@@ -201,7 +201,7 @@ class Worker(Newest):
                 else:
                     self._stopped.set()
                     if self.trainer is not None:
-                        self.trainer.stop(evaluates=False)
+                        self.trainer.stop()
                     self._go.put(False)
         except (EOFError, OSError):
             os._exit(1)  # its run resumes from its last checkpoint, as after kill -9
@@ -216,7 +216,7 @@ class Worker(Newest):
         """Send the evaluations so far and the step."""
         super().on_start(trainer)
         if self._stopped.is_set():
-            trainer.stop(evaluates=False)
+            trainer.stop()
         rows = Csv.read(trainer.folder / "evaluations.csv")
         self._send("started", [(int(float(row["step"])), float(row["mean_return"])) for row in rows], trainer.step)
 

@@ -1,7 +1,7 @@
 """Trackers: W&B, MLflow and Trackio. `duetto.train(..., track=["wandb"])`, `duetto train ... --track wandb mlflow`.
 
 base                      the interface, for custom trackers too
-wandb, mlflow, trackio    one service each
+wandb, mlflow             W&B and Trackio; MLflow
 tracking                  the callback that sends a tracker the numbers and videos that the run logs
 """
 
@@ -15,8 +15,7 @@ from duetto.errors import UsageError
 from duetto.trackers.base import Point, Tracker
 from duetto.trackers.mlflow import MLflow
 from duetto.trackers.tracking import Tracking, tracked
-from duetto.trackers.trackio import Trackio
-from duetto.trackers.wandb import Wandb
+from duetto.trackers.wandb import Trackio, Wandb
 
 __all__ = ["MLflow", "Point", "Tracker", "Trackio", "Wandb", "callbacks", "note_of_others"]
 

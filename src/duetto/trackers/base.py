@@ -71,7 +71,7 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return values
 
 
-def needed(package: str, what: str) -> None:
+def needed(package: str) -> None:
     """Raise UsageError, with the command to install it, if a tracker's package is missing."""
     if find_spec(package) is None:
-        raise UsageError(f"Tracking with {what} needs {package}, which is not installed. Install: {install(package)}")
+        raise UsageError(f"The tracker needs {package}, which is not installed. Install: {install(package)}")

@@ -26,7 +26,7 @@ class MLflow(Tracker):
     name = "mlflow"
 
     def __init__(self, experiment: str | None = None, tracking_uri: str | None = None) -> None:
-        needed("mlflow", "MLflow")
+        needed("mlflow")
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "duetto"
         self._uri = tracking_uri
         self._client: Any = None

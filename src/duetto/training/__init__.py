@@ -1,6 +1,6 @@
 """The loop that joins environments, memory and learner: collect, remember, learn; evaluate, log, checkpoint.
 
-trainer, components                    the loop, with `Learning`, the run's updates; the parts that it joins
+trainer, components                    the loop; the parts that it joins, and where environments live
 collector, policy, recurrent_state     steps from the environments; acting; hidden states while acting
 normalizer                             running statistics of observations and rewards
 evaluation, evaluator, video           whole episodes of the policy; the best parameters; videos
@@ -9,6 +9,5 @@ callbacks                              hooks that the trainer calls; ready ones 
 metrics, diagnostics                   numbers of a log line; signs that a run does not learn
 progress, progress_lines, tensorboard  what a run shows while it trains
 device_trainer, device_loop            a run in environments of arrays, as one compiled program
-execution                              where environments live: in this process or on a cluster
 signals, notices                       Ctrl-C; sentences for the user
 """

@@ -16,20 +16,49 @@ from typing import Any
 import numpy as np
 
 from duetto import buffers, demonstrations, environments, learners
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, UsageError
 from duetto.functional.rng import generator
 from duetto.learners.parameters import Parameters
 from duetto.networks import masks, preprocessing, spaces
 from duetto.networks.specs import ParameterSpec
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
-from duetto.training.collector import Source
+from duetto.training.collector import Collector, Source
 from duetto.training.evaluator import check_same_spaces
-from duetto.training.execution import Execution
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 
 AnyMemory = buffers.Replay | buffers.Rollout | buffers.SequenceReplay | buffers.MixedReplay | buffers.ShardedReplay
+
+
+class Execution:
+    """The processes of a trainer's environments and replay shards: here all in this process."""
+
+    def make_stepper(self, config: Config, environment: Any, notices: list[str], **options: Any) -> environments.VecEnv:
+        """Make the environments. `options` are those of `environments.make`; warnings are appended to `notices`.
+
+        Raises UsageError if the run was trained on a cluster.
+        """
+        if config.cluster:
+            raise UsageError(
+                "This run was trained on a cluster, which decides its numbers. Give --cluster (in Python "
+                "cluster=duetto.Cluster())."
+            )
+        return environments.make(environment, **options)
+
+    def make_source(
+        self, config: Config, stepper: environments.VecEnv, learner: learners.Policy, normalizer: Normalizer
+    ) -> Source:
+        """Make the source of experience, which acts in the environments."""
+        return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
+
+    def make_shards(self, stepper: environments.VecEnv) -> buffers.Shards | None:
+        """Make the replay buffer's shards; None keeps the whole buffer in this process."""
+        return None
+
+    def decided(self) -> dict[str, Any]:
+        """Return the options that decide numbers: `cluster` in the config."""
+        return {}
 
 
 class Components:

@@ -32,9 +32,8 @@ from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training import device_loop
 from duetto.training.collector import Source
-from duetto.training.components import Components
+from duetto.training.components import Components, Execution
 from duetto.training.device_loop import OBSERVATION, REWARD, Advance, Carry, DeviceLoop, on_device
-from duetto.training.execution import Execution
 from duetto.training.trainer import Trainer
 
 

@@ -6,13 +6,11 @@ evaluation 4,321.0  training 4,012.3  critic loss 0.0123                        
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
 from rich.table import Column
@@ -24,7 +22,6 @@ from duetto.errors import escaped
 LINE_SECONDS = 30.0  # between two plain lines
 FIRST_LINE_SECONDS = 5.0  # before the first plain line about a long activity
 RATE_SECONDS = 60.0  # over which steps/s is a mean at most
-NARROW = 60  # columns; a narrower terminal shows neither bars nor notes
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -39,14 +36,6 @@ def say(console: Console, text: str, style: str | None = None) -> None:
 def is_watched(console: Console) -> bool:
     """Return whether the console is a terminal or a notebook."""
     return console.is_terminal or console.is_jupyter
-
-
-def plain(renderable: RenderableType, width: int) -> str:
-    """Render without styles to lines of at most `width` columns."""
-    console = Console(width=width, file=io.StringIO(), force_terminal=False, force_jupyter=False, color_system=None)
-    with console.capture() as capture:
-        console.print(renderable)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def clock(seconds: float | None) -> str:
@@ -79,8 +68,8 @@ class _Cell(ProgressColumn):
         return Text(text, style=self._style, no_wrap=True, overflow="ellipsis")
 
 
-NAME, BAR = _Cell("name", shrinks=True, style="bold"), BarColumn(bar_width=20, table_column=Column())
-COUNT, NOTE, LEFT = _Cell("count"), _Cell("note"), _Cell("left")
+COLUMNS = (_Cell("name", shrinks=True, style="bold"), BarColumn(bar_width=20, table_column=Column()))
+COLUMNS += (_Cell("count"), _Cell("note"), _Cell("left"))
 
 
 class _Progress(Progress):
@@ -90,6 +79,7 @@ class _Progress(Progress):
 
     def __init__(self, console: Console) -> None:
         super().__init__(
+            *COLUMNS,
             console=console,
             refresh_per_second=4,
             speed_estimate_period=RATE_SECONDS,
@@ -100,8 +90,6 @@ class _Progress(Progress):
     @override
     def get_renderables(self) -> Iterable[RenderableType]:
         if self.tasks:
-            columns = [NAME, BAR, COUNT, NOTE, LEFT] if self.console.width >= NARROW else [NAME, COUNT, LEFT]
-            self.columns = tuple(columns)
             yield self.make_tasks_table(self.tasks)
         yield Text(escaped(self.status()), no_wrap=True, overflow="ellipsis")
 
@@ -136,15 +124,15 @@ class LiveDisplay:
     def _status_line(self) -> str:
         if self._activity:
             return f"{self._activity} ({time.perf_counter() - self._activity_since:.0f} s)"
-        return fitting(self._status(), self._console.width)
+        return "  ".join(self._status())
 
     def _status(self) -> list[str]:
         """Return the parts of the status line, the most important first."""
         return []
 
-    def _row(self, name: str, completed: int, total: int, unit: str = "", **cells: str) -> TaskID:
+    def _row(self, name: str, completed: int, total: int, **cells: str) -> TaskID:
         """Add or update the row of this name: its count, and the cells `note` and `left`, if given."""
-        fields: dict[str, Any] = cells | {"count": f"{completed:,}/{total:,}{unit}"}
+        fields: dict[str, Any] = cells | {"count": f"{completed:,}/{total:,}"}
         if name not in self._rows:
             first: dict[str, Any] = {"name": name, "note": "", "left": clock(None)} | fields
             self._rows[name] = self._progress.add_task("", **first)
@@ -186,10 +174,3 @@ class LiveDisplay:
             if notice not in self._shown_notices:
                 self._shown_notices.add(notice)
                 say(self._console, f"{about}{notice}", "yellow")
-
-
-def fitting(parts: list[str], width: int) -> str:
-    """Join the first parts that fit into the width."""
-    while len(parts) > 1 and cell_len("  ".join(parts)) > width:
-        parts = parts[:-1]
-    return "  ".join(parts)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
@@ -22,18 +22,17 @@ from typing import Any
 from duetto import buffers, environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
-from duetto.learners.base import Metrics, on_host
+from duetto.learners.base import on_host
 from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints, crossed
 from duetto.training.collector import Source
-from duetto.training.components import AnyMemory, Components
+from duetto.training.components import AnyMemory, Components, Execution
 from duetto.training.diagnostics import Diagnostics, check_finite
 from duetto.training.evaluation import Evaluation
 from duetto.training.evaluator import Evaluator
-from duetto.training.execution import Execution
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
@@ -76,9 +75,8 @@ class Trainer:
         self.notices: Notices = Notices()
         self._callbacks = CallbackList(self.notices)
         self.step: int = 0
-        self._stop = self._skips_last_evaluation = False
+        self._stop = False
         self._asked = False  # whether a hook of this step wants a checkpoint
-        self._concluded = False  # whether a run that was stopped has its last checkpoint
         self.on_activity: Callable[[str], None] = lambda _: None  # the display's: shows a step that takes long
         place = place or Execution()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
@@ -96,7 +94,6 @@ class Trainer:
             self._evaluator = Evaluator(config.run, self.stepper, self.another_environment, folder, store)
             opened.callback(self._evaluator.close)
             self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
-            self._learning = Learning(self.config, made, self.log, lambda text: self.on_activity(text))
             kept = (made, self.log, self._evaluator, self._callbacks)
             self.checkpoints: Checkpoints = Checkpoints(store, self.config, *kept)
             self._opened = opened.pop_all()
@@ -112,16 +109,14 @@ class Trainer:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
         first, options = self.step, self.config.run
-        with interruptible(lambda: self.stop(evaluates=False), lambda: self.stopped), self._explaining_errors():
+        with interruptible(self.stop, lambda: self.stopped), self._explaining_errors():
             self._begin()
             self._pretrain()
             while self.step < options.steps and not self._stop:
                 before = self.step
                 self._collect()
-                for samples in self._learning.due():
-                    made = self.learner.update_each(*self._learning.prepared(samples, self.step))
-                    for _ in self._learning.learned(samples, made, self.step):
-                        self._call("on_update")
+                for samples in self._due():
+                    self._learn(samples)
                 if crossed(before, self.step, options.log_every):
                     self._write_metrics()
                 last = self.step >= options.steps
@@ -130,7 +125,8 @@ class Trainer:
                 self._end_step(self.checkpoints.is_due(before, self.step))
             if self._asked or not self.checkpoints.has(self.step):
                 self.checkpoint()
-            self._conclude()
+            if self.log.last != (self.step, self.learner.updates):  # a resume from the checkpoint drops this line
+                self._write_metrics()
             if first < self.step and not self.stopped:
                 self.diagnostics.after_run(self.step, self.log.episodes)
             self._call("on_end")
@@ -175,9 +171,7 @@ class Trainer:
         """
         options = self.config.run
         for sample in self.memory.pretraining():
-            made = self.learner.update_each(*self._learning.prepared([sample], 0))
-            for _ in self._learning.learned([sample], made, 0):
-                self._call("on_update")
+            self._learn([sample])
             updates = self.learner.updates
             if updates % options.log_every == 0:
                 self.log.look()  # until then, what each update reports stays in the device's memory
@@ -192,39 +186,63 @@ class Trainer:
                 return
 
     def _write_metrics(self) -> None:
-        rates = self.learner.learning_rates(self._learning.progress(self.step))
+        rates = self.learner.learning_rates(self._progress(self.step))
         extra: dict[str, Any] = {f"learn/{name}_learning_rate": rate for name, rate in rates.items()}
         extra["learn/updates"] = self.learner.updates
         self.log.look()  # wait for the device before the clock is read
         extra |= {"time/seconds": self.seconds} | self.stepper.engine.numbers()
         self.diagnostics.on_metrics(self.log.write(self.step, extra))
 
+    # ------------------------------------------------------------------------------------------------ learning
+    def _due(self) -> Iterator[list[buffers.Sample]]:
+        """Draw the samples of all updates that are due; learn from each draw before the next.
+
+        A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
+        """
+        memory, samples = self.memory, []
+        alone = memory.needs_priorities or memory.needs_divergence or memory.needs_values
+        at_once, due = 1 if alone else self.learner.at_once, memory.due()
+        while drawn := list(islice(due, at_once)):
+            samples = drawn
+            yield samples
+        if samples:
+            self.normalizer.after_learning(samples[-1].batch)
+
+    def _learn(self, samples: list[buffers.Sample]) -> None:
+        """Update with each sample, and tell memory, log and callbacks of each update."""
+        if not self.learner.updates:
+            self.on_activity("compiling the first update" if self.learner.backend == "jax" else "first update")
+        batches: list[AnyBatch] = []
+        for number, sample in enumerate(samples):
+            again = number > 0 and sample.batch is samples[number - 1].batch  # another epoch of a rollout
+            batches.append(batches[-1] if again else self._prepared(sample.batch))
+        progress = [self._progress(self.step - sample.age) for sample in samples]
+        for sample, metrics in zip(samples, self.learner.update_each(batches, progress), strict=True):
+            if self.memory.needs_priorities:
+                self.memory.feedback(sample, on_host(metrics.priority))
+            if self.memory.needs_divergence:
+                self.memory.note_divergence(metrics.value(DIVERGENCE))
+            self.log.add(self.step, metrics, sample.info)
+            self._call("on_update")
+
+    def _prepared(self, batch: AnyBatch) -> AnyBatch:
+        """The batch as networks see it: with scaled observations, and previous rewards as the algorithm sees them."""
+        if isinstance(batch, SequenceBatch):
+            seen = self.config.algorithm.seen_reward(batch.obs.previous_reward)
+            batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
+        batch, rewards = self.normalizer.batch(batch), self.collector.rewards
+        return batch if rewards is None else rewards.batch(batch)
+
+    def _progress(self, step: int) -> float:
+        """How far the schedules are at this step, in [0, 1]."""
+        return min(1.0, step / self.config.run.horizon)
+
     # ------------------------------------------------------------------------------------------------ its end
-    def _conclude(self) -> None:
-        """Evaluate the last policy, and write the last line of metrics, if none is due at this step.
-
-        This comes after the last checkpoint: a run that is resumed there drops both again, and has the rows and lines
-        of one that never ended here; and killing the process meanwhile loses nothing.
-        """
-        self._concluded = self.stopped
-        evaluates = self.stopped and self.config.run.evaluate_every and not self._skips_last_evaluation
-        if evaluates and self._evaluator.written() != self.step:
-            self.evaluate()
-        if self.log.last != (self.step, self.learner.updates):
-            self._write_metrics()
-        self.log.write_own(self.step)  # what came behind the last line
-
-    def stop(self, because: str = "", evaluates: bool = True) -> None:
-        """End the loop after this step, with a checkpoint.
-
-        Args:
-            because: A sentence for the notices.
-            evaluates: Whether an evaluation of the last policy follows, if the run makes any.
-        """
+    def stop(self, because: str = "") -> None:
+        """End the loop after this step, with a checkpoint. `because` is a sentence for the notices."""
         if because and not self._stop:
             self.notices.append(f"The run stops at step {self.step:,}. {because}")
         self._stop = True
-        self._skips_last_evaluation |= not evaluates
 
     def when_closed(self, act: Callable[[], object]) -> None:
         """Have `act` called when the trainer is closed."""
@@ -335,17 +353,14 @@ class Trainer:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write a checkpoint, and return its folder.
-
         In a hook it is written after the step's last one, or it would lack what other callbacks learn from the step;
-        the folder is the one that it will have. After the last checkpoint of a run that was stopped, none is written,
+        the folder is the one that it will have.
         and the folder is that last one's.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.
             CheckpointError: It cannot be written; earlier checkpoints are as they were.
         """
-        if self._concluded:
-            return self.checkpoints.store.path_of(self.step)
         if self._callbacks.running:
             self._asked = True
             return self.checkpoints.store.new_path(self.step)
@@ -358,61 +373,3 @@ class Trainer:
         """Continue from a checkpoint; see `Checkpoints.load`."""
         self.step, self.seconds = self.checkpoints.load(loaded, self.folder, accept_changes)
         self.notices += self.checkpoints.resumed.notices
-
-
-class Learning:
-    """Makes a run's updates."""
-
-    def __init__(self, config: Config, components: Components, log: MetricLog, tell: Callable[[str], None]) -> None:
-        """`tell` gets a message about the first update, which may take long."""
-        self._algorithm, self._horizon = config.algorithm, config.run.horizon
-        self._components, self._log, self._tell = components, log, tell
-
-    def due(self) -> Iterator[list[buffers.Sample]]:
-        """Draw the samples of all updates that are due; learn from each draw before the next.
-
-        A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
-        """
-        memory, samples = self._components.memory, []
-        alone = memory.needs_priorities or memory.needs_divergence or memory.needs_values
-        at_once, due = 1 if alone else self._components.learner.at_once, memory.due()
-        while drawn := list(islice(due, at_once)):
-            samples = drawn
-            yield samples
-        if samples:
-            self._components.normalizer.after_learning(samples[-1].batch)
-
-    def progress(self, step: int) -> float:
-        """How far the schedules are at this step, in [0, 1]."""
-        return min(1.0, step / self._horizon)
-
-    def prepared(self, samples: list[buffers.Sample], step: int) -> tuple[list[AnyBatch], list[float]]:
-        """Return the batches of the samples as networks see them, and how far the schedules of each are."""
-        learner = self._components.learner
-        if not learner.updates:
-            self._tell("compiling the first update" if learner.backend == "jax" else "first update")
-        batches: list[AnyBatch] = []
-        for number, sample in enumerate(samples):
-            again = number > 0 and sample.batch is samples[number - 1].batch  # another epoch of a rollout
-            batches.append(batches[-1] if again else self._prepared(sample.batch))
-        progress = [self.progress(step - sample.age) for sample in samples]
-        return batches, progress
-
-    def learned(self, samples: list[buffers.Sample], made: Iterable[Metrics], step: int) -> Iterator[None]:
-        """Tell memory and log of the updates with these samples; yields after each."""
-        memory = self._components.memory
-        for sample, metrics in zip(samples, made, strict=True):
-            if memory.needs_priorities:
-                memory.feedback(sample, on_host(metrics.priority))
-            if memory.needs_divergence:
-                memory.note_divergence(metrics.value(DIVERGENCE))
-            self._log.add(step, metrics, sample.info)
-            yield
-
-    def _prepared(self, batch: AnyBatch) -> AnyBatch:
-        """The batch as networks see it: with scaled observations, and previous rewards as the algorithm sees them."""
-        if isinstance(batch, SequenceBatch):
-            seen = self._algorithm.seen_reward(batch.obs.previous_reward)
-            batch = batch._replace(obs=batch.obs._replace(previous_reward=seen))
-        batch, rewards = self._components.normalizer.batch(batch), self._components.collector.rewards
-        return batch if rewards is None else rewards.batch(batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -44,15 +43,8 @@ def record(
             writer.close()
             return episode
     except (OSError, ValueError) as error:  # ValueError: pictures of several sizes
-        raise DuettoError(f"The video {path} cannot be written: {_cause(error, path.parent)}.") from error
-
-
-def _cause(error: OSError | ValueError, folder: Path) -> str:
-    """The error in words. On a full disk ffmpeg ends silently, its pipe breaks, and imageio quotes its command line."""
-    if isinstance(error, BrokenPipeError) or "FFMPEG" in str(error).upper():
-        free = shutil.disk_usage(folder).free / 1e6 if folder.is_dir() else 0.0
-        return f"ffmpeg ended before it was done (the disk has {free:.1f} MB free)"
-    return getattr(error, "strerror", None) or str(error)
+        cause = getattr(error, "strerror", None) or str(error).partition("\n")[0]  # imageio adds ffmpeg's command line
+        raise DuettoError(f"The video {path} cannot be written: {cause}.") from error
 
 
 def place(folder: Path, step: int) -> Path:

@@ -53,12 +53,11 @@ def resume(
     watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
     doing = f"{run}: reading the checkpoint, making environments and networks"
     with shown(Console(stderr=json), doing, quiet or json) as display:
-        from duetto.runs.run import ResumeOptions, Run  # slow to import: the display shows something already
+        from duetto.runs.run import Run  # slow to import: the display shows something already
 
         callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
         resumed = Run(run, trust=trust)
-        how = ResumeOptions(steps, [display, *callbacks], accept_changes, placed)
-        resumed.resume_with(how)
+        resumed.resume_with([display, *callbacks], {} if steps is None else {"steps": steps}, accept_changes, placed)
     display.finish(resumed.path)
     if json:
         print_json(display.summaries([resumed.path])[0])

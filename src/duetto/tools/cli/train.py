@@ -151,7 +151,7 @@ def _recorded(command: LearningCommand, given: dict[str, Any], start: Any) -> Ru
 
 def _seeds(given: dict[str, Any]) -> tuple[int, ...]:
     """Return the seeds of --seeds. UsageError for options that a single run has."""
-    from duetto.runs.seeds import parse_seeds
+    from duetto.runs.argument_checks import parse_seeds
 
     if "seed" in given:
         raise UsageError("--seed is one seed, --seeds are several. Give one of the two.")

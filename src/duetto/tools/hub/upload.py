@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from duetto.errors import CheckpointError, DuettoError, UsageError, near
-from duetto.runs.checkpoints import chosen
+from duetto.runs.argument_checks import chosen
 from duetto.runs.run import Run
 from duetto.storage import atomic_io, safe_open
 from duetto.storage.checkpoint import CheckpointStore, Loaded, folder_name

@@ -13,8 +13,8 @@ from typing import Any, Literal
 from duetto import trackers
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
+from duetto.runs.argument_checks import parse_seeds
 from duetto.runs.config_changes import check_same_run
-from duetto.runs.seeds import parse_seeds
 from duetto.runs.spec import RunSpec, check_name, label_of, slug
 from duetto.runs.worker import Job, pack
 from duetto.storage.checkpoint import folders

@@ -17,8 +17,7 @@ from duetto.algorithms import Algorithm
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError, near
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.argument_checks import whole
-from duetto.runs.seeds import parse_seeds
+from duetto.runs.argument_checks import parse_seeds, whole
 from duetto.runs.spec import RunSpec, slug
 from duetto.storage import atomic_io, safe_yaml
 from duetto.storage.config import RunOptions
