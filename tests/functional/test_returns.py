@@ -51,9 +51,3 @@ def test_an_end_behind_the_data_does_not_count():
     flag = np.array([[False, True]])
     summed, discount, length = n_step_return(np.array([[1.0, 7.0]]), flag, flag, np.array([1]), GAMMA)
     assert (summed[0], discount[0], length[0]) == (1.0, 0.9, 1)
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    flag = np.zeros((2, 3), bool)
-    with pytest.raises(ValueError, match="shapes"):
-        n_step_return(np.ones((2, 3)), flag, flag, np.ones((2, 1), int), GAMMA)

@@ -13,7 +13,6 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -198,10 +197,6 @@ class Learner(Policy):
     @abstractmethod
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """Compute the algorithm's method in the framework, NumPy to NumPy; return its result and the hidden states."""
-
-    def default_modes(self) -> AbstractContextManager[None]:
-        """Return a context in which this thread has the framework's default modes, such as recording gradients."""
-        return nullcontext()
 
     @abstractmethod
     def parameters(self) -> Parameters:

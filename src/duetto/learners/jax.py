@@ -144,10 +144,6 @@ class JaxLearner(Learner):
         """Return one learner's arrays, of those that the result of `each` takes."""
         return tree
 
-    def compiled(self, program: Callable[..., Any], rows: int) -> Callable[..., Any]:
-        """Return a compiled program for batches of `rows`, which may change its first argument in place."""
-        return jax.jit(program, donate_argnums=0, compiler_options=self.compiler_options(rows))
-
     def compiler_options(self, rows: int = 0) -> dict[str, str | int | bool | float] | None:
         """Return XLA's options for updates with batches of `rows`; None if `XLA_FLAGS` sets one."""
         options = SAME_EACH_TIME if self.on_gpu else EIGEN if self._by_eigen(rows) else {}

@@ -164,8 +164,7 @@ class SeedGroup:
     def request(self, number: int, request: SeedRequest) -> Any:
         """Return the answer to a seed's request. Raises RuntimeError for an update outside `run`."""
         if self._scheduler is not None:
-            with self._learner.default_modes():  # of PyTorch, for the others' turns
-                return self._scheduler.request(number, request)
+            return self._scheduler.request(number, request)
         if request.method == "update_alike":
             raise RuntimeError("Seeds that learn side by side do so within SeedGroup.run.")
         return self._computed({number: request})[number]

@@ -46,8 +46,8 @@ from duetto.learners.runtime import available_threads, keep_freed_memory, torch_
 from duetto.learners.torch_adam import Adam
 from duetto.learners.torch_deterministic import deterministic
 from duetto.networks.spaces import Space
-from duetto.networks.specs import NetworkSpec
-from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, TorchParameters, build
+from duetto.networks.specs import NetworkSpec, ParameterSpec
+from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, build
 from duetto.networks.weight_projection import projected
 
 RECORDS = "DUETTO_CUDA_GRAPHS"  # environment variable; 0 turns CUDA graphs off
@@ -268,7 +268,7 @@ class TorchLearner(Learner, Updater):
 
     def _called(self, name: str) -> Any:
         net = self._nets[name]
-        return net.values["value"] if isinstance(net, TorchParameters) else self._callable(name, net)
+        return net.values["value"] if isinstance(net.spec, ParameterSpec) else self._callable(name, net)
 
     @override
     def track(self, target: str, source: str, tau: float) -> None:
