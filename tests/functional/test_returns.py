@@ -34,10 +34,6 @@ def test_o2(n, ends, expected):
     np.testing.assert_allclose(targets(n, **ends), expected, rtol=1e-12)
 
 
-def test_truncation_is_not_termination():
-    assert not np.allclose(targets(3, truncated_at=2)[:3], [5.23, 4.7, 3])
-
-
 def test_discounts_of_an_unfinished_trajectory():
     """SPEC O2: six steps, n=3; DI's third discount factor .. .729, .81, .9, 1 is one step too late (B4)."""
     flags = np.zeros((6, 3), bool)

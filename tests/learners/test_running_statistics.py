@@ -122,12 +122,3 @@ def test_both_frameworks_keep_the_same():
     assert statistics(ours)["layers_norms.0.count"].tolist() == [100_003, 100_003]
     theirs.load_state_dict(ours.state_dict())
     assert_same(statistics(theirs), statistics(ours))
-
-
-def test_they_are_float32_in_bfloat16(backend):
-    exact, rough = (build(backend, small(Normed), precision=name) for name in ("float32", "bf16"))
-    for learner in (exact, rough):
-        learner.update(batch())
-    for name, value in statistics(rough).items():
-        assert value.dtype == np.float32, name
-        np.testing.assert_allclose(value, statistics(exact)[name], rtol=1e-3, atol=1e-3)
