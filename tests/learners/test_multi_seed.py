@@ -14,7 +14,14 @@ from learning_cases import ACTION, VECTOR, build, observations, small
 
 from duetto.algorithms import TD3
 from duetto.errors import UsageError
-from duetto.learners.multi_seed import SeedGroup, SeedRequest, SeedScheduler
+from duetto.learners.multi_seed import SeedGroup, SeedRequest
+
+
+def answering(answer: Any) -> Any:
+    """A group whose requests this function answers."""
+    group: Any = SeedGroup([])
+    group.answer = answer
+    return group
 
 
 def test_they_run_in_turn_until_all_that_are_left_have_asked():
@@ -27,13 +34,13 @@ def test_they_run_in_turn_until_all_that_are_left_have_asked():
     def asking(number: int, words: str) -> Any:
         def ask() -> None:
             for word in words:
-                tape.append(f"{number} {scheduler.request(number, word)}")
+                tape.append(f"{number} {group.request(number, word)}")
             tape.append(f"{number} ends")
 
         return ask
 
-    scheduler = SeedScheduler(answer)
-    assert scheduler.run([asking(0, "ab"), asking(1, "c")]) == [None, None]
+    group = answering(answer)
+    assert group.run([asking(0, "ab"), asking(1, "c")]) == [None, None]
     assert tape == [
         "answer [(0, 'a'), (1, 'c')]",
         "0 A",
@@ -54,8 +61,8 @@ def test_some_may_be_answered_before_others():
         answered.append({number: request for number, request in requests.items() if request == least})
         return answered[-1]
 
-    scheduler = SeedScheduler(answer)
-    assert scheduler.run([lambda: scheduler.request(0, 5), lambda: [scheduler.request(1, n) for n in (3, 4, 5)]]) == [
+    group = answering(answer)
+    assert group.run([lambda: group.request(0, 5), lambda: [group.request(1, n) for n in (3, 4, 5)]]) == [
         None,
         None,
     ]
@@ -63,17 +70,17 @@ def test_some_may_be_answered_before_others():
 
 
 def test_what_one_raises_ends_that_one_alone():
-    scheduler = SeedScheduler(lambda requests: requests)
+    group = answering(lambda requests: requests)
     made: list[int] = []
 
     def fails() -> None:
-        scheduler.request(0, 0)
+        group.request(0, 0)
         raise KeyError("zero")
 
     def works() -> None:
-        made.extend(scheduler.request(1, n) for n in range(3))
+        made.extend(group.request(1, n) for n in range(3))
 
-    first, second = scheduler.run([fails, works])
+    first, second = group.run([fails, works])
     assert isinstance(first, KeyError)
     assert second is None
     assert made == [0, 1, 2]
@@ -87,11 +94,11 @@ def test_what_the_answer_raises_is_raised_where_it_was_asked():
 
     def asks(number: int) -> None:
         with pytest.raises(ValueError, match="no answer"):
-            scheduler.request(number, None)
+            group.request(number, None)
         seen.append(f"{number} continues")
 
-    scheduler = SeedScheduler(answer)
-    scheduler.run([lambda: asks(0), lambda: asks(1)])
+    group = answering(answer)
+    group.run([lambda: asks(0), lambda: asks(1)])
     assert seen == ["0 continues", "1 continues"]
 
 
@@ -101,7 +108,7 @@ def test_who_asks_from_elsewhere_is_told_so():
 
     def asks(number: int) -> None:
         with pytest.raises(UsageError) as found:
-            scheduler.request(number, None)
+            group.request(number, None)
         told.append(str(found.value))
 
     def first() -> None:
@@ -110,8 +117,8 @@ def test_who_asks_from_elsewhere_is_told_so():
         elsewhere.start()
         elsewhere.join(5)
 
-    scheduler = SeedScheduler(lambda requests: requests)
-    assert scheduler.run([first, lambda: None]) == [None, None]
+    group = answering(lambda requests: requests)
+    assert group.run([first, lambda: None]) == [None, None]
     assert [words.partition(":")[0] for words in told] == [
         "While seeds are trained side by side, the networks of each are asked in its own callbacks only"
     ] * 2
@@ -123,7 +130,7 @@ def test_ctrl_c_ends_them_in_the_middle_of_what_they_do():
 
     def waits() -> None:
         try:
-            scheduler.request(0, None)
+            group.request(0, None)
             tape.append("0 continues")
         finally:
             tape.append("0 ends")
@@ -137,9 +144,9 @@ def test_ctrl_c_ends_them_in_the_middle_of_what_they_do():
         finally:
             tape.append("1 ends")
 
-    scheduler = SeedScheduler(lambda requests: requests)
+    group = answering(lambda requests: requests)
     with pytest.raises(KeyboardInterrupt):
-        scheduler.run([waits, works, lambda: tape.append("2 starts")])
+        group.run([waits, works, lambda: tape.append("2 starts")])
     assert tape == ["1 ends", "0 ends"]
 
 

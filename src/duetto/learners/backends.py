@@ -47,26 +47,23 @@ def choose(
     of JAX's CPU threads: to look for a GPU starts JAX.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
-    chosen: Backend = backend if backend != "auto" else _fastest(observation, wanted, possible)
-    if wanted == "cpu" or "auto" not in (backend, device):
-        return chosen, wanted
-    others = possible if backend == "auto" else ()
-    asked: list[Backend] = [chosen, *(other for other in others if other != chosen)]
-    with_cuda: list[Backend] = [one for one in asked if _has_cuda(one, threads)]
-    if with_cuda:
-        return with_cuda[0], "cuda"
-    if device == "cuda":
-        return chosen, "cuda"  # which refuses
-    return backend if backend != "auto" else _fastest(observation, "cpu", possible), "cpu"
+    candidates = [backend] if backend != "auto" else _fastest_first(observation, wanted, possible)
+    if wanted == "cuda" and "auto" in (backend, device):
+        for candidate in candidates:
+            if _has_cuda(candidate, threads):
+                return candidate, "cuda"
+        if device == "auto":
+            return choose(observation, backend, "cpu", threads, possible)
+    return candidates[0], wanted  # which refuses CUDA if there is none
 
 
-def _fastest(observation: Space, device: Device, possible: Sequence[Backend]) -> Backend:
+def _fastest_first(observation: Space, device: Device, possible: Sequence[Backend]) -> list[Backend]:
     available: list[Backend] = [backend for backend in possible if installed(backend)]
     if not available:
         what = f"Neither {' nor '.join(possible)} is" if len(possible) > 1 else f"Your networks need {possible[0]}, not"
         raise UsageError(f"{what} installed. Install: {', or: '.join(map(install, reversed(possible)))}")
     fastest = FASTEST[device, "image" if is_image(observation) else "vector"]
-    return fastest if fastest in available else available[0]
+    return sorted(available, key=lambda backend: backend != fastest)
 
 
 def _has_cuda(backend: Backend, threads: int) -> bool:
