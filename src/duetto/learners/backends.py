@@ -47,7 +47,7 @@ def choose(
     of JAX's CPU threads: to look for a GPU starts JAX.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
-    candidates = [backend] if backend != "auto" else _fastest_first(observation, wanted, possible)
+    candidates: list[Backend] = [backend] if backend != "auto" else _fastest_first(observation, wanted, possible)
     if wanted == "cuda" and "auto" in (backend, device):
         for candidate in candidates:
             if _has_cuda(candidate, threads):

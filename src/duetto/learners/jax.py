@@ -23,9 +23,7 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
-from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map, tree_map_many
-from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners import jax_cache
 from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
 from duetto.learners.jax_update import CompiledUpdate, State
@@ -184,7 +182,6 @@ class JaxLearner(Learner):
     @override
     def load_parameters(self, parameters: Parameters) -> None:
         self._numpy_policy = None
-        state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         self._state |= {f"net/{name}": self._arrays(name, parameters.get(name, {}), name) for name in self._nets}
 
     @override

@@ -51,7 +51,7 @@ def start_jax(threads: int = 0) -> int:
     """Start JAX, unless Duetto has started it in this process. `threads` is 0 for `jax_threads`.
 
     Returns:
-        The number of threads with which JAX started; wrong if other code had started JAX before.
+        The number of threads with which JAX started. Other code that started JAX before may have chosen another.
     """
     import jax
 

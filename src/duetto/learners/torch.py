@@ -25,9 +25,7 @@ from torch import Tensor
 
 from duetto.algorithms.base import PRIORITY, Algorithm, Tree
 from duetto.errors import UsageError
-from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map
-from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners.base import (
     LazyArray,
     Learner,
@@ -318,7 +316,6 @@ class TorchLearner(Learner, Updater):
     @override
     def load_parameters(self, parameters: Values) -> None:
         self._numpy_policy = None
-        state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         shapes = {name: {key: tuple(x.shape) for key, x in net.values.items()} for name, net in self._nets.items()}
         found = {name: matched(parameters.get(name, {}), shapes[name], name) for name in self._nets}
         with torch.no_grad():  # all of them fit
