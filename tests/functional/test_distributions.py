@@ -18,16 +18,7 @@ RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.normal(0, 2, (6, 4)).astype(np.float32)
 MEAN, LOG_STD = RANDOM.normal(0, 2, (2, 6, 3)).astype(np.float32) * [[[1.0]], [[0.5]]]
 CHOICE = np.array([0, 1, 2, 3, 3, 0])
-CHOICES = np.stack([CHOICE % 2, CHOICE], axis=1)
 NUMBERS = RANDOM.normal(0, 3, (6, 3)).astype(np.float32)
-
-
-def parts(logits):
-    """Two choices, of 2 and of 4."""
-    return logits[..., :2], logits[..., 2:]
-
-
-SIX = np.concatenate([LOGITS[:, :2] * 0.5, LOGITS], axis=1)
 
 
 def close(found, expected, tolerance=1e-5):
@@ -46,15 +37,6 @@ def test_categorical(array):
     close(policy.log_prob(like(policy.logits, CHOICE)), reference.log_prob(torch.from_numpy(CHOICE)))
     close(policy.entropy(), reference.entropy())
     np.testing.assert_array_equal(policy.mode(), LOGITS.argmax(axis=1))
-
-
-def test_several_choices(array):
-    policy = Joint(tuple(Categorical(part) for part in parts(array(SIX))))
-    references = [theirs.Categorical(logits=torch.from_numpy(part)) for part in parts(SIX)]
-    expected = sum(one.log_prob(torch.from_numpy(CHOICES[:, i])) for i, one in enumerate(references))
-    close(policy.log_prob(like(policy.parts[0].logits, CHOICES)), expected)
-    close(policy.entropy(), sum(one.entropy() for one in references))
-    np.testing.assert_array_equal(policy.mode(), np.stack([part.argmax(axis=1) for part in parts(SIX)], axis=1))
 
 
 def test_gaussian(array):

@@ -18,16 +18,6 @@ Device = Literal["cpu", "cuda"]
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
 
-# Vectors on a CPU: training steps per second of TD3, DDPG and PPO (benchmarks/results/speed.md), updates of R2D2.
-# Images on a CPU: a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3 978
-# steps per second and 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
-FASTEST: dict[tuple[Device, str], Backend] = {
-    ("cpu", "vector"): "jax",
-    ("cpu", "image"): "torch",
-    ("cuda", "vector"): "torch",
-    ("cuda", "image"): "torch",
-}
-
 
 def installed(backend: Backend) -> bool:
     """Return whether every package of the backend is installed, without importing it."""
@@ -62,7 +52,10 @@ def _fastest_first(observation: Space, device: Device, possible: Sequence[Backen
     if not available:
         what = f"Neither {' nor '.join(possible)} is" if len(possible) > 1 else f"Your networks need {possible[0]}, not"
         raise UsageError(f"{what} installed. Install: {', or: '.join(map(install, reversed(possible)))}")
-    fastest = FASTEST[device, "image" if is_image(observation) else "vector"]
+    # Vectors on a CPU: training steps per second of TD3, DDPG and PPO (benchmarks/results/speed.md), updates of R2D2.
+    # Images on a CPU: a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3
+    # 978 steps per second and 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
+    fastest = "jax" if device == "cpu" and not is_image(observation) else "torch"
     return sorted(available, key=lambda backend: backend != fastest)
 
 

@@ -111,8 +111,6 @@ class NumpyPolicy(Policy):
 
     @override
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        if not self._nets:
-            raise RuntimeError("These networks have no parameters yet: load some before they act.")
         nets = SimpleNamespace(**{name: as_called(name, self.specs[name], net) for name, net in self._nets.items()})
         with one_blas_thread():
             return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)
