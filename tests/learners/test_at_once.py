@@ -17,22 +17,6 @@ from duetto.learners.base import on_host
 from duetto.testing import conformance
 
 
-def state(learner: Any) -> dict[str, np.ndarray]:
-    saved = learner.state_dict()
-    found = {f"{net}/{key}": value for net, own in saved["parameters"].items() for key, value in own.items()}
-    for net, own in saved["optimizers"].items():
-        found |= {f"{net}/{kind}/{key}": value for kind in ("first", "second") for key, value in own[kind].items()}
-        found[f"{net}/steps"] = np.array(own["steps"])
-    return found
-
-
-def assert_close(one: Any, other: Any, tolerance: float = 1e-5) -> None:
-    ours, theirs = state(one), state(other)
-    assert ours.keys() == theirs.keys()
-    for name, value in ours.items():
-        np.testing.assert_allclose(value, theirs[name], rtol=tolerance, atol=tolerance, err_msg=name)
-
-
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of updates that programs make, where several are due."""
@@ -48,20 +32,21 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return called
 
 
-def test_thirteen_are_eight_four_and_one(programs: list[int]):
-    """With noise, falling rates and a temperature; each has its own metrics."""
-    falling = {"learning_rate_decay": "linear"} if "learning_rate_decay" in SAC.options() else {}
-    one, other = (build("jax", small(SAC, **falling)) for _ in range(2))
-    batches, progress = [batch(seed=i) for i in range(13)], [i / 13 for i in range(13)]
+def assert_those_made_one_by_one(pair: list[Any], batches: list[Any]) -> list[Any]:
+    """Parameters, moments, metrics of each, and what was drawn, are those of the second; return the first's metrics."""
+    one, other = pair
+    progress = [i / len(batches) for i in range(len(batches))]
     found = one.update_each(batches, progress)
     alone = [other.update(some, how_far) for some, how_far in zip(batches, progress, strict=True)]
-    assert programs == [8, 4, 1]
-    assert one.updates == other.updates == 13
+    assert one.updates == other.updates == len(batches)
     for ours, theirs in zip(found, alone, strict=True):
         assert ours.names == theirs.names
         np.testing.assert_allclose(on_host(ours.values), on_host(theirs.values), rtol=1e-4, atol=1e-5)
-    assert_close(one, other)
+    mine, its = ({name: learner.state_dict()[name] for name in ("parameters", "optimizers")} for learner in pair)
+    for name, value in conformance.flat(mine).items():
+        np.testing.assert_allclose(value, conformance.flat(its)[name], rtol=1e-5, atol=1e-5, err_msg=name)
     assert one.random.random() == other.random.random()
+    return found
 
 
 class Parted(DDPG):
@@ -74,25 +59,17 @@ class Parted(DDPG):
 @pytest.mark.parametrize(
     ("algorithm", "sizes", "calls"),
     [
+        (small(SAC, learning_rate_decay="linear"), [32] * 13, [8, 4, 1]),
         (small(TD3, policy_delay=3), [32] * 6, [2, 1, 2, 1]),  # another phase, at every third update
         (small(SAC), [8, 8, 16, 16, 16], [2, 2, 1]),  # another shape
         (small(Parted), [32] * 4, [4]),
     ],
-    ids=["phase", "shape", "parts"],
+    ids=["thirteen", "phase", "shape", "parts"],
 )
 def test_what_differs_is_another_program(programs: list[int], algorithm: Any, sizes: list[int], calls: list[int]):
     pair = [build("jax", algorithm) for _ in range(2)]
     assert_those_made_one_by_one(pair, [batch(size, seed=seed) for seed, size in enumerate(sizes)])
     assert programs == calls
-
-
-def assert_those_made_one_by_one(pair: list[Any], batches: list[Any]) -> None:
-    """The parameters and moments of the first, at once, are those of the second."""
-    one, other = pair
-    one.update_each(batches, [0.0] * len(batches))
-    for some in batches:
-        other.update(some)
-    assert_close(one, other)
 
 
 def test_other_rollouts_are_learned_from_one_by_one(programs: list[int]):
@@ -127,18 +104,8 @@ def of_five_epochs(trial: Any, kind: type[duetto.PPO], **options: Any) -> list[A
 
 
 def assert_epochs_are_those_made_one_by_one(pair: list[Any], rollout: Any) -> None:
-    """Parameters, moments, metrics of each, and what was drawn."""
-    one, other = pair
-    progress = [0.1 * i for i in range(5)]
-    found = one.update_each([rollout] * 5, progress)
-    alone = [other.update(rollout, how_far) for how_far in progress]
-    assert one.updates == other.updates == 5
-    for ours, theirs in zip(found, alone, strict=True):
-        assert ours.names == theirs.names
-        np.testing.assert_allclose(on_host(ours.values), on_host(theirs.values), rtol=1e-4, atol=1e-5)
-    assert on_host(found[0].values).tolist() != on_host(found[1].values).tolist()
-    assert_close(one, other)
-    assert one.random.random() == other.random.random()
+    first, second, *_ = assert_those_made_one_by_one(pair, [rollout] * 5)
+    assert on_host(first.values).tolist() != on_host(second.values).tolist()
 
 
 @pytest.mark.parametrize(

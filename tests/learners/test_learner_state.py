@@ -7,6 +7,7 @@ from learning_cases import VECTOR, assert_same, batch, build, observations, smal
 
 from duetto.algorithms import DDPG, TD3
 from duetto.errors import CheckpointError
+from duetto.testing.conformance import flat
 
 OTHER = {"torch": "jax", "jax": "torch"}
 OPTIONS = {"max_grad_norm": 0.5, "critic_weight_decay": 0.01}  # so that JAX's optimiser state has more than one part
@@ -20,14 +21,7 @@ def trained(backend, updates, **options):
 
 
 def assert_same_state(one, other):
-    for name, net in one["parameters"].items():
-        assert_same(net, other["parameters"][name])
-    for name, adam in one["optimizers"].items():
-        assert adam["steps"] == other["optimizers"][name]["steps"]
-        for moments in ("first", "second"):
-            assert_same(adam[moments], other["optimizers"][name][moments])
-    assert one["random"] == other["random"]
-    assert one["updates"] == other["updates"]
+    assert_same(flat(one), flat(other))
 
 
 @pytest.mark.parametrize("kind", [TD3, DDPG])
