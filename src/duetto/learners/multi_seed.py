@@ -78,7 +78,8 @@ class SeedGroup:
         """Run one function for each seed, in turn; return what each raised, or None. KeyboardInterrupt ends all.
 
         Each runs in a greenlet, so it may send a request from any depth of calls. The networks of a seed whose function
-        has ended stay as they are then.
+        has ended stay as they are then. A function must not send a request within `torch.inference_mode` or
+        `torch.autocast`: the other seeds would compute in that mode.
         """
         raised: list[BaseException | None] = [None] * len(functions)
 
