@@ -52,12 +52,6 @@ def test_o10_padding_changes_nothing():
         np.testing.assert_allclose(sequence_priority(error, mask, 0.9), [0.4766666667], rtol=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(3,), (1, 2), (3, 1)])
-def test_an_error_of_another_shape_is_refused(shape):
-    with pytest.raises(ValueError, match="shapes"):
-        sequence_priority(np.ones(shape), np.ones((1, 3)), 0.9)
-
-
 def test_o10_in_the_memory():
     """An episode of three steps in sequences of six: mask 1 1 1 0 0 0."""
     replay, _ = filled(1, prioritization=replace(LINEAR, epsilon=0.01))

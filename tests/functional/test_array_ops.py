@@ -1,4 +1,4 @@
-"""Gradients that stop, in both frameworks, and shapes that differ."""
+"""Gradients that stop, shapes that differ, trees that are joined, and correlated noise."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from duetto.functional.array_ops import check_same_shape, stop_gradient
+from duetto.functional.array_ops import check_same_shape, concat, ornstein_uhlenbeck, stop_gradient
+from duetto.networks.sequence_input import SequenceInput
 
 
 def test_the_value_stays(array):
@@ -32,3 +33,33 @@ def test_equal_shapes_pass(array):
 def test_c14_the_message_shows_every_shape(array):
     with pytest.raises(ValueError, match=r"q \(2,\), target \(2, 1\), weight \(2,\)"):
         check_same_shape(q=array([1.0, 2.0]), target=array([[1.0], [2.0]]), weight=array([1.0, 1.0]))
+
+
+def test_rows_of_one_come_before_those_of_the_other(array):
+    found = concat(array([[1, 2]]), array([[3, 4], [5, 6]]))
+    assert type(found) is type(array([1]))
+    np.testing.assert_array_equal(found, [[1, 2], [3, 4], [5, 6]])
+
+
+def test_every_array_of_a_tree(array):
+    one, other = ({"a": array([k]), "b": (array([[k]]), None)} for k in (1, 2))
+    found = concat(one, other)
+    np.testing.assert_array_equal(found["a"], [1, 2])
+    np.testing.assert_array_equal(found["b"][0], [[1], [2]])
+    assert found["b"][1] is None
+    window = SequenceInput(
+        array([[1]]), array([[2]]), array([[3]]), array([[0]]), {"h": array([[4]])}, array([1]), None
+    )
+    both = concat(window, window._replace(query_steps=None, obs=array([[7]])))
+    assert isinstance(both, SequenceInput)
+    np.testing.assert_array_equal(both.obs, [[1], [7]])
+    np.testing.assert_array_equal(both.carry["h"], [[4], [4]])
+
+
+def test_o8_forced_normals(array):
+    """θ .15, σ .2: 0 + .2 = .2; .2 - .03 - .2 = -.03; -.03 + .0045 + .1 = .0745; .0745 · .85; · .85 + .4."""
+    x, seen = array([0.0]), []
+    for normal in (1.0, -1.0, 0.5, 0.0, 2.0):
+        x = ornstein_uhlenbeck(x, array([normal]), 0.15, 0.2)
+        seen.append(float(x[0]))
+    np.testing.assert_allclose(seen, [0.2, -0.03, 0.0745, 0.063325, 0.45382625], rtol=1e-5)

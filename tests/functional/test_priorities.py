@@ -44,10 +44,8 @@ def test_weights_are_the_papers():
     np.testing.assert_allclose(importance_weights(masses, masses.min(), 0.4), paper / paper.max(), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("sampled", "expected"), [(0, 0.4), (50_000, 0.7), (100_000, 1.0), (300_000, 1.0)])
-def test_o10_annealing(sampled, expected):
-    assert annealed_exponent(0.4, sampled, 100_000) == pytest.approx(expected)
-
-
-def test_without_annealing_the_exponent_is_constant():
+def test_o10_annealing():
+    """Without it the exponent is constant."""
+    found = [annealed_exponent(0.4, sampled, 100_000) for sampled in (0, 50_000, 100_000, 300_000)]
+    np.testing.assert_allclose(found, [0.4, 0.7, 1.0, 1.0])
     assert annealed_exponent(0.4, 10**9, 0) == 0.4

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytest
 
 from duetto.functional.pytree import signature, tree_leaves, tree_map, tree_map_many
 
@@ -22,12 +21,6 @@ def test_every_leaf_is_mapped():
     assert type(found["a"][2]) is Pair
 
 
-def test_a_single_leaf_is_a_tree(array):
-    np.testing.assert_array_equal(tree_map(lambda x: x + 1, array([1, 2])), [2, 3])
-    assert tree_map(str, 0) == "0"
-    assert tree_map(str, None) is None
-
-
 def test_arrays_at_the_same_place_are_merged():
     trees = [{"b": np.array([k]), "a": (None, Pair(np.array([[k]]), np.float32(k)))} for k in (1, 2, 3)]
     found = tree_map_many(np.stack, trees)
@@ -39,14 +32,6 @@ def test_arrays_at_the_same_place_are_merged():
     np.testing.assert_array_equal(pair.first, [[[1]], [[2]], [[3]]])
     np.testing.assert_array_equal(pair.second, [1, 2, 3])
     np.testing.assert_array_equal(tree_map_many(np.concatenate, [np.array([1]), np.array([2, 3])]), [1, 2, 3])
-
-
-def test_the_first_tree_decides_what_is_merged():
-    assert tree_map_many(list, [{"a": 1, "b": None}, {"b": 2, "a": 3, "c": 4}]) == {"a": [1, 3], "b": None}
-    with pytest.raises(KeyError):
-        tree_map_many(list, [{"a": 1}, {}])
-    with pytest.raises(ValueError, match="shorter"):
-        tree_map_many(list, [(1, 2), (1,)])
 
 
 def test_leaves_are_in_order():

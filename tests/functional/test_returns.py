@@ -34,10 +34,6 @@ def test_o2(n, ends, expected):
     np.testing.assert_allclose(targets(n, **ends), expected, rtol=1e-12)
 
 
-def test_truncation_is_not_termination():
-    assert not np.allclose(targets(3, truncated_at=2)[:3], [5.23, 4.7, 3])
-
-
 def test_discounts_of_an_unfinished_trajectory():
     """SPEC O2: six steps, n=3; DI's third discount factor .. .729, .81, .9, 1 is one step too late (B4)."""
     flags = np.zeros((6, 3), bool)
@@ -51,9 +47,3 @@ def test_an_end_behind_the_data_does_not_count():
     flag = np.array([[False, True]])
     summed, discount, length = n_step_return(np.array([[1.0, 7.0]]), flag, flag, np.array([1]), GAMMA)
     assert (summed[0], discount[0], length[0]) == (1.0, 0.9, 1)
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    flag = np.zeros((2, 3), bool)
-    with pytest.raises(ValueError, match="shapes"):
-        n_step_return(np.ones((2, 3)), flag, flag, np.ones((2, 1), int), GAMMA)

@@ -31,38 +31,18 @@ def test_o7_target(array, policy, noise, discount, action, target):
     np.testing.assert_allclose(bootstrap(array([1.0]), array([discount]), lower), [target], rtol=1e-6)
 
 
-def test_o7_bounds_of_two_are_the_same_in_units_of_the_range(array):
-    """μ' = .6 of ±2 is .3 of ±1, noise 1.4 is .7: a' = .8 · 2 = 1.6, and Q2' = 10.4, y = 1 + .99·10.4 = 11.296."""
-    own = 2 * np.asarray(smoothed_action(array([[0.3]]), array([[0.7]]), 1.0, -0.5, 0.5))[0, 0]
-    assert own == pytest.approx(1.6)
-    target = bootstrap(array([1.0]), array([GAMMA]), array([min(first(own), second(own))]))
-    np.testing.assert_allclose(target, [11.296], rtol=1e-6)
-
-
-def test_the_std_scales_before_the_clip(array):
-    """.2 · 2 = .4 is inside ±.5; 0 + .2 · 5 = 1 is not."""
-    smoothed = smoothed_action(array([[0.0, 0.0]]), array([[2.0, 5.0]]), 0.2, -0.5, 0.5)
-    np.testing.assert_allclose(smoothed, [[0.4, 0.5]], rtol=1e-6)
-
-
-def test_the_clip_may_be_uneven_or_absent(array):
-    uneven = smoothed_action(array([[0.0, 0.0]]), array([[0.9, -0.9]]), 1.0, -0.1, 0.3)
-    np.testing.assert_allclose(uneven, [[0.3, -0.1]], rtol=1e-6)
-    absent = smoothed_action(array([[0.0, 0.0]]), array([[0.9, -0.9]]), 1.0, -np.inf, np.inf)
-    np.testing.assert_allclose(absent, [[0.9, -0.9]], rtol=1e-6)
-
-
-def test_every_number_of_the_noise_counts(array):
-    """One for each sample and each dimension: no row and no column is copied over another."""
-    smoothed = smoothed_action(array(np.zeros((2, 2))), array([[0.1, 0.2], [0.3, 0.4]]), 1.0, -0.5, 0.5)
-    np.testing.assert_allclose(smoothed, [[0.1, 0.2], [0.3, 0.4]], rtol=1e-6)
-
-
-def test_o7_clipped_noise_has_the_clipped_normals_moments():
-    noise = np.random.default_rng(0).standard_normal((500_000, 1), dtype=np.float32)
-    clipped = smoothed_action(np.zeros_like(noise), noise, 0.2, -0.5, 0.5)
-    assert np.mean(np.abs(clipped) == 0.5) == pytest.approx(0.012419, abs=4 * np.sqrt(0.0124 / len(noise)))
-    assert clipped.std() == pytest.approx(0.197743, rel=4e-3)
+@pytest.mark.parametrize(
+    ("noise", "std", "bounds", "expected"),
+    [
+        ([[2.0, 5.0]], 0.2, (-0.5, 0.5), [[0.4, 0.5]]),  # the std scales before the clip: .2 · 5 = 1 is outside
+        ([[0.9, -0.9]], 1.0, (-0.1, 0.3), [[0.3, -0.1]]),
+        ([[0.9, -0.9]], 1.0, (-np.inf, np.inf), [[0.9, -0.9]]),
+        ([[0.1, 0.2], [0.3, 0.4]], 1.0, (-0.5, 0.5), [[0.1, 0.2], [0.3, 0.4]]),  # no row is copied over another
+    ],
+)
+def test_noise_is_scaled_and_clipped(array, noise, std, bounds, expected):
+    smoothed = smoothed_action(array(np.zeros_like(noise)), array(noise), std, *bounds)
+    np.testing.assert_allclose(smoothed, expected, rtol=1e-6)
 
 
 def test_c14_a_column_does_not_meet_a_row(array):

@@ -8,30 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learning_cases import batch, build, small
+from learning_cases import assert_same, batch, build, small
 
 import duetto
 from duetto.algorithms import DDPG, DQN, SAC, TD3
-from duetto.algorithms.base import DIVERGENCE, OptimizerSpec
 from duetto.learners import jax as jax_learner
 from duetto.learners.base import on_host
 from duetto.testing import conformance
-
-
-def state(learner: Any) -> dict[str, np.ndarray]:
-    saved = learner.state_dict()
-    found = {f"{net}/{key}": value for net, own in saved["parameters"].items() for key, value in own.items()}
-    for net, own in saved["optimizers"].items():
-        found |= {f"{net}/{kind}/{key}": value for kind in ("first", "second") for key, value in own[kind].items()}
-        found[f"{net}/steps"] = np.array(own["steps"])
-    return found
-
-
-def assert_close(one: Any, other: Any, tolerance: float = 1e-5) -> None:
-    ours, theirs = state(one), state(other)
-    assert ours.keys() == theirs.keys()
-    for name, value in ours.items():
-        np.testing.assert_allclose(value, theirs[name], rtol=tolerance, atol=tolerance, err_msg=name)
 
 
 @pytest.fixture
@@ -49,68 +32,55 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return called
 
 
-def together(learner: Any, batches: list[Any], progress: list[float]) -> list[Any]:
-    return learner.update_each(batches, progress)
-
-
-def test_thirteen_are_eight_four_and_one(programs: list[int]):
-    """With noise, falling rates and a temperature; each has its own metrics."""
-    falling = {"learning_rate_decay": "linear"} if "learning_rate_decay" in SAC.options() else {}
-    one, other = (build("jax", small(SAC, **falling)) for _ in range(2))
-    batches, progress = [batch(seed=i) for i in range(13)], [i / 13 for i in range(13)]
-    found = together(one, batches, progress)
+def assert_those_made_one_by_one(pair: list[Any], batches: list[Any]) -> list[Any]:
+    """Parameters, moments, metrics of each, and what was drawn, are those of the second; return the first's metrics."""
+    one, other = pair
+    progress = [i / len(batches) for i in range(len(batches))]
+    found = one.update_each(batches, progress)
     alone = [other.update(some, how_far) for some, how_far in zip(batches, progress, strict=True)]
-    assert programs == [8, 4, 1]
-    assert one.updates == other.updates == 13
+    assert one.updates == other.updates == len(batches)
     for ours, theirs in zip(found, alone, strict=True):
         assert ours.names == theirs.names
         np.testing.assert_allclose(on_host(ours.values), on_host(theirs.values), rtol=1e-4, atol=1e-5)
-    assert_close(one, other)
+    mine, its = ({name: learner.state_dict()[name] for name in ("parameters", "optimizers")} for learner in pair)
+    for name, value in conformance.flat(mine).items():
+        np.testing.assert_allclose(value, conformance.flat(its)[name], rtol=1e-5, atol=1e-5, err_msg=name)
     assert one.random.random() == other.random.random()
+    return found
 
 
-def assert_those_made_one_by_one(one: Any, other: Any, batches: list[Any]) -> None:
-    """The parameters and moments of the first, at once, are those of the second."""
-    together(one, batches, [0.0] * len(batches))
-    for some in batches:
-        other.update(some)
-    assert_close(one, other)
+class Parted(DDPG):
+    """Its batches are learned from in two parts."""
+
+    def split(self, random: np.random.Generator, size: int) -> np.ndarray:
+        return random.permutation(size).astype(np.int32).reshape(2, -1)
 
 
-def test_another_phase_is_another_program(programs: list[int]):
-    """TD3's actor learns at every third update: two, then one."""
-    one, other = (build("jax", small(TD3, policy_delay=3)) for _ in range(2))
-    batches = [batch(seed=i) for i in range(6)]
-    assert_those_made_one_by_one(one, other, batches)
-    assert programs == [2, 1, 2, 1]
+@pytest.mark.parametrize(
+    ("algorithm", "sizes", "calls"),
+    [
+        (small(SAC, learning_rate_decay="linear"), [32] * 13, [8, 4, 1]),
+        (small(TD3, policy_delay=3), [32] * 6, [2, 1, 2, 1]),  # another phase, at every third update
+        (small(SAC), [8, 8, 16, 16, 16], [2, 2, 1]),  # another shape
+        (small(Parted), [32] * 4, [4]),
+    ],
+    ids=["thirteen", "phase", "shape", "parts"],
+)
+def test_what_differs_is_another_program(programs: list[int], algorithm: Any, sizes: list[int], calls: list[int]):
+    pair = [build("jax", algorithm) for _ in range(2)]
+    assert_those_made_one_by_one(pair, [batch(size, seed=seed) for seed, size in enumerate(sizes)])
+    assert programs == calls
 
 
-def test_another_shape_is_another_program(programs: list[int]):
-    one, other = (build("jax", small(SAC)) for _ in range(2))
-    batches = [batch(size, seed=size) for size in (8, 8, 16, 16, 16)]
-    assert_those_made_one_by_one(one, other, batches)
-    assert programs == [2, 2, 1]
-
-
-def test_one_buffer(programs: list[int]):
-    one, other = (build("jax", small(SAC)) for _ in range(2))
-    assert isinstance(one, jax_learner.JaxLearner)
-    one.on_gpu = True
-    batches = [batch(seed=i) for i in range(4)]
-    together(one, batches, [0.0] * 4)
-    together(other, batches, [0.0] * 4)
-    assert programs == [4, 4]
-    assert_close(one, other)
+def test_other_rollouts_are_learned_from_one_by_one(programs: list[int]):
+    with conformance._trials(duetto.PPO) as (trial, *_):
+        batches = [trial.batches(1)[0], trial.batches(1)[0]]
+        pair = [conformance._learner(trial, "jax") for _ in range(2)]
+    assert_those_made_one_by_one(pair, batches)
+    assert programs == [1, 1]
 
 
 # ------------------------------------------------------------------------------------------------ rollouts
-class Unsplit(duetto.PPO):
-    """Its rollouts are learned from whole."""
-
-    def split(self, random: np.random.Generator, size: int) -> Any:
-        return None
-
-
 class Uneven(duetto.PPO):
     """Its epochs have one minibatch or two, as it comes."""
 
@@ -134,23 +104,13 @@ def of_five_epochs(trial: Any, kind: type[duetto.PPO], **options: Any) -> list[A
 
 
 def assert_epochs_are_those_made_one_by_one(pair: list[Any], rollout: Any) -> None:
-    """Parameters, moments, metrics of each, and what was drawn."""
-    one, other = pair
-    progress = [0.1 * i for i in range(5)]
-    found = together(one, [rollout] * 5, progress)
-    alone = [other.update(rollout, how_far) for how_far in progress]
-    assert one.updates == other.updates == 5
-    for ours, theirs in zip(found, alone, strict=True):
-        assert ours.names == theirs.names
-        np.testing.assert_allclose(on_host(ours.values), on_host(theirs.values), rtol=1e-4, atol=1e-5)
-    assert on_host(found[0].values).tolist() != on_host(found[1].values).tolist()
-    assert_close(one, other)
-    assert one.random.random() == other.random.random()
+    first, second, *_ = assert_those_made_one_by_one(pair, [rollout] * 5)
+    assert on_host(first.values).tolist() != on_host(second.values).tolist()
 
 
 @pytest.mark.parametrize(
     ("kind", "calls"),
-    [(duetto.PPO, [5]), (Unsplit, [5]), (Uneven, [2, 1, 2]), (Rising, [1] * 5)],
+    [(duetto.PPO, [5]), (Uneven, [2, 1, 2]), (Rising, [1] * 5)],
     ids=lambda one: str(one),
 )
 def test_epochs_of_a_rollout_are_those_made_one_by_one(programs: list[int], kind: Any, calls: list[int]):
@@ -162,42 +122,11 @@ def test_epochs_of_a_rollout_are_those_made_one_by_one(programs: list[int], kind
     assert programs == calls
 
 
-def test_epochs_of_a_rollout_in_one_buffer(programs: list[int]):
-    """As on a GPU."""
-    with conformance._trials(duetto.PPO) as (trial, *_):
-        pair, rollout = of_five_epochs(trial, duetto.PPO), trial.batches(1)[0]
-    pair[0].on_gpu = True
-    assert_epochs_are_those_made_one_by_one(pair, rollout)
-    assert programs == [5]
-
-
 def test_epochs_of_recurrent_networks(programs: list[int]):
     with conformance._trials(duetto.PPO, recurrent="lstm") as (trial, *_):
         pair, rollout = of_five_epochs(trial, duetto.PPO), trial.batches(1)[0]
     assert_epochs_are_those_made_one_by_one(pair, rollout)
     assert programs == [5]
-
-
-class Parted(DDPG):
-    """Its batches are learned from in two parts."""
-
-    def split(self, random: np.random.Generator, size: int) -> np.ndarray:
-        return random.permutation(size).astype(np.int32).reshape(2, -1)
-
-
-def test_batches_that_are_learned_from_in_parts(programs: list[int]):
-    one, other = (build("jax", small(Parted)) for _ in range(2))
-    batches = [batch(seed=i) for i in range(4)]
-    assert_those_made_one_by_one(one, other, batches)
-    assert programs == [4]
-
-
-def test_other_rollouts_are_learned_from_one_by_one(programs: list[int]):
-    with conformance._trials(duetto.PPO) as (trial, *_):
-        batches = [trial.batches(1)[0], trial.batches(1)[0]]
-        pair = [conformance._learner(trial, "jax") for _ in range(2)]
-    assert_those_made_one_by_one(*pair, batches)
-    assert programs == [1, 1]
 
 
 # ------------------------------------------------------------------------------------------------ in a run
@@ -211,54 +140,42 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def algorithm(**options: Any) -> DQN:
-    return DQN(hidden=(16,), learning_starts=16, random_steps=16, batch_size=8, replay_capacity=100, **options)
-
-
-def parameters(run: duetto.Run) -> dict[str, np.ndarray]:
-    return {f"{net}/{key}": value for net, own in run.agent().parameters().items() for key, value in own.items()}
-
-
-def test_a_run_of_several_environments_in_two_parts(tmp_path: Path, programs: list[int]):
-    """Bit for bit, and with as many updates as steps."""
-    some = algorithm(train_every=1)
-    options = OPTIONS | {"steps": 160, "runs_dir": tmp_path}
-    whole = duetto.train(some, "CartPole-v1", name="whole", **options)
-    assert set(programs) == {4}
-    assert 4 * len(programs) == whole.metrics()[-1]["learn/updates"] == 160 - 16
-    stop = [lambda trainer: trainer.stop() if trainer.step == 80 else None]
-    part = duetto.train(some, "CartPole-v1", name="part", callbacks=stop, **options)
-    assert len(programs) < 2 * (160 - 16) // 4
-    part.resume()
-    theirs = parameters(part)
-    for name, value in parameters(whole).items():
-        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
-
-
-def test_priorities_are_fed_back_before_the_next_batch_is_drawn(tmp_path: Path, programs: list[int]):
-    some = algorithm(train_every=1, prioritized=True)
-    duetto.train(some, "CartPole-v1", steps=60, runs_dir=tmp_path, name="run", **OPTIONS)
-    assert programs == []
+DQN_RUN = DQN(hidden=(16,), learning_starts=16, random_steps=16, batch_size=8, replay_capacity=100, train_every=1)
 
 
 def ppo(**options: Any) -> duetto.PPO:
     return duetto.PPO(hidden=(16,), rollout_steps=10, minibatches=2, epochs=3, **options)
 
 
-def test_a_run_learns_from_each_rollout_in_one_program(tmp_path: Path, programs: list[int]):
-    """The whole of it and in two parts, bit for bit; observations are scaled as the rollout's were."""
-    some = ppo(normalize_observations=True, normalize_rewards=True)
+def assert_same_end(one: duetto.Run, other: duetto.Run) -> None:
+    assert one.metrics()[-1]["learn/updates"] == other.metrics()[-1]["learn/updates"]
+    theirs = other.agent().parameters()
+    for net, own in one.agent().parameters().items():
+        assert_same(own, theirs[net])
+
+
+@pytest.mark.parametrize(
+    ("some", "updates", "at_once"),
+    [(DQN_RUN, 160 - 16, 4), (ppo(normalize_observations=True, normalize_rewards=True), 12, 3)],
+    ids=["dqn", "ppo"],
+)
+def test_a_run_in_two_parts(tmp_path: Path, programs: list[int], some: Any, updates: int, at_once: int):
+    """Bit for bit, and with as many updates as steps; PPO's observations are scaled as the rollout's were."""
     options = OPTIONS | {"steps": 160, "runs_dir": tmp_path}
     whole = duetto.train(some, "CartPole-v1", name="whole", **options)
-    assert programs == [3] * 4
-    assert whole.metrics()[-1]["learn/updates"] == 12
+    assert programs == [at_once] * (updates // at_once)
+    assert whole.metrics()[-1]["learn/updates"] == updates
     stop = [lambda trainer: trainer.stop() if trainer.step == 100 else None]  # in the middle of a rollout
     part = duetto.train(some, "CartPole-v1", name="part", callbacks=stop, **options)
-    assert programs == [3] * 6
+    assert len(programs) < 2 * updates // at_once
     part.resume()
-    theirs = parameters(part)
-    for name, value in parameters(whole).items():
-        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+    assert_same_end(whole, part)
+
+
+def test_priorities_are_fed_back_before_the_next_batch_is_drawn(tmp_path: Path, programs: list[int]):
+    some = dataclasses.replace(DQN_RUN, prioritized=True)
+    duetto.train(some, "CartPole-v1", steps=60, runs_dir=tmp_path, name="run", **OPTIONS)
+    assert programs == []
 
 
 @pytest.mark.parametrize("option", [{"recompute_advantages": True}, {"target_kl": 1e-5}, {"learning_rate_kl": 0.01}])
@@ -271,31 +188,4 @@ def test_an_epoch_that_depends_on_the_one_before_waits_for_it(
     assert programs == []
     monkeypatch.setattr(jax_learner.JaxLearner, "_alike", lambda self, updates: ([one] for one in updates))
     other = duetto.train(ppo(**option), "CartPole-v1", name="other", **options)
-    assert run.metrics()[-1]["learn/updates"] == other.metrics()[-1]["learn/updates"]
-    theirs = parameters(other)
-    for name, value in parameters(run).items():
-        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
-
-
-@dataclasses.dataclass(frozen=True)
-class Adapting(DDPG):
-    """Its rates follow what its updates report."""
-
-    def optimizers(self) -> dict[str, OptimizerSpec]:
-        return {name: dataclasses.replace(spec, kl=0.01) for name, spec in super().optimizers().items()}
-
-    def actor_loss(self, nets: Any, batch: Any) -> Any:
-        loss, info = super().actor_loss(nets, batch)
-        return loss, info | {DIVERGENCE: loss * 0 + 1.0}
-
-
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_rates_that_follow_each_update_do_so_where_several_are_due(backend: Any):
-    """In JAX they stayed what they were."""
-    one, other = (build(backend, small(Adapting)) for _ in range(2))
-    batches = [batch(seed=i) for i in range(4)]
-    together(one, batches, [0.0] * 4)
-    for some in batches:
-        other.update(some, 0.0)
-    rate = one.learning_rates(0.0)["actor"]
-    assert rate == other.learning_rates(0.0)["actor"] < small(Adapting).actor_learning_rate
+    assert_same_end(run, other)

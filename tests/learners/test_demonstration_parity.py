@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import recurrent_cases
 from learning_cases import PARTS, VECTOR, assert_same, build, first_moments, observations
-from test_parity import close, compare_metrics, compare_state
+from test_parity import assert_parity, close
 
 from duetto.algorithms import BC, R2D2, R2D3, DQfD
 from duetto.algorithms.base import Batch, OneStep, SequenceBatch
@@ -48,7 +48,6 @@ CASES = {
     "bc, without memory": (BC(recurrent="none").with_options(**_known(SMALL)), VECTOR),
 }
 FAST = {"dqfd", "dqfd, squares on the scale h, margin in the priority, plain L2, dict", "r2d3", "bc, without memory"}
-UPDATES = 20
 # On JAX the same follows from parity, and takes long to compile.
 LSTM = ["torch", pytest.param("jax", marks=pytest.mark.slow)]
 BOTH = [("torch", "dqfd"), ("torch", "r2d3"), ("jax", "dqfd"), pytest.param("jax", "r2d3", marks=pytest.mark.slow)]
@@ -100,16 +99,10 @@ def steps(observation: Space, random: np.random.Generator, share: float, size: i
 def test_both_backends_compute_the_same(case):
     algorithm, observation = CASES[case]
     pair = [build(backend, algorithm, observation, CHOICE) for backend in ("torch", "jax")]
-    compare_state(pair, 0.0)
     carry = pair[0].carry_shapes()
-    for update in range(1, UPDATES + 1):
-        one = batch(algorithm, observation, carry, update)
-        metrics = [learner.update(one, (update - 1) / UPDATES) for learner in pair]
-        if update <= 4:  # with some, and all, and no demonstrations; and the first that follows a target's move
-            compare_metrics(metrics, 1e-5)
-            compare_state(pair, 2e-5)
-    compare_metrics(metrics, 1e-3)
-    compare_state(pair, 1e-3)
+    batches = [batch(algorithm, observation, carry, update) for update in range(1, 21)]
+    # with some, and all, and no demonstrations; and the first that follows a target's move
+    assert_parity(pair, batches, early=4, state=2)
     if algorithm.recurrent == "none":
         obs = observations(observation, 40, np.random.default_rng(7))
         close(*(learner.act(obs) for learner in pair), 0.0, "actions")

@@ -52,14 +52,11 @@ def test_who_has_a_folder_of_their_own_keeps_it(tmp_path: Path):
     assert list((tmp_path / "own").iterdir())
 
 
-def test_who_turns_it_off_has_none(tmp_path: Path):
-    process(tmp_path, JAX_ENABLE_COMPILATION_CACHE="false")
-    assert folders(tmp_path) == []
-
-
-def test_without_a_place_for_it_all_is_compiled(tmp_path: Path):
+def test_without_a_place_for_it_or_turned_off_all_is_compiled(tmp_path: Path):
     (tmp_path / "file").write_text("no folder")
     assert process(tmp_path / "file")[1] == "False"
+    process(tmp_path, JAX_ENABLE_COMPILATION_CACHE="false")
+    assert folders(tmp_path) == []
 
 
 def test_the_oldest_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -7,28 +7,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import pytest
 from learning_cases import batch, build, small
 
 from duetto.algorithms import TD3, CrossQ
-from duetto.algorithms.base import OptimizerSpec
-from duetto.learners import jax as jax_learner
-
-
-@pytest.mark.parametrize("norm", [0.0, 1.0])
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-@pytest.mark.parametrize("decoupled", [False, True])
-def test_an_optimiser_begins_as_optax_would_have_it(norm: float, decay: float, decoupled: bool):
-    spec = OptimizerSpec(1e-3, "none", 1.0, norm, decay, decoupled)
-    optimizer, parameters = jax_learner._adam(spec), [np.ones((3, 2), np.float32), np.ones(3, np.float32)]
-    expected: Any = optimizer.init(parameters)
-    begun = jax_learner._begun(optimizer, parameters)
-    assert jax.tree.structure(begun) == jax.tree.structure(expected)
-    assert any(isinstance(part, optax.ScaleByAdamState) for part in begun)
-    for one, other in zip(jax.tree.leaves(begun), jax.tree.leaves(expected), strict=True):
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("seeds", [0, (0, 1)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,12 +95,3 @@ def test_what_dropout_drops_is_another_part_in_each_update():
         found.append(one.parameters()["actor"]["outside.weight"])
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
-
-
-def test_whole_runs_with_one_environment(tmp_path: Path):
-    trainer = Trial(algorithm(), VECTOR, ACTION).trainer("torch", tmp_path, num_envs=1)
-    try:
-        trainer.run()
-        assert trainer.learner.updates > 0
-    finally:
-        trainer.close()

@@ -37,7 +37,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"size": 48},
     ),
 }
-UPDATES = 50
 # One hidden layer each: JAX takes longest to compile. Stacks of several: tests/networks/test_blocks.py.
 BLOCKS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sac, dict observations, weighted, several steps": (
@@ -53,23 +52,30 @@ BLOCKS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+def assert_parity(pair, batches, acting=lambda tolerance: None, early=2, metrics=None, state=1):
+    """Metrics, parameters, moments and actions are equal: at the start, after `early` updates each, and at the end.
+
+    `acting` compares actions, `metrics` metrics; `state` times as much may parameters differ.
+    """
+    compare_state(pair, 0.0)  # the same numbers to start with, and none was copied
+    acting(1e-5)
+    for number, one in enumerate(batches, 1):
+        found = [learner.update(one, (number - 1) / len(batches)) for learner in pair]
+        if number <= early or number == len(batches):
+            tolerance = 1e-5 if number <= early else 1e-3
+            (metrics or compare_metrics)(found, tolerance)
+            compare_state(pair, tolerance * (state if number <= early else 1))
+            acting(tolerance)
+
+
 @pytest.mark.parametrize("kind", [TD3, DDPG])
 @pytest.mark.parametrize("case", CASES)
 def test_both_backends_compute_the_same(kind, case):
     options, data = CASES[case]
     observation = data.get("observation", VECTOR)
     pair = [build(backend, small(kind, **options), observation) for backend in ("torch", "jax")]
-    compare_state(pair, 0.0)  # the same numbers to start with, and none was copied
-    compare_actions(pair, observation, 1e-6)
-    for update in range(1, UPDATES + 1):
-        metrics = [learner.update(batch(seed=update, **data), (update - 1) / UPDATES) for learner in pair]
-        if update in (1, 2):  # TD3's actor and targets first move at the second
-            compare_metrics(metrics, 1e-5)
-            compare_state(pair, 1e-5)
-            compare_actions(pair, observation, 1e-5)
-    compare_metrics(metrics, 1e-3)
-    compare_state(pair, 1e-3)
-    compare_actions(pair, observation, 1e-3)
+    batches = [batch(seed=update, **data) for update in range(1, 51)]
+    assert_parity(pair, batches, lambda tolerance: compare_actions(pair, observation, tolerance))
 
 
 @pytest.mark.parametrize("case", BLOCKS)
@@ -77,32 +83,21 @@ def test_so_do_distributions_and_normalised_layers(case):
     algorithm, data = BLOCKS[case]
     observation = data.get("observation", VECTOR)
     pair = [build(backend, algorithm, observation) for backend in ("torch", "jax")]
-    compare_state(pair, 0.0)
-    compare_actions(pair, observation, 1e-5)
-    for update in range(1, 21):
-        one = batch(seed=update, **data)
-        if "several steps" in case:  # returns look as many steps ahead as an episode has
-            one = one._replace(discount=one.discount ** (1 + np.arange(data["size"], dtype=np.float32) % 3))
-        metrics = [learner.update(one, (update - 1) / UPDATES) for learner in pair]
-        if update in (1, 2):
-            compare_metrics(metrics, 1e-5)
-            compare_state(pair, 1e-5)
-            compare_actions(pair, observation, 1e-5)
-    compare_metrics(metrics, 1e-3)
-    compare_state(pair, 1e-3)
-    compare_actions(pair, observation, 1e-3)
+    batches = [batch(seed=update, **data) for update in range(1, 21)]
+    if "several steps" in case:  # returns look as many steps ahead as an episode has
+        steps = 1 + np.arange(data["size"], dtype=np.float32) % 3
+        batches = [one._replace(discount=one.discount**steps) for one in batches]
+    assert_parity(pair, batches, lambda tolerance: compare_actions(pair, observation, tolerance))
 
 
 def test_so_do_action_values_of_residual_blocks():
     options = {"network": "simba", "hidden": (8,), "head_hidden": (6,), "learning_rate": 1e-3}
     pair = [build(backend, DQN(**options), VECTOR, Discrete(3)) for backend in ("torch", "jax")]
-    compare_state(pair, 0.0)
-    for update in range(1, 11):
-        action = np.random.default_rng(update).integers(3, size=48)
-        one = batch(48, seed=update, weighted=True)._replace(action=action)
-        metrics = [learner.update(one) for learner in pair]
-        compare_metrics(metrics, 1e-5 if update <= 2 else 1e-3)
-        compare_state(pair, 1e-5 if update <= 2 else 1e-3)
+    batches = [
+        batch(48, seed=seed, weighted=True)._replace(action=np.random.default_rng(seed).integers(3, size=48))
+        for seed in range(1, 11)
+    ]
+    assert_parity(pair, batches)
 
 
 def compare_metrics(metrics, tolerance):

@@ -1,7 +1,7 @@
 """Acting apart from whoever learns: in NumPy as in the frameworks, without importing one; else by one.
 
 That every algorithm of the registry acts in NumPy as it does in both frameworks, with recurrent layers too, is the
-check "acting" of `tests/test_conformance.py`; here are the kinds of networks that it does not come by.
+check "acting" of `tests/test_conformance.py`, and with other kinds of layers in `tests/golden`.
 """
 
 from __future__ import annotations
@@ -17,43 +17,14 @@ from cores import with_one_and_two_threads
 from learning_cases import ACTION, PARTS, VECTOR, batch, box, build, observations
 from policy_cases import PICTURE
 
-from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3, CrossQ
+from duetto.algorithms import DQN, PPO, R2D2, SAC, TD3, CrossQ
 from duetto.algorithms.base import Algorithm
 from duetto.errors import CheckpointError
 from duetto.learners import Learner, policy
-from duetto.networks import numpy as host
 from duetto.networks.spaces import Discrete
 from duetto.networks.specs import CustomNetwork
-from duetto.testing.conformance import compare_acting
-from duetto.testing.trials import Trial
-from duetto.testing.trials import quick_algorithm as small_trial
 
 CHOICE = Discrete(3)
-CASES: dict[str, tuple[type, dict[str, Any], Any, Any]] = {
-    "sac, simba": (SAC, {"network": "simba", "hidden": (8, 8)}, PARTS, ACTION),
-    "sac, layer_norm, gru": (SAC, {"network": "layer_norm", "recurrent": "gru"}, VECTOR, ACTION),
-    "td3, simba, lstm of two layers": (
-        TD3,
-        {"network": "simba", "hidden": (8,), "recurrent": "lstm", "recurrent_layers": 2},
-        VECTOR,
-        ACTION,
-    ),
-    "ddpg, layer_norm, elu": (DDPG, {"network": "layer_norm", "activation": "elu"}, VECTOR, ACTION),
-    "crossq, batch_norm, silu": (CrossQ, {"network": "batch_norm", "activation": "silu"}, PARTS, ACTION),
-    "dqn, simba, one stream": (DQN, {"network": "simba", "hidden": (8,), "dueling": False}, VECTOR, CHOICE),
-    "dqn, layer_norm, head of two": (DQN, {"network": "layer_norm", "head_hidden": (8, 6)}, PARTS, CHOICE),
-    "r2d2, no hidden layer before": (R2D2, {"hidden": (), "recurrent_layers": 2}, PARTS, CHOICE),
-    "ppo, one torso, lstm": (PPO, {"shared_torso": True, "recurrent": "lstm"}, VECTOR, ACTION),
-    "ppo, normalised observations": (PPO, {"normalize_observations": True, "activation": "silu"}, VECTOR, ACTION),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_numpy_acts_as_both_frameworks(case: str):
-    kind, options, observation, action = CASES[case]
-    compare_acting(Trial(small_trial(kind, **options), observation, action))
-
-
 # ------------------------------------------------------------------------------------------------ without a framework
 CODE = """
 import sys
@@ -94,12 +65,10 @@ def test_no_framework_is_imported(backend: str):
 
 
 # ------------------------------------------------------------------------------------------------ parameters
-def test_it_acts_with_copies_and_only_once_it_has_some():
+def test_it_acts_with_copies():
     learner = build("torch", TD3(hidden=(8,)))
     actor = policy.build(learner.algorithm, VECTOR, ACTION, backend="torch")
     obs = observations(VECTOR, 3, np.random.default_rng(0))
-    with pytest.raises(RuntimeError, match="no parameters yet"):
-        actor.act(obs)
     given = {"actor": learner.parameters()["actor"]}  # the critics are of no use to it
     for value in given["actor"].values():
         value.flags.writeable = False  # as what comes out of a cluster's memory
@@ -112,14 +81,6 @@ def test_it_acts_with_copies_and_only_once_it_has_some():
     np.testing.assert_array_equal(actor.act(obs), before)
     actor.load_parameters(given)
     assert np.abs(actor.act(obs) - before).max() > 1e-3
-
-
-def test_a_learner_that_acts_in_numpy_multiplies_as_ever():
-    """Actors lay their weights out anew, and sums of another order differ in the last bits: older runs must not."""
-    learner = build("torch", PPO(hidden=(128, 128)))
-    obs = observations(VECTOR, 1, np.random.default_rng(0))
-    spec, values = learner.specs["agent"], learner.parameters()["agent"]
-    np.testing.assert_array_equal(learner.value(obs), host.build(spec, values)(obs)[1])
 
 
 def test_actions_are_the_same_on_any_number_of_cores():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from learning_cases import assert_same, observations
 from policy_cases import ACTIONS, OBSERVATIONS, VECTOR, build, gradient, noise, rollout, small
-from test_parity import close, compare_state
+from test_parity import assert_parity, close, compare_state
 
 from duetto.algorithms import PPO
 from duetto.networks import numpy as host
@@ -55,13 +56,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"size": 24, "action": "numbers"},
     ),
 }
-UPDATES = 50
 ACTING = 40  # rows
-
-
-@pytest.fixture(params=CASES)
-def case(request):
-    return CASES[request.param]
 
 
 @pytest.fixture
@@ -70,24 +65,18 @@ def in_frameworks(monkeypatch):
     monkeypatch.setattr(host, "MAX_HIDDEN", -1)
 
 
-def test_both_backends_compute_the_same(in_frameworks, case):
-    options, observation, data = case
+@pytest.mark.usefixtures("in_frameworks")
+@pytest.mark.parametrize("case", CASES)
+def test_both_backends_compute_the_same(case):
+    options, observation, data = CASES[case]
     observation, action = OBSERVATIONS[observation], data.get("action", "choice")
     pair = [build(backend, small(**options), observation, action) for backend in ("torch", "jax")]
-    compare_state(pair, 0.0)  # the same numbers to start with, and none was copied
+    compare_state(pair, 0.0)
     for learner in pair:
         away_from_kinks(learner)
-    compare_acting(pair, observation, action, 1e-5)
-    for update in range(1, UPDATES + 1):
-        one = rollout(**{"size": 48, "seed": update, "observation": observation} | data)
-        metrics = [learner.update(one, (update - 1) / UPDATES) for learner in pair]
-        if update == 1:
-            compare_metrics(metrics, 1e-5)
-            compare_state(pair, 1e-5)
-            compare_acting(pair, observation, action, 1e-5)
-    compare_metrics(metrics, 1e-3)
-    compare_state(pair, 1e-3)
-    compare_acting(pair, observation, action, 1e-3)
+    batches = [rollout(**{"size": 48, "seed": update, "observation": observation} | data) for update in range(1, 51)]
+    acting = partial(compare_acting, pair, observation, action)
+    assert_parity(pair, batches, acting, early=1, metrics=compare_metrics)
 
 
 def away_from_kinks(learner):

@@ -6,7 +6,6 @@ import toy_networks
 from learning_cases import ACTION, VECTOR, batch, build, small
 
 from duetto.algorithms import DDPG, TD3
-from duetto.errors import UsageError
 from duetto.networks.specs import CustomNetwork
 
 
@@ -23,25 +22,6 @@ def test_noise_for_another_number_of_actions_is_refused(backend):
     learner = build(backend, small())
     with pytest.raises(ValueError, match=r"action \(3, 2\), noise \(1, 2\)"):
         learner.act(np.zeros((3, VECTOR.size), np.float32), np.zeros((1, ACTION.size), np.float32))
-
-
-class TorchColumns(toy_networks.TorchCritic):
-    def forward(self, obs, action):
-        return super().forward(obs, action)[:, None]
-
-
-class JaxColumns(toy_networks.JaxCritic):
-    def __call__(self, obs, action):
-        return super().__call__(obs, action)[:, None]
-
-
-@pytest.mark.parametrize("kind", [TD3, DDPG])
-def test_an_own_critic_that_returns_columns_is_refused(backend, kind):
-    """The commonest mistake with a critic of one's own."""
-    columns = CustomNetwork(torch=TorchColumns, jax=JaxColumns)
-    learner = build(backend, small(kind, critic_network=columns))
-    with pytest.raises(UsageError, match=r"TorchColumns / JaxColumns must return value \(B,\); .* shape \(4, 1\)"):
-        learner.update(batch(4))
 
 
 class JaxPromoting(toy_networks.JaxCritic):

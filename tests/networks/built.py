@@ -1,19 +1,22 @@
-"""Policies with value functions as each framework and NumPy build them, called with NumPy arrays; their definition."""
+"""Networks as each framework and NumPy build them, called with NumPy arrays; and their definitions in float64."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from policy_cases import ACTIONS, VECTOR, small
+from learning_cases import VECTOR, observations
+from policy_cases import ACTIONS, small
 
+from duetto.functional.pytree import tree_map
 from duetto.networks import initializers
 from duetto.networks import numpy as host
-from duetto.networks.heads import StateValueHead
 from duetto.networks.preprocessing import split_images
 from duetto.networks.spaces import Box, Space
-from duetto.networks.specs import NetworkSpec
+from duetto.networks.specs import AnyNetworkSpec, NetworkSpec
 
+Values = dict[str, np.ndarray]
+EVERYWHERE = ["torch", "jax", "numpy"]
 ACTIVATIONS = {
     "relu": lambda x: np.maximum(x, 0),
     "tanh": np.tanh,
@@ -27,87 +30,140 @@ def agent(observation: Space = VECTOR, action: str = "choice", **options: Any) -
     """What PPO asks for."""
     spec = small(**options).networks(observation, ACTIONS[action])["agent"]
     assert isinstance(spec, NetworkSpec)
-    assert isinstance(spec.heads[1], StateValueHead)
     return spec
 
 
-def parameters(spec: NetworkSpec, seed: int = 0) -> dict[str, np.ndarray]:
+def inputs(size: int, observation: Space = VECTOR) -> tuple[Any, np.ndarray]:
+    """Observations, and actions of two numbers."""
+    random = np.random.default_rng(1)
+    return observations(observation, size, random), random.uniform(-1, 1, (size, 2)).astype(np.float32)
+
+
+def initial(spec: AnyNetworkSpec, seed: int = 0) -> Values:
     return initializers.initial_parameters(spec, np.random.default_rng(seed))
 
 
-def call(kind: str, spec: NetworkSpec, obs: Any, values: dict[str, np.ndarray] | None = None) -> list[np.ndarray]:
-    """The policy's arrays, the parts of a MultiDiscrete's one after the other, and the values."""
-    values = parameters(spec) if values is None else values
+def moved(spec: NetworkSpec, count: float = 0.0) -> Values:
+    """First arrays, with norms and running statistics that are not those at the start, after `count` batches."""
+    random, values = np.random.default_rng(1), initial(spec)
+    for name, value in values.items():
+        if name.endswith("count"):
+            value += np.float32(count)
+        elif "norms" in name:
+            change = random.normal(0, 0.5, value.shape)
+            value += (np.abs(change) if name.endswith("variance") else change).astype(np.float32)
+    return values
+
+
+# ------------------------------------------------------------------------------------------------ built
+def build(kind: str, spec: Any, values: Values | None = None, seed: int = 0, precision: Any = None) -> Any:
+    """The network of a framework, with these arrays or the first ones; `precision` is JAX's."""
     if kind == "numpy":
-        policy, value = host.build(spec, values)(obs)
-    elif kind == "torch":
-        policy, value = _torch(spec, obs, values)
-    else:
-        policy, value = _jax(spec, obs, values)
-    arrays = [array for part in getattr(policy, "parts", (policy,)) for array in part]
-    return [np.asarray(array) for array in (*arrays, value)]
+        return host.build(spec, initial(spec) if values is None else values)
+    if kind == "torch":
+        import torch
 
+        from duetto.networks import torch as framework
 
-def _torch(spec: NetworkSpec, obs: Any, values: dict[str, np.ndarray]) -> Any:
-    import torch
-
-    from duetto.networks.torch import build
-
-    net = build(spec, np.random.default_rng(0))
-    assert net.values.keys() == values.keys()
-    with torch.no_grad():
-        for name, value in values.items():
-            net.values[name].copy_(torch.from_numpy(value))
-        return net(_each(obs, lambda part: torch.from_numpy(np.ascontiguousarray(part))))
-
-
-def _jax(spec: NetworkSpec, obs: Any, values: dict[str, np.ndarray]) -> Any:
+        net = framework.build(spec, np.random.default_rng(seed))
+        if values is not None:
+            assert list(net.values) == list(values)
+            with torch.no_grad():
+                for name, value in values.items():
+                    net.values[name].copy_(torch.from_numpy(np.asarray(value)))
+        return net
     import jax.numpy as jnp
 
-    from duetto.networks.jax import build
+    from duetto.networks.jax import build as build_jax
 
-    net = build(spec, np.random.default_rng(0))
-    assert sorted(net.names) == sorted(values)
-    return net.with_arrays([jnp.asarray(values[name]) for name in net.names])(_each(obs, jnp.asarray))
-
-
-def _each(obs: Any, array: Any) -> Any:
-    return {name: array(part) for name, part in obs.items()} if isinstance(obs, dict) else array(obs)
+    net = build_jax(spec, np.random.default_rng(seed))
+    if values is None:
+        return net.with_arrays(net.arrays)
+    assert net.names == list(values)
+    return net.with_arrays([jnp.asarray(value) for value in values.values()], precision or jnp.float32)
 
 
-def definition(spec: NetworkSpec, obs: Any, activation: str = "tanh") -> tuple[np.ndarray, np.ndarray]:
-    """What the policy head gives and the values, computed in NumPy from the layers' definitions, in float64."""
-    values = {name: value.astype(np.float64) for name, value in parameters(spec).items()}
-    names = [name.removesuffix(".weight") for name in values if name.endswith(".weight")]
+def call(kind: str, net: Any, *given: Any, method: str = "__call__", **options: Any) -> Any:
+    """What the network returns, NumPy to NumPy."""
+    if kind == "numpy":
+        return getattr(net, method)(*given, **options)
+    if kind == "torch":
+        import torch
 
-    def torso(prefix: str) -> np.ndarray:
+        with torch.no_grad():
+            tensors = tree_map(lambda x: torch.from_numpy(np.ascontiguousarray(x)), given)
+            return tree_map(np.asarray, getattr(net, method)(*tensors, **options))
+    import jax.numpy as jnp
+
+    return tree_map(np.asarray, getattr(net, method)(*tree_map(jnp.asarray, given), **options))
+
+
+def close(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ the definitions
+def defined(
+    values: Values,
+    name: str,
+    x: np.ndarray,
+    blocks: str = "mlp",
+    activation: str = "relu",
+    joined: np.ndarray | None = None,
+    joins: int = 0,
+    last: bool = True,
+) -> np.ndarray:
+    """A stack in float64: x (B, in) to (B, out). With `last` the last layer has no activation."""
+    values = {key: value.astype(np.float64) for key, value in values.items()}
+
+    def linear(i: int, x: np.ndarray) -> np.ndarray:
+        x = x if joined is None or i != joins else np.concatenate([x, joined], axis=1)
+        return x @ values[f"{name}.{i}.weight"].T + values[f"{name}.{i}.bias"]
+
+    def norm(i: int, x: np.ndarray) -> np.ndarray:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
+        return scaled * values[f"{name}_norms.{i}.weight"] + values[f"{name}_norms.{i}.bias"]
+
+    layers, norms = (sum(f"{kind}.{i}.weight" in values for i in range(9)) for kind in (name, f"{name}_norms"))
+    if blocks == "simba":
+        x = linear(0, x)
+        for block in range(norms - 1):
+            x = x + linear(2 + 2 * block, np.maximum(linear(1 + 2 * block, norm(block, x)), 0))
+        x = norm(norms - 1, x)
+        return linear(layers - 1, x) if last else x
+    for i in range(layers):
+        x = linear(i, x)
+        if i < layers - last:
+            x = ACTIVATIONS[activation](norm(i, x) if norms else x)
+    return x
+
+
+def agent_defined(
+    spec: NetworkSpec, values: Values, obs: Any, blocks: str = "mlp", activation: str = "tanh"
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the head of a policy gives, and values."""
+
+    def head(kind: str) -> np.ndarray:
+        torso = "torso" if spec.shared else f"{kind}_torso"
         images, vectors = split_images(spec.observation, obs)
-        parts = [_features(values, prefix, name, image, _box(spec.observation, name)) for name, image in images.items()]
+        parts = [_features(values, torso, name, image, spec.observation) for name, image in images.items()]
         x = np.concatenate([*parts, *vectors], axis=-1)
-        for name in sorted(name for name in names if name.startswith(f"{prefix}.layers.")):
-            x = ACTIVATIONS[activation](x @ values[f"{name}.weight"].T + values[f"{name}.bias"])
-        return x
+        x = defined(values, f"{torso}.layers", x, blocks, activation, last=False) if spec.torso.hidden else x
+        return x @ values[f"{kind}_head.weight"].T.astype(np.float64) + values[f"{kind}_head.bias"]
 
-    first, last = ("torso", "torso") if "torso.layers.0" in names or spec.shared else ("policy_torso", "value_torso")
-    policy = torso(first) @ values["policy_head.weight"].T + values["policy_head.bias"]
-    return policy, (torso(last) @ values["value_head.weight"].T + values["value_head.bias"])[:, 0]
+    return head("policy"), head("value")[:, 0]
 
 
-def _box(observation: Space, name: str) -> Any:
-    return observation if isinstance(observation, Box) else dict(observation.parts)[name]
-
-
-def _features(values: dict[str, np.ndarray], prefix: str, name: str, image: np.ndarray, space: Box) -> np.ndarray:
+def _features(values: Values, torso: str, name: str, image: np.ndarray, space: Any) -> np.ndarray:
     """Convolutions from their definition, on numbers from 0 to 1; what they give is read row by row, channels last."""
-    x = (image if space.channels_first else np.transpose(image, (0, 3, 1, 2))) / 255
-    stem = f"{prefix}.convolutions.{name}"
+    box = space if isinstance(space, Box) else dict(space.parts)[name]
+    x = (image if box.channels_first else np.transpose(image, (0, 3, 1, 2))) / 255
+    stem = f"{torso}.convolutions.{name}"
     for i in range(sum(key.startswith(f"{stem}.") for key in values) // 2):
         weight, bias = values[f"{stem}.{i}.weight"], values[f"{stem}.{i}.bias"]
         kernel, stride = weight.shape[-1], STRIDES[weight.shape[-1]]
         windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), axis=(2, 3))[:, :, ::stride, ::stride]
         x = np.maximum(np.einsum("bchwij,ocij->bohw", windows, weight, optimize=True) + bias[None, :, None, None], 0)
-    x = (
-        np.transpose(x, (0, 2, 3, 1)).reshape(len(x), -1) @ values[f"{prefix}.features.{name}.weight"].T
-        + values[f"{prefix}.features.{name}.bias"]
-    )
-    return np.maximum(x, 0)
+    x = np.transpose(x, (0, 2, 3, 1)).reshape(len(x), -1)
+    return np.maximum(x @ values[f"{torso}.features.{name}.weight"].T + values[f"{torso}.features.{name}.bias"], 0)

@@ -1,19 +1,20 @@
-"""Policies with value functions: what each framework builds, against the layers' definitions in NumPy."""
+"""Policies with value functions: images, initial parameters, layouts, against the layers' definitions in NumPy."""
 
 import numpy as np
 import pytest
-from built import ACTIVATIONS, agent, call, definition, parameters
+from built import EVERYWHERE, agent, agent_defined, build, call, initial
 from cores import with_one_and_two_threads
 from learning_cases import box, observations
-from policy_cases import ACTIONS, BOTH, FRAMES, OBSERVATIONS, PARTS, PICTURE, VECTOR, build, image, rollout, small
+from policy_cases import BOTH, FRAMES, OBSERVATIONS, PARTS, PICTURE, VECTOR, image, small
+from policy_cases import build as build_learner
 
 from duetto.errors import UsageError
+from duetto.functional.pytree import tree_leaves
 from duetto.networks import initializers
 from duetto.networks.numpy import is_faster
 from duetto.networks.spaces import Discrete
 
 RANDOM = np.random.default_rng(3)
-EVERYWHERE = ["torch", "jax", "numpy"]
 
 
 @pytest.fixture
@@ -22,12 +23,10 @@ def quickly(monkeypatch):
     monkeypatch.setattr(initializers, "orthogonal", lambda random, shape, gain: np.zeros(shape))
 
 
-def check(kind, spec, obs, activation="tanh", tolerance=1e-5):
-    policy, value = definition(spec, obs, activation)
-    found = call(kind, spec, obs)
-    np.testing.assert_allclose(found[0], policy, rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(found[-1], value, rtol=tolerance, atol=tolerance)
-    assert found[-1].shape == value.shape
+def check(kind, spec, obs, tolerance=1e-5):
+    expected, found = agent_defined(spec, initial(spec), obs), tree_leaves(call(kind, build(kind, spec), obs))
+    for ours, theirs in zip((found[0], found[-1]), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
     assert all(array.dtype == np.float32 for array in found)
 
 
@@ -42,13 +41,6 @@ def check(kind, spec, obs, activation="tanh", tolerance=1e-5):
 def test_layers_and_two_heads(kind, size, shared, observation):
     spec = agent(observation, shared_torso=shared, policy_gain=1.0, zero_biases=False)
     check(kind, spec, observations(observation, size, RANDOM))
-
-
-@pytest.mark.parametrize("kind", EVERYWHERE)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_activations(kind, activation):
-    spec = agent(activation=activation, hidden=(16,), policy_gain=1.0)
-    check(kind, spec, observations(VECTOR, 4, RANDOM), activation)
 
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
@@ -70,26 +62,11 @@ def test_images(kind, observation):
 def test_images_of_a_single_pixels_width_are_refused(backend):
     """Nothing is left of them behind a convolution: a network would see nothing."""
     with pytest.raises(UsageError, match=r"^Images of the shape \(1, 1, 5\) are too small"):
-        build(backend, small(), image(1, 1, 5))
+        build_learner(backend, small(), image(1, 1, 5))
 
 
-# ---------------------------------------------------------------------------------------------------- acting in NumPy
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_numpys_networks_equal_both_frameworks(action, shared, activation):
-    for observation in (VECTOR, PARTS):
-        spec = agent(observation, action, shared_torso=shared, activation=activation, policy_gain=1.0)
-        obs = observations(observation, 8, RANDOM)
-        ours, *theirs = (call(kind, spec, obs) for kind in ("numpy", "torch", "jax"))
-        for other in theirs:
-            for one, reference in zip(ours, other, strict=True):
-                assert one.dtype == np.float32
-                np.testing.assert_allclose(one, reference, rtol=1e-6, atol=1e-6)
-
-
-def test_where_they_are_worth_it():
-    """Where they are not, the frameworks act: for images, for a user's own networks, for wide layers."""
+def test_where_numpy_acts():
+    """Elsewhere the frameworks act: for images, for a user's own networks, for wide layers."""
     assert is_faster(agent())
     assert is_faster(agent(PARTS, "numbers", hidden=(300, 300)))
     assert is_faster(agent(hidden=()))
@@ -108,7 +85,7 @@ def test_weights_at_right_angles_are_the_same_on_any_number_of_cores():
 @pytest.mark.parametrize("gain", [0.01, 0.1])
 def test_p4_weights_are_orthogonal(observation, gain):
     """W Wᵀ = gain² I, or Wᵀ W where there are more rows than columns: √2, at the heads `policy_gain` and 1."""
-    values = parameters(agent(OBSERVATIONS[observation], policy_gain=gain))
+    values = initial(agent(OBSERVATIONS[observation], policy_gain=gain))
     gains = {"policy_head": gain, "value_head": 1.0}
     weights = {name.removesuffix(".weight"): value for name, value in values.items() if name.endswith(".weight")}
     assert weights.keys() > gains.keys()
@@ -125,7 +102,7 @@ def test_p4_weights_are_orthogonal(observation, gain):
 
 def test_p4_directions_are_uniform():
     """The mean of every element is 0: without care, the factorisation's diagonal has one sign."""
-    drawn = [parameters(agent(box(2), hidden=(2,)), seed)["value_torso.layers.0.weight"] for seed in range(1000)]
+    drawn = [initial(agent(box(2), hidden=(2,)), seed)["value_torso.layers.0.weight"] for seed in range(1000)]
     np.testing.assert_allclose(np.mean(drawn, axis=0), 0, atol=0.15)  # of ±√2, whose standard error is .03
     np.testing.assert_allclose(np.std(drawn, axis=0), 1, atol=0.1)
 
@@ -133,7 +110,7 @@ def test_p4_directions_are_uniform():
 @pytest.mark.parametrize("observation", [VECTOR, FRAMES])
 def test_p4_biases_are_0_or_pytorchs(quickly, observation):
     for zero in (True, False):
-        values = parameters(agent(observation, zero_biases=zero, hidden=(64, 64), image_features=256))
+        values = initial(agent(observation, zero_biases=zero, hidden=(64, 64), image_features=256))
         for name, value in values.items():
             if not name.endswith(".bias"):
                 continue
@@ -145,46 +122,33 @@ def test_p4_biases_are_0_or_pytorchs(quickly, observation):
 
 
 def test_the_logarithm_of_the_std_is_one_parameter_for_each_number():
-    values = parameters(agent(action="numbers", initial_log_std=-0.5))
+    values = initial(agent(action="numbers", initial_log_std=-0.5))
     np.testing.assert_array_equal(values["log_std"], [-0.5, -0.5])
-    assert "log_std" not in parameters(agent(action="choices"))
+    assert "log_std" not in initial(agent(action="choices"))
 
 
 @pytest.mark.parametrize("kind", EVERYWHERE)
 def test_it_does_not_depend_on_the_observation(kind):
     spec = agent(action="numbers")
-    values = parameters(spec) | {"log_std": np.array([0.5, -2.0], np.float32)}
-    _, log_std, _ = call(kind, spec, observations(VECTOR, 3, RANDOM), values)
-    np.testing.assert_array_equal(log_std, np.array([[0.5, -2.0]] * 3, np.float32))
+    values = initial(spec) | {"log_std": np.array([0.5, -2.0], np.float32)}
+    policy, _ = call(kind, build(kind, spec, values), observations(VECTOR, 3, RANDOM))
+    np.testing.assert_array_equal(policy.log_std, np.array([[0.5, -2.0]] * 3, np.float32))
 
 
 def test_pitfall_18_policys_and_values_torsos_start_different():
-    values = parameters(agent())
+    values = initial(agent())
     assert not np.any(values["policy_torso.layers.0.weight"] == values["value_torso.layers.0.weight"])
 
 
 # ---------------------------------------------------------------------------------------------------- numbers of them
 # SPEC P3: 8·8·4·32 + 32, 4·4·32·64 + 64, 3·3·64·64 + 64, 3136·512 + 512, 512·4 + 4, 512 + 1.
 def test_p3_number_of_parameters(quickly):
-    """Of the numbers that both frameworks are built from; `call` checks that they have no others."""
+    """Of the numbers that both frameworks are built from; `build` checks that they have no others."""
     first, last = (
         agent(image(*shape), hidden=(), image_features=512, shared_torso=True) for shape in ((4, 84, 84), (84, 84, 4))
     )
-    assert sum(value.size for value in parameters(last).values()) == 1_686_693
+    assert sum(value.size for value in initial(last).values()) == 1_686_693
     assert first.torso.convolutions() == last.torso.convolutions()
-
-
-def test_p3_as_many_logits_as_actions():
-    """Pitfall 30."""
-    for n in (2, 18):
-        spec = small().networks(VECTOR, Discrete(n))["agent"]
-        assert len(parameters(spec)["policy_head.bias"]) == n
-
-
-@pytest.mark.parametrize(("shared", "torsos"), [(True, {"torso"}), (False, {"policy_torso", "value_torso"})])
-def test_one_torso_or_two(shared, torsos):
-    names = {name.split(".")[0] for name in parameters(agent(FRAMES, shared_torso=shared))}
-    assert names == torsos | {"policy_head", "value_head"}
 
 
 # ---------------------------------------------------------------------------------------------------- layouts
@@ -201,13 +165,16 @@ def test_p2_either_layout_of_a_picture_gives_the_same_numbers(kind, height, widt
     last, first, turned = image(height, width, 3), image(3, height, width), image(width, height, 3)
     options = {"shared_torso": True, "policy_gain": 1.0}
     obs = picture(height, width)
-    values = parameters(agent(last, **options))
-    one = call(kind, agent(last, **options), obs, values)
-    other = call(kind, agent(first, **options), np.transpose(obs, (0, 3, 1, 2)), values)
+    values = initial(agent(last, **options))
+
+    def of(space, obs):
+        return tree_leaves(call(kind, build(kind, agent(space, **options), values), obs))
+
+    one, other = of(last, obs), of(first, np.transpose(obs, (0, 3, 1, 2)))
     for ours, theirs in zip(one, other, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
     if (height, width) == (12, 9):  # where both ways up have the same number of features
-        on_its_side = call(kind, agent(turned, **options), np.transpose(obs, (0, 2, 1, 3)), values)
+        on_its_side = of(turned, np.transpose(obs, (0, 2, 1, 3)))
         assert not np.allclose(one[-1], on_its_side[-1], atol=1e-3)
 
 
@@ -215,15 +182,7 @@ def test_p2_either_layout_of_a_picture_gives_the_same_numbers(kind, height, widt
 def test_pixels_are_scaled_to_1(kind):
     """Of a white picture each first weight counts once: with biases 0, half the brightness is half of everything."""
     spec = agent(PICTURE, hidden=(), shared_torso=True, policy_gain=1.0)
-    white, grey = (call(kind, spec, np.full((1, 7, 7, 3), brightness, np.uint8)) for brightness in (255, 51))
-    policy, _ = definition(spec, np.full((1, 7, 7, 3), 255, np.uint8))
-    np.testing.assert_allclose(white[0], policy, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(grey[0], white[0] / 5, rtol=1e-4, atol=1e-5)
-
-
-def test_p8_images_reach_the_network_as_uint8(backend):
-    """Float32 images would be no images, but vectors of 147 numbers."""
-    learner = build(backend, small(), PICTURE)
-    obs = rollout(8, observation=PICTURE).obs
-    assert obs.dtype == np.uint8
-    assert learner.value(obs).shape == (8,)
+    white, grey = (np.full((1, 7, 7, 3), brightness, np.uint8) for brightness in (255, 51))
+    found = [tree_leaves(call(kind, build(kind, spec), obs))[0] for obs in (white, grey)]
+    np.testing.assert_allclose(found[0], agent_defined(spec, initial(spec), white)[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1], found[0] / 5, rtol=1e-4, atol=1e-5)

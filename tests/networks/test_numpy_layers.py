@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from built import build, call, close, inputs, moved
 from learning_cases import ACTION, PARTS, VECTOR
 from policy_cases import BOTH, FRAMES
 from recurrent_cases import window
-from test_blocks import arrays, call, close, each, inputs, moved
 
 from duetto.networks import numpy as host
 from duetto.networks import numpy_layers
 from duetto.networks.heads import ActionValueHead, CriticHead, DeterministicHead
-from duetto.networks.initializers import initial_parameters
 from duetto.networks.layers import RecurrentSpec
-from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Discrete, Space
 from duetto.networks.specs import CustomNetwork, NetworkSpec, ParameterSpec, Torso
 
@@ -37,7 +35,9 @@ def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observat
     seen = window(observation, action, spec.carry(), 4, 7)
     seen.starts[1, 3] = seen.starts[2, 3] = seen.starts[3, 6] = True
     features, carry = host.build(spec, values).trunk(seen)
-    theirs, their_carry = trunk(framework, spec, values, seen)
+    theirs, their_carry = call(
+        framework, build(framework, spec, values), seen._replace(query_steps=None), method="trunk"
+    )
     close(features, theirs)
     assert carry.keys() == their_carry.keys() == spec.carry().keys()
     for name, part in carry.items():
@@ -46,28 +46,6 @@ def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observat
     nothing = host.build(spec, values).trunk(seen._replace(carry={}))[0]
     zeros = {name: np.zeros_like(part) for name, part in seen.carry.items()}
     np.testing.assert_array_equal(nothing, host.build(spec, values).trunk(seen._replace(carry=zeros))[0])
-
-
-def trunk(framework: str, spec: NetworkSpec, values: dict[str, np.ndarray], seen: SequenceInput) -> Any:
-    array: Any
-    if framework == "torch":
-        import torch
-
-        from duetto.networks import torch_layers
-        from duetto.networks.torch import TorchNetwork
-
-        array = torch.from_numpy
-        net: Any = TorchNetwork(spec, {name: array(value) for name, value in values.items()}, torch_layers)
-    else:
-        import jax.numpy as jnp
-
-        from duetto.networks.jax import JaxNetwork
-
-        array, built = jnp.asarray, JaxNetwork(spec, values)
-        net = built.with_arrays([array(values[name]) for name in built.names])
-    given: Any = [each(array, part) for part in seen[:-1]]
-    features, carry = net.trunk(SequenceInput(*given, query_steps=None))
-    return arrays(features), {name: np.asarray(part) for name, part in carry.items()}
 
 
 # ------------------------------------------------------------------------------------------------ small numbers, large
@@ -79,7 +57,7 @@ def test_a_nearly_constant_layer_is_normalised_alike(framework: str):
     values["layers.0.weight"] *= 1e-3
     values["layers.0.bias"] = np.float32(0.001) * values["layers.0.bias"] + 1
     obs, _ = inputs(6)
-    close(call("numpy", spec, values, obs), call(framework, spec, values, obs))
+    close(*(call(kind, build(kind, spec, values), obs) for kind in ("numpy", framework)))
 
 
 @pytest.mark.parametrize("name", numpy_layers.activations)
@@ -88,12 +66,6 @@ def test_an_activation_of_large_numbers_is_finite_and_says_nothing(name: str):
     found = numpy_layers.activations[name](np.array([-1e30, -1e3, -89, 0, 89, 1e3], np.float32))
     assert found.dtype == np.float32
     assert np.isfinite(found).all()
-
-
-def test_products_over_several_axes_are_those_of_rows():
-    random = np.random.default_rng(0)
-    x, weight, bias = (random.normal(size=size).astype(np.float32) for size in ((3, 4, 5), (2, 5), (2,)))
-    close(numpy_layers.linear(x, weight, bias), np.einsum("abi,oi->abo", x, weight) + bias)
 
 
 # ------------------------------------------------------------------------------------------------ what is possible
@@ -113,4 +85,4 @@ def test_products_over_several_axes_are_those_of_rows():
 def test_what_can_act_in_numpy(spec: Any, expected: bool):
     assert host.can_act(spec) is expected
     if expected:
-        host.build(spec, initial_parameters(spec, np.random.default_rng(0)))
+        build("numpy", spec)

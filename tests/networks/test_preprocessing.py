@@ -6,70 +6,39 @@ from duetto.networks.preprocessing import encode, image_warnings, is_image
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete
 
 
-@pytest.fixture
-def whole(array):
-    """Integers of the framework, as a memory gives them."""
-    kind = array(0.0)
-    if isinstance(kind, np.ndarray):
+@pytest.fixture(params=["numpy", "torch", "jax"])
+def exactly(request):
+    """Makes an array of the framework, of the same dtype."""
+    if request.param == "numpy":
         return np.asarray
-    if type(kind).__module__ == "torch":
-        import torch
-
-        return torch.tensor
-    import jax.numpy as jnp
-
-    return jnp.asarray
+    return pytest.importorskip("torch").tensor if request.param == "torch" else pytest.importorskip("jax.numpy").asarray
 
 
-def test_a_vector_stays(array):
-    x = array([[1.0, 2.0], [3.0, 4.0]])
-    np.testing.assert_array_equal(encode(box(2), x), x)
-
-
-def test_a_box_is_flattened_in_c_order(array):
-    found = encode(box(2, 2), array([[[1, 2], [3, 4]]]))
-    np.testing.assert_array_equal(found, [[1, 2, 3, 4]])
-
-
-def test_a_number_is_a_vector_of_one(array):
-    np.testing.assert_array_equal(encode(box(), array([5, 6])), [[5], [6]])
-
-
-def test_bytes_become_float32(whole):
-    found = encode(box(2, dtype="uint8"), whole(np.array([[0, 255]], np.uint8)))
+@pytest.mark.parametrize(
+    ("space", "obs", "expected"),
+    [
+        (box(2), np.float32([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (box(2, 2), np.float32([[[1, 2], [3, 4]]]), [[1, 2, 3, 4]]),  # in C order
+        (box(), np.float32([5, 6]), [[5], [6]]),
+        (box(2, dtype="uint8"), np.uint8([[0, 255]]), [[0, 255]]),
+        (Discrete(3), np.array([2, 0]), [[0, 0, 1], [1, 0, 0]]),
+        (MultiDiscrete((2, 3)), np.array([[1, 0]]), [[0, 1, 1, 0, 0]]),
+    ],
+    ids=["vector", "matrix", "number", "bytes", "integer", "integers"],
+)
+def test_observations_become_rows_of_float32(exactly, space, obs, expected):
+    found = encode(space, exactly(obs))
     assert str(found.dtype).endswith("float32")
-    np.testing.assert_array_equal(found, [[0, 255]])
+    np.testing.assert_array_equal(found, expected)
 
 
-def test_integers_are_one_hot(whole):
-    found = encode(Discrete(3), whole(np.array([2, 0])))
-    assert str(found.dtype).endswith("float32")
-    np.testing.assert_array_equal(found, [[0, 0, 1], [1, 0, 0]])
-
-
-def test_several_integers_are_one_hot_side_by_side(whole):
-    np.testing.assert_array_equal(encode(MultiDiscrete((2, 3)), whole(np.array([[1, 0]]))), [[0, 1, 1, 0, 0]])
-
-
-def test_parts_stand_side_by_side_in_the_spaces_order(whole, array):
-    """The order of the space, which is sorted, and not of the observation's keys."""
-    obs = {
-        "where": array([[[1, 2], [3, 4]]]),
-        "switches": whole(np.array([[0, 2]])),
-        "goal": whole(np.array([1])),
-    }
-    found = encode(PARTS, obs)
+def test_parts_stand_side_by_side_in_the_spaces_order(exactly):
+    """The order of the space, which is sorted, and not of the observation's keys. Leading axes stay."""
+    obs = {"where": np.float32([[[1, 2], [3, 4]]]), "switches": np.array([[0, 2]]), "goal": np.array([1])}
+    found = encode(PARTS, {name: exactly(part) for name, part in obs.items()})
     np.testing.assert_array_equal(found, [[0, 1, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4]])
-    assert found.shape == (1, PARTS.size)
-
-
-def test_a_sequence_keeps_its_leading_axes(whole, array):
-    obs = {
-        "where": array(np.zeros((4, 3, 2, 2))),
-        "switches": whole(np.zeros((4, 3, 2), np.int64)),
-        "goal": whole(np.zeros((4, 3), np.int64)),
-    }
-    assert encode(PARTS, obs).shape == (4, 3, 12)
+    sequences = {name: exactly(np.zeros((4, 3, *part.shape[1:]), part.dtype)) for name, part in obs.items()}
+    assert encode(PARTS, sequences).shape == (4, 3, 12)
 
 
 def test_c14_jax_makes_no_ranks_equal_by_itself():

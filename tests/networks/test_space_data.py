@@ -50,14 +50,11 @@ BYTES, FLOATS = "uint8", "float32"
     [
         ((84, 84), BYTES, True),
         ((4, 40, 40, 3), BYTES, True),
-        ((4, 3, 40, 40), BYTES, True),
         ((40, 40, 3), FLOATS, True),
         ((3, 40, 40), FLOATS, True),
         ((40, 40, 3), BYTES, False),  # it is one
         ((8, 8), BYTES, False),  # a board
-        ((128, 2), BYTES, False),
         ((40, 40), FLOATS, False),  # a matrix
-        ((8, 8, 20), FLOATS, False),
         ((20, 30, 40), FLOATS, False),
         ((100,), BYTES, False),
     ],

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from learning_cases import PARTS, box
+from learning_cases import box
 
 from duetto.networks.heads import CriticHead, DeterministicHead
 from duetto.networks.initializers import initial_parameters
@@ -16,30 +16,8 @@ def actor(observation, hidden):
     return NetworkSpec(Torso(observation), DeterministicHead(2, hidden))
 
 
-def layers(spec):
-    (stack,) = spec.head.stacks(spec.torso.width)
-    return stack.layers
-
-
 def drawn(spec):
     return initial_parameters(spec, np.random.default_rng(0))
-
-
-def test_layers():
-    assert layers(actor(box(3), (8, 4))) == [(3, 8), (8, 4), (4, 2)]
-    assert layers(actor(PARTS, ())) == [(12, 2)]
-
-
-@pytest.mark.parametrize(
-    ("layer", "expected"),
-    [
-        (0, [(5, 200), (200, 100), (100, 1)]),
-        (1, [(3, 200), (202, 100), (100, 1)]),
-        (2, [(3, 200), (200, 100), (102, 1)]),
-    ],
-)
-def test_the_action_joins_at_one_layer(layer, expected):
-    assert layers(critic(joins=layer)) == expected
 
 
 def test_names_and_layouts_are_pytorchs_with_the_members_in_front():

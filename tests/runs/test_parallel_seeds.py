@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line, Looking
-from small_runs import AtStart, CrashAt, CrashError, assert_same, checkpoints, small
+from small_runs import AtStart, CrashAt, CrashError, checkpoints, small
 
 import duetto
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
@@ -149,28 +149,6 @@ def test_one_that_ends_early_leaves_the_others(tmp_path: Path) -> None:
 
     few(tmp_path, callbacks=[watch])
     assert ends == {0: 30, 3: 60, 1: 60}
-
-
-@pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "autocast"])
-def test_a_callback_may_act_in_a_mode_of_pytorch_s(tmp_path: Path, mode: str) -> None:
-    """The others learn meanwhile, with gradients and in float32; and each callback stays in its mode."""
-    import torch
-
-    def modes() -> tuple[bool, ...]:
-        return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
-
-    def act(trainer: Trainer) -> None:
-        assert modes() == (True, False, False)
-        with torch.autocast("cpu") if mode == "autocast" else getattr(torch, mode)():
-            inside = modes()
-            if trainer.step % 3 == trainer.config.run.seed % 3:
-                trainer.policy(np.zeros((1, 2), np.float32))
-            assert modes() == inside
-        assert modes() == (True, False, False)
-
-    acting, plain = few(tmp_path / "acting", callbacks=[act]), few(tmp_path / "plain")
-    for one, other in zip(acting, plain, strict=True):
-        assert_same(one, other)
 
 
 class Patient(duetto.Callback):

@@ -19,12 +19,13 @@ from typing_extensions import override
 from duetto.cluster.actor import Weights
 from duetto.cluster.block_source import BlockSource
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
+from duetto.learners.parameters import PARAMETERS
 
 MOMENTS: dict[str, Any] = {"mean": ARRAY, "variance": ARRAY, "count": float}
 WEIGHTS: dict[str, Any] = {
     "version": int,
     "updates": int,
-    "parameters": DictOf(DictOf(ARRAY)),
+    "parameters": PARAMETERS,
     "observed": DictOf(MOMENTS),
 }
 

@@ -48,11 +48,6 @@ def sequence_priority(error: np.ndarray, mask: np.ndarray, mix: float) -> np.nda
 
     Returns:
         (B,) float64.
-
-    Raises:
-        ValueError: The shapes differ.
     """
-    if error.ndim != 2 or error.shape != mask.shape:
-        raise ValueError(f"error and mask have shapes {error.shape} and {mask.shape}, not one (B, L)")
     counted = np.where(mask > 0, error, 0.0)
     return mix * counted.max(axis=1) + (1.0 - mix) * counted.sum(axis=1) / np.maximum(np.count_nonzero(mask, axis=1), 1)

@@ -28,13 +28,7 @@ def n_step_return(
 
     Returns:
         R (B,), discount (B,) and n' (B,) int; of NumPy arrays R and discount are float64.
-
-    Raises:
-        ValueError: The shapes do not match.
     """
-    if not (reward.shape == terminated.shape == truncated.shape and available.shape == reward.shape[:1]):
-        shapes = reward.shape, terminated.shape, truncated.shape, available.shape
-        raise ValueError(f"reward, terminated, truncated and available have shapes {shapes}, not three (B, n) and (B,)")
     xp = array_namespace(reward)
     steps = xp.arange(reward.shape[1])
     done = terminated | truncated

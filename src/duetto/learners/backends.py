@@ -18,16 +18,6 @@ Device = Literal["cpu", "cuda"]
 BACKENDS: tuple[Backend, ...] = ("torch", "jax")
 EXTRA: dict[str, tuple[str, ...]] = {"torch": ("torch",), "jax": ("jax", "jaxlib", "equinox", "optax")}
 
-# Vectors on a CPU: training steps per second of TD3, DDPG and PPO (benchmarks/results/speed.md), updates of R2D2.
-# Images on a CPU: a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3 978
-# steps per second and 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
-FASTEST: dict[tuple[Device, str], Backend] = {
-    ("cpu", "vector"): "jax",
-    ("cpu", "image"): "torch",
-    ("cuda", "vector"): "torch",
-    ("cuda", "image"): "torch",
-}
-
 
 def installed(backend: Backend) -> bool:
     """Return whether every package of the backend is installed, without importing it."""
@@ -47,26 +37,26 @@ def choose(
     of JAX's CPU threads: to look for a GPU starts JAX.
     """
     wanted: Device = device if device != "auto" else "cuda" if Path("/dev/nvidia0").exists() else "cpu"
-    chosen: Backend = backend if backend != "auto" else _fastest(observation, wanted, possible)
-    if wanted == "cpu" or "auto" not in (backend, device):
-        return chosen, wanted
-    others = possible if backend == "auto" else ()
-    asked: list[Backend] = [chosen, *(other for other in others if other != chosen)]
-    with_cuda: list[Backend] = [one for one in asked if _has_cuda(one, threads)]
-    if with_cuda:
-        return with_cuda[0], "cuda"
-    if device == "cuda":
-        return chosen, "cuda"  # which refuses
-    return backend if backend != "auto" else _fastest(observation, "cpu", possible), "cpu"
+    candidates: list[Backend] = [backend] if backend != "auto" else _fastest_first(observation, wanted, possible)
+    if wanted == "cuda" and "auto" in (backend, device):
+        for candidate in candidates:
+            if _has_cuda(candidate, threads):
+                return candidate, "cuda"
+        if device == "auto":
+            return choose(observation, backend, "cpu", threads, possible)
+    return candidates[0], wanted  # which refuses CUDA if there is none
 
 
-def _fastest(observation: Space, device: Device, possible: Sequence[Backend]) -> Backend:
+def _fastest_first(observation: Space, device: Device, possible: Sequence[Backend]) -> list[Backend]:
     available: list[Backend] = [backend for backend in possible if installed(backend)]
     if not available:
         what = f"Neither {' nor '.join(possible)} is" if len(possible) > 1 else f"Your networks need {possible[0]}, not"
         raise UsageError(f"{what} installed. Install: {', or: '.join(map(install, reversed(possible)))}")
-    fastest = FASTEST[device, "image" if is_image(observation) else "vector"]
-    return fastest if fastest in available else available[0]
+    # Vectors on a CPU: training steps per second of TD3, DDPG and PPO (benchmarks/results/speed.md), updates of R2D2.
+    # Images on a CPU: a minibatch of PPO takes 84 ms of CPU time in PyTorch and 320 in JAX (AMD Zen 5). On a GPU: TD3
+    # 978 steps per second and 393, PPO on Breakout 2,874 and 1,905 (results/gpu-h100.md, one round).
+    fastest = "jax" if device == "cpu" and not is_image(observation) else "torch"
+    return sorted(available, key=lambda backend: backend != fastest)
 
 
 def _has_cuda(backend: Backend, threads: int) -> bool:

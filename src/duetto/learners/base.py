@@ -13,7 +13,6 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -30,7 +29,7 @@ from duetto.functional.pytree import signature
 from duetto.functional.rng import generator, restore_rng, rng_state
 from duetto.functional.schedules import decay_factor, kl_adaptive
 from duetto.functional.state_schema import ANY, ARRAY, DictOf
-from duetto.learners.parameters import Parameters
+from duetto.learners.parameters import PARAMETERS, Parameters
 from duetto.learners.policy import Method, NumpyPolicy, Policy, as_called
 from duetto.networks import numpy as host
 from duetto.networks.spaces import Space
@@ -199,10 +198,6 @@ class Learner(Policy):
     def _act(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """Compute the algorithm's method in the framework, NumPy to NumPy; return its result and the hidden states."""
 
-    def default_modes(self) -> AbstractContextManager[None]:
-        """Return a context in which this thread has the framework's default modes, such as recording gradients."""
-        return nullcontext()
-
     @abstractmethod
     def parameters(self) -> Parameters:
         """Return copies of all parameters and running statistics, including target networks."""
@@ -232,7 +227,7 @@ class Learner(Policy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue exactly from a `state_dict`. Raise CheckpointError if it does not fit."""
         moments = {"steps": int, "first": DictOf(ARRAY), "second": DictOf(ARRAY)}
-        own = {"parameters": ANY, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
+        own = {"parameters": PARAMETERS, "optimizers": dict.fromkeys(self.optimizer_specs, moments), "random": ANY}
         state_schema.check(state, own | {"updates": int, "adapted_rates": DictOf(float)}, "learner")
         self.load_parameters(state["parameters"])
         self.load_optimizer_state(state["optimizers"])

@@ -23,9 +23,7 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
-from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map, tree_map_many
-from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners import jax_cache
 from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
 from duetto.learners.jax_update import CompiledUpdate, State
@@ -144,10 +142,6 @@ class JaxLearner(Learner):
         """Return one learner's arrays, of those that the result of `each` takes."""
         return tree
 
-    def compiled(self, program: Callable[..., Any], rows: int) -> Callable[..., Any]:
-        """Return a compiled program for batches of `rows`, which may change its first argument in place."""
-        return jax.jit(program, donate_argnums=0, compiler_options=self.compiler_options(rows))
-
     def compiler_options(self, rows: int = 0) -> dict[str, str | int | bool | float] | None:
         """Return XLA's options for updates with batches of `rows`; None if `XLA_FLAGS` sets one."""
         options = SAME_EACH_TIME if self.on_gpu else EIGEN if self._by_eigen(rows) else {}
@@ -188,7 +182,6 @@ class JaxLearner(Learner):
     @override
     def load_parameters(self, parameters: Parameters) -> None:
         self._numpy_policy = None
-        state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         self._state |= {f"net/{name}": self._arrays(name, parameters.get(name, {}), name) for name in self._nets}
 
     @override

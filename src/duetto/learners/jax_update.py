@@ -56,7 +56,8 @@ class CompiledUpdate:
         self.names, self.changes = self._found
         self.reads = tuple(name for name in state if name not in self.changes)
         self._update = learner.each(self._update_one)
-        self.program = learner.compiled(self._update_all, len(jax.tree.leaves(part)[0]))
+        options = learner.compiler_options(len(jax.tree.leaves(part)[0]))
+        self.program = jax.jit(self._update_all, donate_argnums=0, compiler_options=options)
 
     def _traced(
         self, state: State, batch: Any, noise: Any, rates: dict[str, Any], scheduled: dict[str, Any]

@@ -48,78 +48,13 @@ class SeedRequest(NamedTuple):
 Kind = Literal["parameters", "optimizer_state"]
 
 
-class SeedScheduler:
-    """Runs functions in turn, in a fixed order, each in a greenlet: it may send a request from any depth of calls."""
-
-    def __init__(self, answer: Callable[[dict[int, Any]], dict[int, Any]]) -> None:
-        """`answer` gets the requests of all functions that have not ended, by number, and answers one or more of them.
-
-        Its exceptions are raised in the functions that sent the requests.
-        """
-        self._answer = answer
-        self._greenlets: list[greenlet] = []
-
-    def run(self, functions: Sequence[Callable[[], object]]) -> list[BaseException | None]:
-        """Run all functions to their ends; return what each raised, or None. KeyboardInterrupt ends all of them."""
-        raised: list[BaseException | None] = [None] * len(functions)
-
-        def perform(number: int) -> None:
-            try:
-                functions[number]()
-            except Exception as error:
-                raised[number] = error
-
-        self._greenlets = [greenlet(perform) for _ in functions]
-        requests: dict[int, Any] = {}
-        upcoming = {number: partial(one.switch, number) for number, one in enumerate(self._greenlets)}
-        try:
-            while upcoming:
-                for number, resume in sorted(upcoming.items()):
-                    requests[number] = resume()
-                    if self._greenlets[number].dead:
-                        del requests[number]
-                upcoming = self._answered(requests) if requests else {}
-                for number in upcoming:
-                    del requests[number]
-        except BaseException:
-            for one in self._greenlets:
-                while one:  # started and not dead
-                    with suppress(BaseException):
-                        one.throw(KeyboardInterrupt)
-            raise
-        return raised
-
-    def request(self, number: int, request: Any) -> Any:
-        """Send a request of the function of that number; return the answer after the others have had their turns.
-
-        Raises:
-            UsageError: It is called in another thread or function, which has no turn to give up.
-        """
-        own = self._greenlets[number]
-        if getcurrent() is not own:
-            raise UsageError(
-                "While seeds are trained side by side, the networks of each are asked in its own callbacks only: not "
-                "in another thread, and not in another seed's callback. Do it there, or when training is over."
-            )
-        assert own.parent is not None
-        return own.parent.switch(request)
-
-    def _answered(self, requests: dict[int, Any]) -> dict[int, Callable[[], Any]]:
-        """Return how the functions continue whose requests are answered."""
-        try:
-            answers = self._answer(dict(requests))
-        except Exception as error:
-            return {number: partial(self._greenlets[number].throw, error) for number in requests}
-        return {number: partial(self._greenlets[number].switch, answer) for number, answer in answers.items()}
-
-
 class SeedGroup:
     """The learners of N seeds, and the learner of all of them that computes what they request."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self.seeds: list[int] = list(seeds)
         self._all: Learner | None = None
-        self._scheduler: SeedScheduler | None = None  # while functions run
+        self._greenlets: list[greenlet] = []  # of the functions that run
         self._copies: dict[str, Any] = {}  # states of all seeds on the host, until they change
         self._left: dict[int, dict[str, Any]] = {}  # states of seeds whose functions have ended
 
@@ -140,32 +75,74 @@ class SeedGroup:
         return SeedLearner(self, number, self._all, observation, action)
 
     def run(self, functions: Sequence[Callable[[], object]]) -> list[BaseException | None]:
-        """Run one function for each seed, in turn; return what each raised, or None.
+        """Run one function for each seed, in turn; return what each raised, or None. KeyboardInterrupt ends all.
 
-        The networks of a seed whose function has ended stay as they are then.
+        Each runs in a greenlet, so it may send a request from any depth of calls. The networks of a seed whose function
+        has ended stay as they are then. A function must not send a request within `torch.inference_mode` or
+        `torch.autocast`: the other seeds would compute in that mode.
         """
+        raised: list[BaseException | None] = [None] * len(functions)
 
-        def run_one(number: int) -> None:
+        def perform(number: int) -> None:
             try:
                 functions[number]()
+            except Exception as error:
+                raised[number] = error
             finally:
                 if self._all is not None:
                     self._left[number] = {kind: self.state(kind, number) for kind in get_args(Kind)}
 
-        self._scheduler = SeedScheduler(self.answer)
+        self._greenlets = [greenlet(perform) for _ in functions]
         try:
-            return self._scheduler.run([partial(run_one, number) for number in range(len(functions))])
+            self._take_turns()
+        except BaseException:
+            for one in self._greenlets:
+                while one:  # started and not dead
+                    with suppress(BaseException):
+                        one.throw(KeyboardInterrupt)
+            raise
         finally:
-            self._scheduler = None
+            self._greenlets = []
             # All act with their own parameters again. Adam counts steps for all seeds, so its states stay in `_left`.
             for number, left in self._left.items():
                 self.load("parameters", number, left["parameters"])
+        return raised
+
+    def _take_turns(self) -> None:
+        """Let the functions continue in a fixed order, and answer what they request, until all have ended."""
+        requests: dict[int, SeedRequest] = {}
+        upcoming: dict[int, Callable[[], Any]] = {
+            number: partial(one.switch, number) for number, one in enumerate(self._greenlets)
+        }
+        while upcoming:
+            for number, resume in sorted(upcoming.items()):
+                requests[number] = resume()
+                if self._greenlets[number].dead:
+                    del requests[number]
+            try:
+                answers = self.answer(dict(requests)) if requests else {}
+                upcoming = {number: partial(self._greenlets[number].switch, one) for number, one in answers.items()}
+            except Exception as error:
+                upcoming = {number: partial(self._greenlets[number].throw, error) for number in requests}
+            for number in upcoming:
+                del requests[number]
 
     def request(self, number: int, request: SeedRequest) -> Any:
-        """Return the answer to a seed's request. Raises RuntimeError for an update outside `run`."""
-        if self._scheduler is not None:
-            with self._learner.default_modes():  # of PyTorch, for the others' turns
-                return self._scheduler.request(number, request)
+        """Return the answer to a seed's request, during `run` after the other seeds have had their turns.
+
+        Raises:
+            UsageError: Another thread or seed called it, which has no turn to give up.
+            RuntimeError: It is an update outside `run`.
+        """
+        if self._greenlets:
+            own = self._greenlets[number]
+            if getcurrent() is not own:
+                raise UsageError(
+                    "While seeds are trained side by side, the networks of each are asked in its own callbacks only: "
+                    "not in another thread, and not in another seed's callback. Do it there, or when training is over."
+                )
+            assert own.parent is not None
+            return own.parent.switch(request)
         if request.method == "update_alike":
             raise RuntimeError("Seeds that learn side by side do so within SeedGroup.run.")
         return self._computed({number: request})[number]

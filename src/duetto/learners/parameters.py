@@ -8,12 +8,12 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.errors import CheckpointError
-from duetto.functional import state_schema
 from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.networks.initializers import parameter_shapes
 from duetto.networks.spaces import Space
 
 Parameters = dict[str, dict[str, np.ndarray]]  # network's name to parameter's name to values
+PARAMETERS = DictOf(DictOf(ARRAY))  # their schema in a saved state
 
 
 def check_parameters(algorithm: Algorithm, observation: Space, action: Space, parameters: Any) -> None:
@@ -21,7 +21,6 @@ def check_parameters(algorithm: Algorithm, observation: Space, action: Space, pa
 
     Custom networks are checked when they are built.
     """
-    state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
     specs = algorithm.networks(observation, action)
     specs |= {target: specs[source] for target, source in algorithm.targets().items()}
     for name, spec in specs.items():

@@ -20,8 +20,6 @@ from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, Array, Tree
 from duetto.cpu import one_blas_thread
-from duetto.functional import state_schema
-from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners.parameters import Parameters, matched
 from duetto.learners.recurrent_unroll import RecurrentUnroll
 from duetto.networks import numpy as host
@@ -101,7 +99,6 @@ class NumpyPolicy(Policy):
     @override
     def load_parameters(self, parameters: Parameters) -> None:
         """Copies are in Fortran order, which halves the time of products with a few rows."""
-        state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         copies: Parameters = {}
         for name in self.algorithm.acting_networks:
             values = matched(parameters.get(name, {}), parameter_shapes(self.specs[name]), name)
@@ -114,8 +111,6 @@ class NumpyPolicy(Policy):
 
     @override
     def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        if not self._nets:
-            raise RuntimeError("These networks have no parameters yet: load some before they act.")
         nets = SimpleNamespace(**{name: as_called(name, self.specs[name], net) for name, net in self._nets.items()})
         with one_blas_thread():
             return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)

@@ -36,7 +36,7 @@ class RecurrentUnroll:
     def __call__(self, window: SequenceInput, *inputs: Any, train: bool = False) -> Any:
         """Return the outputs at the window's positions, each a row for batch normalization."""
         run, mask = self._run(window), masks.mask_of(window.obs)
-        if inputs or train or self._members or isinstance(run.features, tuple):  # of the positions asked for alone
+        if inputs or train or self._members or len(run.features) > 1:  # of the positions asked for alone
             found = self._network.head(_at(run.features, window.query_steps), *inputs, train=train)
             return found if mask is None else self._network.spec.mask(found, _at(mask, window.query_steps))
         if run.outputs is None:
@@ -68,7 +68,7 @@ class _Run:
     """One pass of a network over a window, which is kept so that its arrays' identity stays unique."""
 
     of: SequenceInput
-    features: Any
+    features: tuple[Array, ...]  # of each torso
     carry: dict[str, Array]
     outputs: Any = None  # the head's, of all positions, once they were asked for
 

@@ -48,15 +48,15 @@ def available_threads() -> int:
 
 # ---------------------------------------------------------------------------------------------------- JAX
 def start_jax(threads: int = 0) -> int:
-    """Start JAX, unless it has started in this process. `threads` is 0 for `jax_threads`.
+    """Start JAX, unless Duetto has started it in this process. `threads` is 0 for `jax_threads`.
 
     Returns:
-        The number of threads with which JAX started.
+        The number of threads with which JAX started. Other code that started JAX before may have chosen another.
     """
     import jax
 
     if not _threads:
-        _threads.append(threads if threads and not _has_started(jax.config) else jax_threads())
+        _threads.append(threads or jax_threads())
         before = os.environ.get(JAX_THREADS)
         os.environ[JAX_THREADS] = str(_threads[0])
         jax.local_devices(backend="cpu")
@@ -83,17 +83,6 @@ def xla_has(options: frozenset[tuple[str, Any]]) -> bool:
     except Exception:  # JAX has no class for this error
         return False
     return True
-
-
-def _has_started(config: Any) -> bool:
-    """Return whether JAX has started. Only then does it refuse another number of devices; no function says it."""
-    devices = config.jax_num_cpu_devices
-    try:
-        config.update("jax_num_cpu_devices", devices + 1)
-    except RuntimeError:
-        return True
-    config.update("jax_num_cpu_devices", devices)
-    return False
 
 
 # ---------------------------------------------------------------------------------------------------- memory

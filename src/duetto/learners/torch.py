@@ -25,9 +25,7 @@ from torch import Tensor
 
 from duetto.algorithms.base import PRIORITY, Algorithm, Tree
 from duetto.errors import UsageError
-from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map
-from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners.base import (
     LazyArray,
     Learner,
@@ -46,8 +44,8 @@ from duetto.learners.runtime import available_threads, keep_freed_memory, torch_
 from duetto.learners.torch_adam import Adam
 from duetto.learners.torch_deterministic import deterministic
 from duetto.networks.spaces import Space
-from duetto.networks.specs import NetworkSpec
-from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, TorchParameters, build
+from duetto.networks.specs import NetworkSpec, ParameterSpec
+from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, build
 from duetto.networks.weight_projection import projected
 
 RECORDS = "DUETTO_CUDA_GRAPHS"  # environment variable; 0 turns CUDA graphs off
@@ -268,7 +266,7 @@ class TorchLearner(Learner, Updater):
 
     def _called(self, name: str) -> Any:
         net = self._nets[name]
-        return net.values["value"] if isinstance(net, TorchParameters) else self._callable(name, net)
+        return net.values["value"] if isinstance(net.spec, ParameterSpec) else self._callable(name, net)
 
     @override
     def track(self, target: str, source: str, tau: float) -> None:
@@ -318,7 +316,6 @@ class TorchLearner(Learner, Updater):
     @override
     def load_parameters(self, parameters: Values) -> None:
         self._numpy_policy = None
-        state_schema.check(parameters, DictOf(DictOf(ARRAY)), "learner/parameters")
         shapes = {name: {key: tuple(x.shape) for key, x in net.values.items()} for name, net in self._nets.items()}
         found = {name: matched(parameters.get(name, {}), shapes[name], name) for name in self._nets}
         with torch.no_grad():  # all of them fit

@@ -99,18 +99,6 @@ class TorchVmapLearner(TorchLearner):
             found[name] = own["value"] if isinstance(spec, ParameterSpec) else Network(spec, own, layers)
         return SimpleNamespace(**found)
 
-    @contextlib.contextmanager
-    @override
-    def default_modes(self) -> Iterator[None]:
-        """Not by `torch.autocast`, whose contexts must be left in the order of their calls."""
-        device, autocast = self.device.type, torch.is_autocast_enabled(self.device.type)
-        torch.set_autocast_enabled(device, False)
-        try:
-            with torch.inference_mode(False), torch.enable_grad():
-                yield
-        finally:
-            torch.set_autocast_enabled(device, autocast)
-
     # ------------------------------------------------------------------------------------------------ acting
     @override
     def _acted(self, method: Any, inputs: Any) -> Any:

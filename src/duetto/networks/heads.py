@@ -34,8 +34,8 @@ class Head:
 
     @property
     def action_size(self) -> int:
-        """The `action_size` of a custom network in its place."""
-        raise NotImplementedError
+        """The `action_size` of a custom network in its place: numbers in a row of `output`, or a head's own."""
+        return math.prod(self.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -183,11 +183,6 @@ class PolicyHead(Head):
     name: ClassVar[str] = "policy"
 
     @property
-    def action_size(self) -> int:
-        """The number of outputs that parameterize the distribution."""
-        return num_outputs(self.space)
-
-    @property
     @override
     def shape(self) -> tuple[int, ...]:
         return (num_outputs(self.space),)
@@ -234,11 +229,6 @@ class StateValueHead(Head):
 
     gain: float = 1.0
     name: ClassVar[str] = "value"
-
-    @property
-    @override
-    def action_size(self) -> int:
-        return 1
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -43,8 +43,7 @@ def norm(x: Array, scale: Array, shift: Array) -> Array:
     dtype, x = x.dtype, x.astype(jnp.float32)
     centered = x - jnp.mean(x, -1, keepdims=True)
     x = centered * jax.lax.rsqrt(jnp.mean(centered**2, -1, keepdims=True) + 1e-5)
-    shape = (*(1,) * (x.ndim - 1), -1) if scale.ndim == 1 else (len(scale), 1, -1)
-    return (x * jnp.reshape(scale, shape) + jnp.reshape(shift, shape)).astype(dtype)
+    return (x * broadcastable(scale, x) + broadcastable(shift, x)).astype(dtype)
 
 
 def batch_norm(x: Array, scale: Array, shift: Array, epsilon: float) -> Array:

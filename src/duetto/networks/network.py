@@ -18,7 +18,7 @@ from duetto.networks.layers import Array, Carry, StackArrays, Values
 from duetto.networks.preprocessing import convolutions, encode_action, split_images
 from duetto.networks.sequence_input import SequenceInput
 
-Features = Any  # an Array (..., width); of several torsos a tuple of them
+Features = tuple[Array, ...]  # (..., width) of each torso
 
 
 class Network:
@@ -51,7 +51,7 @@ class Network:
         return self.q1_head(self._features(obs), *inputs)
 
     def trunk(self, window: SequenceInput) -> tuple[Features, Carry]:
-        """Return features (B, S, width), a tuple of them for several torsos, and the carry after the last position."""
+        """Return features (B, S, width) of each torso, and the carry after the last position."""
         spec, shape = self.spec.recurrent, window.previous_reward.shape
         assert spec is not None
         obs, _ = masks.split_mask(window.obs)  # see `RecurrentUnroll`
@@ -70,22 +70,22 @@ class Network:
             x, state = self._layers.recurrent(spec, weights, x, before, window)
             found.append(x)
             carry |= {f"{prefix}{key}": part for key, part in state.items()}
-        return found[0] if len(found) == 1 else tuple(found), carry
+        return tuple(found), carry
 
     def head(self, features: Features, *inputs: Array, train: bool = False) -> Any:
         """Return outputs (...) or (..., n) for features (..., width) and inputs (..., A); of an ensemble (M, ...)."""
         if not self.spec.members:
             return self._heads(features, inputs, self.values, self.updated_stats if train else None)
-        xp, lead = array_namespace(features), features.shape[:-1]
-        features, *given = (xp.reshape(part, (-1, part.shape[-1])) for part in (features, *inputs))
+        xp, lead = array_namespace(*features), features[0].shape[:-1]
+        x, *given = (xp.reshape(part, (-1, part.shape[-1])) for part in (*features, *inputs))
         members = self._layers.split_members(self.values)
         if members is None:
-            found = self._heads(features, given, self.values, self.updated_stats if train else None)
+            found = self._heads((x,), given, self.values, self.updated_stats if train else None)
         else:
             each: list[dict[str, Array]] = [{} for _ in members]
             found = xp.stack(
                 [
-                    self._heads(features, given, values, stats if train else None)
+                    self._heads((x,), given, values, stats if train else None)
                     for values, stats in zip(members, each, strict=True)
                 ]
             )
@@ -100,8 +100,7 @@ class Network:
     # ------------------------------------------------------------------------------------------------ torsos
     def _features(self, obs: Any) -> Features:
         parts = split_images(self.spec.observation, obs)
-        found = tuple(self._encoded(torso, *parts) for torso in self.spec.torsos)
-        return found[0] if len(found) == 1 else found
+        return tuple(self._encoded(torso, *parts) for torso in self.spec.torsos)
 
     def _encoded(self, torso: str, images: dict[str, Array], vectors: list[Array]) -> Array:
         """Return features (B, width) before recurrent layers."""
@@ -125,11 +124,8 @@ class Network:
     # ------------------------------------------------------------------------------------------------ heads
     def _heads(self, features: Features, inputs: Any, values: Values, stats: dict[str, Array] | None = None) -> Any:
         """Return the heads' outputs; new running statistics go into `stats`, None when not training."""
-        several = isinstance(features, tuple)
-        found = tuple(
-            self._head(i, features[i] if several else features, inputs, values, stats)
-            for i in range(len(self.spec.heads))
-        )
+        count = len(self.spec.heads)
+        found = tuple(self._head(i, features[i % len(features)], inputs, values, stats) for i in range(count))
         return found if isinstance(self.spec.head, tuple) else found[0]
 
     def _head(self, i: int, x: Array, inputs: Any, values: Values, stats: dict[str, Array] | None = None) -> Any:

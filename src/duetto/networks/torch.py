@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from duetto.networks import network, torch_layers
 from duetto.networks.custom_network import CustomCalls, custom_class
 from duetto.networks.initializers import initial_parameters
-from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, ParameterSpec
+from duetto.networks.specs import AnyNetworkSpec, NetworkSpec
 
 
 def build(spec: AnyNetworkSpec, random: np.random.Generator, device: str = "cpu") -> Any:
@@ -24,7 +24,7 @@ def build(spec: AnyNetworkSpec, random: np.random.Generator, device: str = "cpu"
         return TorchCustomNetwork(spec, _modules(spec, random), device)
     arrays = {name: _channels_last(torch.from_numpy(value)) for name, value in initial_parameters(spec, random).items()}
     values = {name: value.to(device).requires_grad_(name not in spec.statistics) for name, value in arrays.items()}
-    return TorchParameters(values) if isinstance(spec, ParameterSpec) else TorchNetwork(spec, values, torch_layers)
+    return TorchNetwork(spec, values, torch_layers)
 
 
 def _channels_last(value: Tensor) -> Tensor:
@@ -33,24 +33,15 @@ def _channels_last(value: Tensor) -> Tensor:
 
 
 class TorchNetwork(network.Network):
-    """A network of a `NetworkSpec`.
+    """A network; of a `ParameterSpec` the array, without calls.
 
     Attributes:
         learned: All arrays except the running statistics.
     """
 
-    def __init__(self, spec: NetworkSpec, values: dict[str, Tensor], layers: Any) -> None:
+    def __init__(self, spec: Any, values: dict[str, Tensor], layers: Any) -> None:
         super().__init__(spec, values, layers)
         self.learned: dict[str, Tensor] = {name: value for name, value in values.items() if value.requires_grad}
-
-
-class TorchParameters:
-    """The array of a `ParameterSpec`."""
-
-    learned: dict[str, Tensor]
-
-    def __init__(self, values: dict[str, Tensor]) -> None:
-        self.values = self.learned = values
 
 
 class TorchCustomNetwork(CustomCalls):

@@ -12,6 +12,7 @@ from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf
 from duetto.learners import Learner
+from duetto.learners.parameters import PARAMETERS
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import Diff, sentence
@@ -23,7 +24,7 @@ from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import Normalizer
 
 ACTING: dict[str, Any] = {  # what acting needs
-    "learner": {"parameters": ANY},
+    "learner": {"parameters": PARAMETERS},
     "normalizer": Normalizer.STATE,
     "config": DictOf(str),
     "spaces": {"observation": ANY, "action": ANY, "action_dtype": str, "action_mask": bool, "action_structure": ANY},
