@@ -42,9 +42,7 @@ def given(demos: list[Any], seed: int = 0) -> buffers.Episodes:
 
 
 def mixing(**changes: Any) -> DemonstrationSpec:
-    return DemonstrationSpec(
-        **{"share": 0.25, "by_priority": False, "priority_epsilon": 0.0, "pretraining": 0} | changes
-    )
+    return DemonstrationSpec(**{"share": 0.25} | changes)
 
 
 def steps(lengths: Any = (3, 2), num_envs: int = 1, own: int = 3, seed: int = 0, **changes: Any) -> buffers.MixedReplay:

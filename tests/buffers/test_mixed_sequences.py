@@ -2,56 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from memory_cases import PROPORTIONAL
-from mixed_cases import EXPERT, LINEAR, Episode, demo, masses, sequences, sizes
-from sequence_cases import World, build, flat, look_ahead
+from memory_cases import equal
+from mixed_cases import EXPERT, LINEAR, Episode, demo, masses, sequences
+from sequence_cases import World, look_ahead
 from sequence_cases import spec as sequence_spec
 
 from duetto.errors import UsageError
 
 ALL = {"share": 0.5, "batch_size": 64}
-
-
-def test_o13b_a_quarter_of_64():
-    found = sizes(sequences(share=0.25, batch_size=64), 1500)  # sd of the mean .09
-    assert found.mean() == pytest.approx(16, abs=0.4)
-    assert found.std() == pytest.approx(3.4641, rel=0.08)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_e2_e5_who_is_in_a_batch_and_what_flags_say(share):
-    made = sequences(share=share, batch_size=8, prioritization=PROPORTIONAL)
-    for _ in range(20):
-        sample = made.sample()
-        batch = sample.batch
-        assert batch.expert.dtype == np.float32
-        np.testing.assert_array_equal(batch.expert, batch.obs.obs[:, 0, 0] >= EXPERT)
-        assert {len(part) for part in (*flat(batch).values(), sample.index, sample.stamp)} == {8}
-        made.feedback(sample, np.ones((8, 6)))
-
-
-def test_a_share_of_nothing_draws_as_the_agents_memory_alone():
-    options: dict[str, Any] = {"batch_size": 8, "prioritization": PROPORTIONAL, "seed": 5}
-    world, again = World(), World()
-    made = sequences(world=world, share=0.0, own=(9, 3), carry=True, **options)
-    alone = build(stored_carry=True, **options)
-    for length in (9, 3):
-        for t in range(length):
-            alone.add(again.step(0, "terminated" if t == length - 1 else "", carry=True))
-    for _ in range(20):
-        ours, theirs = made.sample(), alone.sample()
-        mine = flat(ours.batch)
-        assert not mine.pop("expert").any()
-        for name, value in flat(theirs.batch).items():
-            np.testing.assert_array_equal(mine[name], value, err_msg=name)
-        error = np.random.default_rng(0).random((8, 6))
-        made.feedback(ours, error)
-        alone.feedback(theirs, error)
 
 
 # ---------------------------------------------------------------------------------------------------- cutting
@@ -69,22 +31,6 @@ def test_demonstrations_are_cut_as_the_agents_episodes_are(burn_in, unroll, over
     made = sequences(lengths, own=lengths, **options)
     assert cuts(made._experts) == cuts(made._agent)
     assert len(cuts(made._agent)) > len(lengths) - burn_in
-
-
-def test_r12_start_and_length_by_hand():
-    """L 8, overlap 4: T = 3, 9, 13."""
-    made = sequences((3, 9, 13), burn_in=4, unroll=4, overlap=4)
-    # (0, 3) | (0, 8) (4, 5) | (0, 8) (4, 8) (8, 5)
-    rows = [(0, 3, True), (3, 8, True), (7, 5, False), (12, 8, True), (16, 8, False), (20, 5, False)]
-    assert cuts(made._experts) == rows
-
-
-def test_r14_every_step_of_a_demonstration_is_learned_from():
-    for length in range(1, 20):
-        made = sequences((length,), share=1.0, batch_size=64, prioritization=replace(PROPORTIONAL, exponent=0.0))
-        batch = made.sample().batch
-        seen = batch.obs.obs[:, :-1, 1][batch.mask > 0]
-        assert set(seen.tolist()) == set(range(length))
 
 
 def test_without_learn_from_start_the_first_steps_only_warm_up():
@@ -126,24 +72,6 @@ def test_what_a_sequence_of_a_demonstration_holds():
         assert not batch.mask[row, real:].any()
 
 
-def test_q7_single_steps_are_those_of_a_memory_with_n_1():
-    def sample(**changes):
-        world = World()
-        made = sequences((7, 4), world, (9, 3), **ALL, **changes)
-        made.add(world.step(0, "truncated"))
-        return made.sample().batch
-
-    batch, single = sample(n_step=3, one_step=True), sample(n_step=1)
-    np.testing.assert_array_equal(batch.obs.obs, single.obs.obs)
-    ours, theirs = batch.first_step(), (single.reward, single.discount, single.next_obs)
-    for one, other in zip(ours[:2], theirs[:2], strict=True):
-        np.testing.assert_array_equal(one, other)
-        assert one.dtype == other.dtype
-    np.testing.assert_array_equal(ours[2].query_steps, theirs[2].query_steps)
-    assert np.abs(batch.ahead - single.ahead).max() == 2
-    assert sample(n_step=1, one_step=True).one_step is None
-
-
 # ---------------------------------------------------------------------------------------------------- states, images
 def test_demonstrations_begin_from_a_zero_state():
     """The agent's sequences from the state that they were collected with, `World`'s numbers; nothing when alone."""
@@ -180,14 +108,6 @@ def test_stacked_images_are_kept_once():
             np.testing.assert_array_equal(window[position], expected[last])
 
 
-@pytest.mark.parametrize("step", range(1, 6))
-def test_demonstrations_that_are_no_stacks_are_refused(step):
-    episode, _ = picture(0, 5, 3)
-    episode.obs[step] = episode.obs[step][::-1]
-    with pytest.raises(UsageError, match="no stack of 3 frames"):
-        sequences([episode], World(observation="image", stacked=3))
-
-
 # ---------------------------------------------------------------------------------------------------- priorities
 def test_o10_in_both_memories():
     """η = .9, padding left out: [.1, .5, .2] for an episode of three steps is .4766666667; and twice [.1, .5] for a
@@ -200,49 +120,6 @@ def test_o10_in_both_memories():
     made.feedback(sample, error)
     np.testing.assert_allclose(masses(made, "agent"), [0.4766666667], rtol=1e-9)
     np.testing.assert_allclose(masses(made, "experts"), [0.96], rtol=1e-9)
-
-
-def wanted(sample) -> np.ndarray:
-    """Priorities 5, 3, 2 for the agent's sequences of three steps, 7 and 3 for the demonstrations."""
-    place = sample.index // 3
-    return np.where(sample.batch.expert == 1, np.array([7.0, 3.0, 3.0])[place], np.array([5.0, 3.0, 2.0])[place])
-
-
-def test_o10_weights_are_normalised_in_each_buffer():
-    """β = .6: agent P = [.5, .3, .2], demonstrations P = [.7, .3]."""
-    made = sequences((3, 3), own=(3, 3, 3), prioritization=LINEAR, **ALL)
-    sample = made.sample()
-    made.feedback(sample, wanted(sample)[:, None].repeat(6, axis=1))
-    np.testing.assert_allclose(masses(made, "agent"), [5, 3, 2])
-    np.testing.assert_allclose(masses(made, "experts"), [7, 3])
-    sample = made.sample()
-    own = np.array([0.57707996, 0.78405268, 1])[sample.index // 3]
-    theirs = np.array([0.60146994, 1, 0])[sample.index // 3]
-    np.testing.assert_allclose(sample.batch.weight, np.where(sample.batch.expert == 1, theirs, own), rtol=1e-6)
-
-
-def test_c18_what_disappeared_is_left_alone_and_demonstrations_stay():
-    world = World()
-    made = sequences((3,), world, (3, 3, 3, 3), capacity=12, prioritization=LINEAR, **ALL)
-    sample = made.sample()
-    for _ in range(4):
-        for t in range(3):
-            made.add(world.step(0, "terminated" if t == 2 else ""))
-    made.feedback(sample, np.full((64, 6), 9.0))
-    np.testing.assert_allclose(masses(made, "agent"), 1)
-    np.testing.assert_allclose(masses(made, "experts"), [9])
-    assert made.sample().batch.expert.any()
-
-
-def test_by_priority():
-    """Shares and weights as for single steps: 10 of 20, and (2 / p)^.6."""
-    made = sequences((3, 3), own=(3, 3, 3), by_priority=True, prioritization=LINEAR, batch_size=64)
-    for _ in range(3):
-        sample = made.sample()
-        made.feedback(sample, wanted(sample)[:, None].repeat(6, axis=1))
-    assert sizes(made, 500).mean() == pytest.approx(32, abs=0.8)
-    sample = made.sample()
-    np.testing.assert_allclose(sample.batch.weight, (2 / wanted(sample)) ** 0.6, rtol=1e-6)
 
 
 def test_batches_wait_for_the_agents_first_sequence():
@@ -271,7 +148,6 @@ def test_what_is_restored_goes_on_as_it_would_have(carry):
     assert again.pretraining_left == 1
     for _ in range(10):
         ours, theirs, error = made.sample(), again.sample(), random.random((4, 6))
-        for name, value in flat(ours.batch).items():
-            np.testing.assert_array_equal(value, flat(theirs.batch)[name], err_msg=name)
+        assert equal(ours, theirs)
         made.feedback(ours, error)
         again.feedback(theirs, error)

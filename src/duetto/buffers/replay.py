@@ -173,7 +173,7 @@ class Replay(ReplayMemory):
         """Store copies of the steps; a batch may be due afterwards.
 
         Raises:
-            ValueError, TypeError, UsageError: See `EpisodeStorage.add`. Then nothing is stored.
+            ValueError, TypeError: See `EpisodeStorage.add`. Then nothing is stored.
         """
         self._added(experience, self._storage.add(experience))
         self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
