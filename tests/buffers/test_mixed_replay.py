@@ -1,14 +1,16 @@
-"""Single steps with demonstrations beside them: SPEC E1 - E6, O10 with two buffers, O13b, Q3, Q4."""
+"""Replay with demonstrations beside it: SPEC E1 - E6, O10 with two buffers, O13b, Q3, Q4, R12."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import memory_cases
 import numpy as np
 import pytest
 from memory_cases import ACTION, PROPORTIONAL, VECTOR, rows
-from mixed_cases import EXPERT, LINEAR, demo, give, given, masses, mixing, sizes, steps
+from mixed_cases import EXPERT, LINEAR, demo, give, given, masses, mixing, sequences, sizes, steps
+from sequence_cases import World
 
 from duetto import buffers
 from duetto.errors import CheckpointError, UsageError
@@ -64,35 +66,6 @@ def test_a_share_of_nothing_draws_as_the_agents_memory_alone():
 
 
 # ---------------------------------------------------------------------------------------------------- what they hold
-def test_rewards_and_ends_of_demonstrations():
-    """γ = .9, n = 3, the reward of step t is t: of 0, 1, 2 terminated, and 0, 1 truncated."""
-    made = buffers.build(
-        memory_cases.spec(batch_size=100, n_step=3, demonstrations=mixing(share=1.0)),
-        VECTOR,
-        ACTION,
-        1,
-        np.random.default_rng(0),
-        demonstrations=given([demo(0, 3), demo(1, 2, terminated=False)]),
-    )
-    batch = made.sample().batch
-    found = {
-        tuple(map(int, obs)): (reward, discount, *next_obs)
-        for obs, reward, discount, next_obs in zip(
-            batch.obs, batch.reward, batch.discount, batch.next_obs.tolist(), strict=True
-        )
-    }
-    expected = {
-        (100, 0): (0.9 + 0.81 * 2, 0.0, 100, 3),
-        (100, 1): (1 + 0.9 * 2, 0.0, 100, 3),
-        (100, 2): (2.0, 0.0, 100, 3),
-        (101, 0): (0.9, 0.81, 101, 2),
-        (101, 1): (1.0, 0.9, 101, 2),
-    }
-    assert found.keys() == expected.keys()
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=str(name))
-
-
 def test_q7_single_steps_are_those_of_a_memory_with_n_1():
     """Of the agent's and of demonstrations, with both kinds of ends; the same generators draw the same items."""
 
@@ -295,26 +268,6 @@ def test_a_share_by_priority_needs_priorities():
 
 
 # ---------------------------------------------------------------------------------------------------- checkpoints
-@pytest.mark.parametrize("options", [{}, {"prioritization": LINEAR}, JOINT])
-def test_what_is_restored_goes_on_as_it_would_have(options):
-    made = steps(pretraining=2, share=0.5, batch_size=8, **options)
-    random = np.random.default_rng(0)
-    made.feedback(next(made.pretraining()), random.random(8))
-    for _ in range(3):
-        made.feedback(made.sample(), random.random(8))
-    state, segment = made.state_dict(), made.segment(np.zeros(1, np.int64))
-    again = steps(pretraining=2, share=0.5, batch_size=8, own=0, seed=9, **options)
-    again.load_state_dict(state)
-    assert segment is not None
-    again.load_segment(segment)
-    assert again.pretraining_left == 1
-    for _ in range(10):
-        ours, theirs, error = made.sample(), again.sample(), random.random(8)
-        assert memory_cases.equal(ours, theirs)
-        made.feedback(ours, error)
-        again.feedback(theirs, error)
-
-
 @pytest.mark.parametrize("change", ["obs", "action", "reward", "end", "one more", "one less"])
 def test_other_demonstrations_are_refused(change):
     def build(demos):
@@ -334,3 +287,72 @@ def test_other_demonstrations_are_refused(change):
     build([first, demo(1, 2)]).load_state_dict(state)
     with pytest.raises(CheckpointError, match="The contents of the demonstrations have changed"):
         build(other[change]).load_state_dict(state)
+
+
+# ---------------------------------------------------------------------------------------------------- sequences
+ALL = {"share": 0.5, "batch_size": 64}
+
+
+def cuts(memory: Any) -> list[tuple[int, int, bool]]:
+    found = memory.state_dict()["items"]
+    return list(zip(found["index"].tolist(), found["real"].tolist(), found["is_first"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("learn_from_start", [True, False])
+@pytest.mark.parametrize(("burn_in", "unroll", "overlap"), [(2, 4, 2), (0, 4, 0), (2, 6, 4), (1, 3, 3)])
+def test_demonstrations_are_cut_as_the_agents_episodes_are(burn_in, unroll, overlap, learn_from_start):
+    """Of every length up to three sequences: the same rows, the same numbers of real steps."""
+    lengths = range(1, 3 * (burn_in + unroll) + 1)
+    options = {"burn_in": burn_in, "unroll": unroll, "overlap": overlap, "learn_from_start": learn_from_start}
+    made = sequences(lengths, own=lengths, **options)
+    assert cuts(made._experts) == cuts(made._agent)
+    assert len(cuts(made._agent)) > len(lengths) - burn_in
+
+
+def test_without_learn_from_start_the_first_steps_only_warm_up():
+    made = sequences((9, 2), share=1.0, batch_size=64, learn_from_start=False)
+    batch = made.sample().batch
+    assert batch.obs.obs[..., 0].max() == EXPERT  # the second, of two steps, has nothing to learn from
+    assert set(batch.obs.obs[:, :-1, 1][batch.mask > 0].tolist()) == set(range(2, 9))
+
+
+def test_demonstrations_without_anything_to_learn_from_are_refused():
+    with pytest.raises(UsageError, match="all are shorter than the burn-in"):
+        sequences((2, 1), learn_from_start=False)
+
+
+def test_demonstrations_begin_from_a_zero_state():
+    """The agent's sequences from the state that they were collected with, `World`'s numbers; nothing when alone."""
+    made = sequences((9,), own=(9,), carry=True, **ALL)
+    batch = made.sample().batch
+    carry = batch.obs.carry["h"]
+    assert carry.dtype == np.float32
+    assert carry.shape == (64, 1, 3)
+    assert not carry[batch.expert == 1].any()
+    own = batch.obs.obs[batch.expert == 0]
+    np.testing.assert_array_equal(carry[batch.expert == 0][:, 0, 0], 100.5 + own[:, 0, 1] - 1000)
+    assert next(sequences((9,), carry=True, pretraining=1).pretraining()).batch.obs.carry == {}
+
+
+def test_o10_in_both_memories():
+    """η = .9, padding left out: [.1, .5, .2] for an episode of three steps is .4766666667; and twice [.1, .5] for a
+    demonstration of two .9·1 + .1·.6.
+    """
+    made = sequences((2,), own=(3,), prioritization=LINEAR, **ALL)
+    error = np.array([[0.1, 0.5, 0.2, np.nan, 7.0, -1.0]] * 64)
+    sample = made.sample()
+    error[sample.batch.expert == 1, :3] *= 2
+    made.feedback(sample, error)
+    np.testing.assert_allclose(masses(made, "agent"), [0.4766666667], rtol=1e-9)
+    np.testing.assert_allclose(masses(made, "experts"), [0.96], rtol=1e-9)
+
+
+def test_batches_wait_for_the_agents_first_sequence():
+    """However many demonstrations there are; then those that were due before follow."""
+    world = World()
+    made = sequences((50,), world, own=(), train_every=2)
+    due = []
+    for _ in range(6):
+        made.add(world.step(0, ""))
+        due.append(len(list(made.due())))
+    assert due == [0, 0, 0, 0, 0, 3]

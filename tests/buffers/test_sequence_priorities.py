@@ -70,16 +70,6 @@ def test_the_burn_in_does_not_count():
     np.testing.assert_allclose(masses(replay), [7.4816666667, 0.4725], rtol=1e-9)
 
 
-def test_weights_are_relative_to_those_still_there():
-    """The one with the least priority disappears with the first of four more steps."""
-    replay, world = filled(4, batch_size=64, capacity=12, prioritization=LINEAR)
-    give(replay, [0.1, 2.0, 2.0, 8.0])
-    world.episode(replay, 1, "")
-    sample = replay.sample()
-    assert set(sample.index.tolist()) == {3, 6, 9}
-    np.testing.assert_allclose(sample.batch.weight, np.where(sample.index == 9, 0.25**0.4, 1.0), rtol=1e-6)
-
-
 def test_c18_what_disappeared_is_left_alone():
     """12 rows of episodes with three steps: four fit. The next one overwrites the first two: it needs three rows, and
     the row before the second sequence is one of them.
@@ -92,18 +82,6 @@ def test_c18_what_disappeared_is_left_alone():
     replay.feedback(sample, np.full((64, 6), 3.0))
     assert masses(replay) == pytest.approx([1.00001**0.6, 3.00001**0.6, 3.00001**0.6])
     assert set(replay.sample().index.tolist()) == {0, 6, 9}
-
-
-def test_c18_a_whole_round_later_too():
-    replay, world = filled(4, batch_size=16, capacity=12)
-    sample = replay.sample()
-    for _ in range(4):
-        world.episode(replay, 3)  # at the same indices
-    assert set(replay.sample().index.tolist()) <= set(sample.index.tolist())
-    replay.feedback(sample, np.full((16, 6), 9.0))
-    assert masses(replay) == pytest.approx([1.00001**0.6] * 3)
-    world.episode(replay, 3)
-    assert sorted(masses(replay)) == pytest.approx([1.00001**0.6] * 2 + [9.00001**0.6])  # the largest |δ| fed back
 
 
 def test_all_sequences_are_equally_likely():
