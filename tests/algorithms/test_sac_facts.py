@@ -1,9 +1,8 @@
 """What makes SAC SAC, one test per fact, through the learners of both backends. The losses: test_sac_losses.py."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
+from facts import at_start, differ, gradient
 from learning_cases import ACTION, VECTOR, assert_same, batch, build, changed, first_moments, observations, small
 
 from duetto.algorithms import SAC
@@ -11,54 +10,9 @@ from duetto.algorithms import SAC
 EVERYTHING = {"actor", "critic", "log_alpha", "target_critic"}
 
 
-@dataclass(frozen=True)
-class Alone(SAC):
-    """One of the losses by itself. The temperature's is told which log π there was, in place of the rewards."""
-
-    only: str = "actor"
-
-    def update(self, learner, batch, noise, phase):
-        if self.only == "log_alpha":
-            learner.minimize("log_alpha", self.temperature_loss, batch, batch.reward)
-        else:
-            loss, numbers = (self.actor_loss, noise.now) if self.only == "actor" else (self.critic_loss, noise.next)
-            learner.minimize(self.only, loss, batch, numbers)
-
-
 @pytest.fixture(scope="module")
 def learners():
-    """Every kind is built once for each backend, and put back to its start."""
-    made = {}
-
-    def get(backend, only=None):
-        if (backend, only) not in made:
-            learner = build(backend, small(SAC) if only is None else small(Alone, only=only))
-            made[backend, only] = learner, learner.state_dict()
-        learner, state = made[backend, only]
-        learner.load_state_dict(state)
-        return learner
-
-    return get
-
-
-def shift(learner, name, by, member=...):
-    """Add to all values of a network, or of one member of it."""
-    parameters = learner.parameters()
-    for values in parameters[name].values():
-        values[member] += by
-    learner.load_parameters(parameters)
-
-
-def gradient(learner, name, *shifts, given=None):
-    """A network's gradient at the first update (times .1), with some parameters shifted."""
-    for one in shifts:
-        shift(learner, *one)
-    learner.update(batch() if given is None else given)
-    return first_moments(learner, name)
-
-
-def differ(one, other):
-    return any(not np.allclose(values, other[key], rtol=1e-3, atol=1e-9) for key, values in one.items())
+    return at_start(SAC)
 
 
 def test_all_networks_move_at_every_update(backend, learners):
@@ -73,7 +27,7 @@ def test_the_next_action_comes_from_the_current_policy(backend, learners):
     """There is no target actor, and the critics' gradient feels what the actor does."""
     assert set(learners(backend).parameters()) == EVERYTHING
     before = gradient(learners(backend, "critic"), "critic")
-    assert differ(before, gradient(learners(backend, "critic"), "critic", ("actor", 0.3)))
+    assert differ(before, gradient(learners(backend, "critic"), "critic", ("actor", "", 0.3)))
 
 
 def assert_close(one, other):
