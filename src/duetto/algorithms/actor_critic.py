@@ -186,8 +186,7 @@ class ActorCritic(OffPolicy):
     def critic_head(self, size: int) -> CriticHead:
         """Return the head of each critic, for actions of `size` numbers."""
         outputs = 0 if self.critic == "scalar" else self.num_atoms
-        layers = (self._critic_hidden(), self.activation, self.network)
-        return CriticHead(size, *layers, self.critic_action_layer, outputs)
+        return CriticHead(size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer, outputs)
 
     def critics(self) -> int:
         """Return the number of critics."""
