@@ -65,7 +65,7 @@ class EpisodeSpans:
             storage, ends = self._storage, self._ends[1:-1]
             ends = ends[ends % MOST_WRITTEN >= (storage.written - storage.rows)[ends // MOST_WRITTEN]]
             new = np.sort(index // storage.rows * MOST_WRITTEN + storage.number(index))
-            self._ends = np.concatenate([EDGES[:1], np.insert(ends, ends.searchsorted(new), new), EDGES[1:]])
+            self._ends = np.hstack((EDGES[0], np.insert(ends, ends.searchsorted(new), new), EDGES[1]))
 
 
 class Relabeling:
