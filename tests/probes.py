@@ -55,20 +55,6 @@ class Probe(gymnasium.Env):
         return np.array([self.observe()], np.float32)
 
 
-class Constant(Probe):
-    """One step, which pays 1: Q is 1 for every action."""
-
-    def pay(self, action: float) -> float:
-        return 1.0
-
-
-class Aim(Probe):
-    """One step, which pays 1 - (a - .5)²: the best action is .5, and Q there is 1."""
-
-    def pay(self, action: float) -> float:
-        return 1.0 - (action - 0.5) ** 2
-
-
 class Look(Probe):
     """One step, which pays what was observed, -1 or 1: Q is the observation."""
 
@@ -98,15 +84,6 @@ class Wait(Probe):
             self.first = action
             return 0.0
         return 1.0 - (self.first + 0.5) ** 2
-
-
-class Count(Probe):
-    """Three steps, of which the last pays 1: Q is γ², γ, 1 at the observations 0, 1, 2."""
-
-    length = 3
-
-    def pay(self, action: float) -> float:
-        return float(self.time == 2)
 
 
 class Pick(Look):

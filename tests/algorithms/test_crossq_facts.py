@@ -1,11 +1,10 @@
 """What makes CrossQ CrossQ, one test per fact, through the learners of both backends; and an update by hand."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import toy_networks
 from descent import DESCENTS
+from facts import at_start, differ, gradient
 from learning_cases import VECTOR, assert_same, batch, box, build, changed, first_moments, small
 
 from duetto.algorithms import SAC, CrossQ
@@ -16,51 +15,14 @@ KINDS = ("mean", "variance", "count")
 ENDED = np.zeros(32, np.float32)
 
 
-@dataclass(frozen=True)
-class Alone(CrossQ):
-    """One of the losses by itself."""
-
-    only: str = "critic"
-
-    def update(self, learner, batch, noise, phase):
-        loss, numbers = (self.actor_loss, noise.now) if self.only == "actor" else (self.critic_loss, noise.next)
-        learner.minimize(self.only, loss, batch, numbers)
-
-
 @pytest.fixture(scope="module")
 def learners():
-    """Every kind is built once for each backend, and put back to its start."""
-    made = {}
-
-    def get(backend, only=None):
-        if (backend, only) not in made:
-            learner = build(backend, small(CrossQ) if only is None else small(Alone, only=only))
-            made[backend, only] = learner, learner.state_dict()
-        learner, state = made[backend, only]
-        learner.load_state_dict(state)
-        return learner
-
-    return get
+    return at_start(CrossQ)
 
 
 def statistics(learner, name):
     values = learner.parameters()[name]
     return {key: value for key, value in values.items() if key.endswith(KINDS)}
-
-
-def gradient(learner, name, shifted=None, given=None):
-    """A network's gradient at the first update (times .5), with some array of a network shifted."""
-    if shifted is not None:
-        network, key, by = shifted
-        parameters = learner.parameters()
-        parameters[network][key] += np.float32(by)
-        learner.load_parameters(parameters)
-    learner.update(batch() if given is None else given)
-    return first_moments(learner, name)
-
-
-def differ(one, other):
-    return any(not np.allclose(values, other[key], rtol=1e-3, atol=1e-9) for key, values in one.items())
 
 
 # ------------------------------------------------------------------------------------------------ no targets
@@ -167,7 +129,7 @@ def test_one_update_of_gradient_descent(backend):
 
 def test_adam_forgets_the_mean_gradient_sooner(backend):
     """Its first moment after one update is 1 - β1 times the gradient: .5 g, where β1 = .9 leaves .1 g."""
-    ours, usual = (build(backend, small(Alone, adam_beta1=beta1)) for beta1 in (0.5, 0.9))
+    ours, usual = (build(backend, small(CrossQ, adam_beta1=beta1)) for beta1 in (0.5, 0.9))
     for one in (ours, usual):
         one.update(batch())
     for name, moment in first_moments(usual, "critic").items():

@@ -253,11 +253,6 @@ def test_behaviour_cloning_by_hand(backend):
     np.testing.assert_allclose(gradient.sum(axis=1), 0, atol=1e-7)  # p - 1 for the expert's action, p for the others
 
 
-def test_behaviour_cloning_has_no_target_network():
-    assert BC().targets() == {}
-    assert {BC().phase(update) for update in range(1, 8)} == {0}
-
-
 def test_the_share_needs_demonstrations():
     for kind in (DQfD, R2D3, BC):
         with pytest.raises(UsageError, match=rf"{kind.name()} learns from demonstrations. Give --demonstrations"):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from learning_cases import ACTION, VECTOR, batch, build, changed, first_moments, observations
+from learning_cases import ACTION, VECTOR, batch, build, changed
 from plain_flashsac import Net, PlainFlashSAC
 
 from duetto.algorithms import FlashSAC
@@ -36,13 +35,6 @@ class Alone(FlashSAC):
         loss, numbers = (self.actor_loss, noise.now) if self.only == "actor" else (self.critic_loss, noise.next)
         learner.minimize(self.only, loss, batch, numbers)
         self.track_targets(learner)
-
-
-@cache
-def alone(backend: str, only: str) -> tuple[Learner, Any]:
-    """A learner of one loss, and its state at the start."""
-    learner = build(backend, Alone(only=only, **SMALL))
-    return learner, learner.state_dict()
 
 
 # ------------------------------------------------------------------------------------------------ a plain one
@@ -142,58 +134,6 @@ def test_rates_of_the_actors_updates_end_in_the_middle_of_the_cosine():
     assert rates["actor"] == rates["log_alpha"] == pytest.approx(2.25e-4)
 
 
-# ------------------------------------------------------------------------------------------------ which statistics
-def gradient(backend: str, only: str, network: str = "", array: str = "", by: float = 0.0, **fields: Any) -> Any:
-    """A network's first gradient, with an array of a network shifted, and other fields of the batch."""
-    learner, start = alone(backend, only)
-    learner.load_state_dict(start)
-    if array:
-        parameters = learner.parameters()
-        parameters[network][array] += np.float32(by)
-        learner.load_parameters(parameters)
-    learner.update(batch(16)._replace(**fields))
-    return first_moments(learner, only), learner.parameters()
-
-
-def same(one: Any, other: Any) -> bool:
-    return all(np.allclose(value, other[0][name], rtol=1e-3, atol=1e-8) for name, value in one[0].items())
-
-
-def test_targets_are_normalized_by_the_joint_batch(backend: str):
-    """Not by running statistics; s of ended episodes counts through the norms, as does s' in the critics."""
-    before = gradient(backend, "critic")
-    assert same(before, gradient(backend, "critic", "target_critic", "layers_norms.1.mean", 2.0))
-    assert not same(before, gradient(backend, "critic", "target_critic", "layers_norms.5.weight", 2.0))
-    ended: Any = {"discount": np.zeros(16, np.float32)}
-    other: Any = {"next_obs": 2 * observations(VECTOR, 16, np.random.default_rng(1))}
-    assert not same(gradient(backend, "critic", **ended), gradient(backend, "critic", **ended, **other))
-
-
-def test_the_critics_norms_see_both_halves(backend: str):
-    given = batch(16)
-    (_, parameters), rows = gradient(backend, "critic"), np.concatenate([given.obs, given.next_obs])
-    mean, variance = (parameters["critic"][f"layers_norms.0.{part}"][:, :5] for part in ("mean", "variance"))
-    np.testing.assert_allclose(mean, 0.01 * np.stack([rows.mean(0)] * 2), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(variance, 0.99 + 0.01 * np.stack([rows.var(0, ddof=1)] * 2), rtol=1e-5)  # unbiased
-
-
-def test_the_actors_norms_see_both_halves(backend: str):
-    before, given = gradient(backend, "actor"), batch(16)
-    rows = np.concatenate([given.obs, given.next_obs])
-    np.testing.assert_allclose(before[1]["actor"]["layers_norms.0.mean"], 0.01 * rows.mean(0), rtol=1e-4, atol=1e-6)
-    other = 2 * observations(VECTOR, 16, np.random.default_rng(1))
-    assert not same(before, gradient(backend, "actor", next_obs=other))
-    assert same(before, gradient(backend, "actor", "actor", "layers_norms.0.mean", 2.0))
-
-
-def test_the_next_action_and_the_critics_of_the_actors_loss_use_running_statistics(backend: str):
-    before = gradient(backend, "critic")
-    assert not same(before, gradient(backend, "critic", "actor", "layers_norms.0.mean", 2.0))
-    before, after = gradient(backend, "actor"), gradient(backend, "actor", "critic", "layers_norms.1.mean", 2.0)
-    assert not same(before, after)
-    assert np.all(after[1]["critic"]["layers_norms.0.mean"] == 0)  # the actor's loss does not move them
-
-
 # ------------------------------------------------------------------------------------------------ unit norms
 def test_weights_have_unit_norm_at_the_start_and_after_each_update(backend: str):
     learner = build(backend, small())
@@ -217,24 +157,12 @@ def test_targets_are_not_projected(backend: str):
     assert rows.max() < 0.999
 
 
-def test_weights_are_free_without_projection(backend: str):
-    learner = build(backend, small(project_weights=False))
-    learner.update(batch(16))
-    assert np.abs(np.linalg.norm(learner.parameters()["critic"]["layers.1.weight"], axis=-1) - 1).max() > 1e-3
-
-
 # ------------------------------------------------------------------------------------------------ policy, temperature
 def test_the_log_std_is_squashed():
     """In the middle of (-10, 2) for 0; .15 is reached for atanh(.3505)."""
     head = FlashSAC().policy(1)
     found = head.interpret(np.array([[0, 0], [0, 0.3660], [0, 9], [0, -9]], np.float32)).log_std[:, 0]
     np.testing.assert_allclose(found, [-4, np.log(0.15), 2, -10], atol=1e-3)
-
-
-@pytest.mark.parametrize(("size", "expected"), [(6, -2.869), (17, -8.129)])
-def test_the_target_entropy_is_that_of_a_narrow_gaussian(size: int, expected: float):
-    """Of HalfCheetah and Humanoid."""
-    assert -FlashSAC().target_entropy_scale * size == pytest.approx(expected, abs=1e-3)
 
 
 def test_noise_stays_for_random_numbers_of_steps():

@@ -7,11 +7,10 @@ import gymnasium
 import numpy as np
 import pytest
 from learning_cases import first_moments
-from policy_cases import ACTIONS, PARTS, VECTOR, build, gradient, noise, rollout, small
+from policy_cases import ACTIONS, build, gradient, noise, rollout, small
 from probes import run
 
 from duetto.algorithms import PPO
-from duetto.networks.spaces import MultiDiscrete
 
 
 def of(name, parameters):
@@ -130,13 +129,6 @@ def test_p13_one_norm_over_all_parameters_is_clipped(backend):
     assert metrics.value("agent_gradient_norm") == pytest.approx(norm, rel=1e-5)
 
 
-def test_p13_a_small_gradient_stays_as_it_is(backend):
-    one = rollout()
-    plain, clipped = (gradient(build(backend, small(minibatches=1, max_grad_norm=norm)), one) for norm in (0.0, 1e3))
-    for name, values in plain.items():
-        np.testing.assert_allclose(clipped[name], values, rtol=1e-4, atol=1e-7)
-
-
 def test_policy_and_value_have_torsos_of_their_own_or_share_one(backend):
     """Apart, the value's loss leaves the policy's torso alone; shared, it moves the torso."""
     value_only = {"minibatches": 1, "max_grad_norm": 0.0, "normalize_advantages": False}
@@ -147,15 +139,6 @@ def test_policy_and_value_have_torsos_of_their_own_or_share_one(backend):
     shared = gradient(build(backend, small(shared_torso=True, **value_only)), still)
     assert of("torso", shared).any()
     assert not of("policy_head", shared).any()
-
-
-def test_the_entropy_is_raised_where_it_counts(backend):
-    """A policy with a preference: with nothing to gain it loses it for the entropy, and without it keeps it."""
-    still = rollout()._replace(advantage=np.zeros(32, np.float32))
-    for coefficient in (0.0, 0.1):
-        learner = build(backend, small(policy_gain=2.0, entropy_coefficient=coefficient, learning_rate=1e-2))
-        entropies = [learner.update(still).value("entropy") for _ in range(5)]
-        assert (entropies[-1] > entropies[0] + 0.05) == (coefficient > 0)
 
 
 # ---------------------------------------------------------------------------------------------------- acting
@@ -180,14 +163,6 @@ def test_it_samples_to_learn_and_takes_the_likeliest_otherwise(backend, action):
             np.testing.assert_allclose(probability, np.mean(drawn == choice), atol=0.045)
 
 
-def test_numbers_for_sampling_are_drawn_for_each_environment():
-    algorithm, state = small(), np.zeros((5, 2), np.float32)
-    for name, size in (("choice", 4), ("choices", 5), ("numbers", 2)):
-        drawn, after = algorithm.explorer().draw(np.random.default_rng(0), state, 0, 100, ACTIONS[name])
-        assert (drawn.shape, drawn.dtype) == ((5, size), np.float32)
-        assert after is state
-
-
 @pytest.mark.parametrize("stochastic", [False, True])
 def test_evaluations_sample_where_asked_to(stochastic):
     drawn = (
@@ -197,9 +172,3 @@ def test_evaluations_sample_where_asked_to(stochastic):
     )
     assert (drawn is None) != stochastic
     assert drawn is None or drawn.shape == (5, 4)
-
-
-# ---------------------------------------------------------------------------------------------------- spaces
-@pytest.mark.parametrize("action", [*ACTIONS.values(), MultiDiscrete((2, 2, 2)), PARTS])
-def test_it_takes_every_action(action):
-    PPO().check_spaces(VECTOR, action, "Any-v0")

@@ -136,12 +136,6 @@ def test_p1_schedules(backend, rollout, rate, clip):
     assert algorithm.scheduled(progress) == {"clip_range": pytest.approx(clip, rel=1e-6)}
 
 
-def test_schedules_that_stand_still(backend):
-    algorithm = small()
-    assert build(backend, algorithm).learning_rates(0.9) == {"agent": 3e-4}
-    assert algorithm.scheduled(0.9) == {"clip_range": pytest.approx(0.2)}
-
-
 # ---------------------------------------------------------------------------------------------------- minibatches
 def test_every_row_once_in_each_epoch_and_each_epoch_another_way():
     algorithm, random = PPO(minibatches=4), np.random.default_rng(0)

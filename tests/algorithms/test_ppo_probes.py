@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 from policy_cases import noise
-from probes import Aim, Combine, Constant, Count, Foresee, Look, Pick, Wait, run
-from test_chain import Chain
+from probes import Combine, Foresee, Pick, Probe, run
+from test_probes import Chain
 from vector_envs import Whole
 
 from duetto.algorithms import PPO
@@ -43,30 +43,7 @@ def likely(learner, obs, action):
     return np.mean([sample == action for sample in sampled])
 
 
-def test_a_constant_reward(learn):
-    learner = learn(partial(Constant, choices=True))
-    np.testing.assert_allclose(learner.value(column(0)), [1.0], atol=NEAR)
-
-
-@pytest.mark.parametrize("choices", [False, True], ids=["numbers", "choices"])
-def test_a_value_of_the_observation(learn, choices):
-    learner = learn(partial(Look, choices))
-    np.testing.assert_allclose(learner.value(column(-1, 1)), [-1, 1], atol=NEAR)
-
-
-def test_discounting(learn):
-    """γ² = .25, γ = .5, 1."""
-    learner = learn(Count)
-    np.testing.assert_allclose(learner.value(column(0, 1, 2)), [0.25, 0.5, 1], atol=NEAR)
-
-
-def test_a_reward_of_the_number(learn):
-    """1 - (a - .5)²."""
-    learner = learn(Aim)
-    np.testing.assert_allclose(learner.act(column(0)), [[0.5]], atol=NEAR)
-
-
-class Far(Aim):
+class Far(Probe):
     """Actions without bounds, of which 2 is the best: 1 - (a - 2)² / 4."""
 
     def __init__(self):
@@ -89,13 +66,6 @@ def test_a_reward_of_the_choice_and_the_observation(learn):
     assert likely(learner, -1, 0) > 0.9
     assert likely(learner, 1, 2) > 0.9
     np.testing.assert_allclose(learner.value(column(-1, 1)), [1, 1], atol=NEAR)
-
-
-def test_a_delayed_reward_of_the_number(learn):
-    """1 - (a + .5)² one step later; where the first action was -.5 or .5, the value there is 1 or 0."""
-    learner = learn(Wait)
-    np.testing.assert_allclose(learner.act(column(0)), [[-0.5]], atol=2 * NEAR)
-    np.testing.assert_allclose(learner.value(column(0.5)), [1.0], atol=NEAR)
 
 
 def test_a_delayed_reward_of_the_choice(learn):

@@ -1,9 +1,15 @@
-"""All algorithms for continuous actions on both backends learn the probes' values and actions: see tests/probes.py."""
+"""Algorithms for continuous actions learn values and actions end to end, on both backends: see tests/probes.py."""
 
+from functools import partial
+
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode
 from learning_cases import first_q
-from probes import Aim, Constant, Count, Look, Wait, run
+from probes import Wait, run
+from vector_envs import Whole
 
 from duetto.algorithms import DDPG, SAC, TD3
 
@@ -18,63 +24,67 @@ OPTIONS = {
     "critic_learning_rate": 1e-2,
     "learning_rate_decay": "linear",
     "tau": 0.05,
+    # So little that entropy hardly counts: 1e-4 · log 2 for a uniform policy.
+    "learn_temperature": False,
+    "temperature": 1e-4,
 }
-# So little that entropy hardly counts: 1e-4 · log 2 for a uniform policy.
-ENTROPY = {"learn_temperature": False, "temperature": 1e-4}
-STEPS = 700
 NEAR = 0.1
-
-
-@pytest.fixture
-def learn(backend, tmp_path):
-    def learned(kind, probe):
-        return run(kind(**options(kind)), probe, backend, tmp_path, STEPS).learner
-
-    return learned
-
-
-def options(kind):
-    """Those of them that it has."""
-    return {name: value for name, value in (OPTIONS | ENTROPY).items() if name in kind.options()}
 
 
 def column(*values):
     return np.array(values, np.float32)[:, None]
 
 
-@pytest.mark.parametrize("kind", [TD3, DDPG])
-def test_a_constant_reward(learn, kind):
-    q = first_q(learn(kind, Constant), column(0, 0, 0), column(-0.9, 0, 0.9))
-    np.testing.assert_allclose(q, 1.0, atol=NEAR)
-
-
 @pytest.mark.parametrize("kind", [TD3, DDPG, SAC])
-def test_a_reward_of_the_action(learn, kind):
-    """1 - (a - .5)² at -.5, 0, .5 and 1."""
-    learner = learn(kind, Aim)
-    q = first_q(learner, column(0, 0, 0, 0), column(-0.5, 0, 0.5, 1))
-    np.testing.assert_allclose(q, [0, 0.75, 1, 0.75], atol=NEAR)
-    np.testing.assert_allclose(learner.act(column(0)), [[0.5]], atol=2 * NEAR)
-
-
-@pytest.mark.parametrize("kind", [TD3, DDPG])
-def test_a_value_of_the_observation(learn, kind):
-    q = first_q(learn(kind, Look), column(-1, -1, 1, 1), column(-0.5, 0.5, -0.5, 0.5))
-    np.testing.assert_allclose(q, [-1, -1, 1, 1], atol=NEAR)
-
-
-@pytest.mark.parametrize("kind", [TD3, DDPG, SAC])
-def test_a_delayed_reward(learn, kind):
+def test_a_delayed_reward(backend, kind, tmp_path):
     """γ (1 - (a + .5)²) at the start, the same without γ one step later, where only the first action counts."""
-    learner = learn(kind, Wait)
+    algorithm = kind(**{name: value for name, value in OPTIONS.items() if name in kind.options()})
+    learner = run(algorithm, Wait, backend, tmp_path, 700).learner
     q = first_q(learner, column(0, 0, 0), column(-0.5, 0, 0.5))
     np.testing.assert_allclose(q, [0.5, 0.375, 0], atol=NEAR)
     np.testing.assert_allclose(first_q(learner, column(0.5, 1), column(0, 0)), [1, 0.75], atol=NEAR)
     np.testing.assert_allclose(learner.act(column(0)), [[-0.5]], atol=2 * NEAR)
 
 
-@pytest.mark.parametrize("kind", [TD3, DDPG])
-def test_discounting(learn, kind):
-    """γ² = .25, γ = .5, 1."""
-    q = first_q(learn(kind, Count), column(0, 1, 2), column(0, 0, 0))
-    np.testing.assert_allclose(q, [0.25, 0.5, 1], atol=NEAR)
+# ---------------------------------------------------------------------------------------------------- SPEC O18
+# Linear in the one-hot state: a table. With τ = 1 the targets are those of the last update, as in value iteration.
+TABLE = {
+    "hidden": (),
+    "tau": 1.0,
+    "discount": 0.9,
+    "batch_size": 32,
+    "random_steps": 1000,
+    "learning_starts": 20,
+    "critic_learning_rate": 0.3,
+    "learning_rate_decay": "linear",
+}
+
+
+class Chain(gymnasium.Env):
+    """Three steps round a ring of three states, each pays 1. Then the task ends, or only the episode is cut."""
+
+    def __init__(self, truncates: bool) -> None:
+        self.observation_space, self.action_space = Discrete(3), Box(-1.0, 1.0, (1,), np.float32)
+        self.truncates = truncates
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = 0
+        return self.state, {}
+
+    def step(self, action):
+        self.state = (self.state + 1) % 3
+        over = self.state == 0
+        return self.state, 1.0, over and not self.truncates, over and self.truncates, {}
+
+
+# Terminated: 1 + .9·1.9, 1 + .9·1, 1. Truncated, and endless otherwise: 1 / (1 - .9).
+@pytest.mark.parametrize(("truncates", "values"), [(False, [2.71, 1.9, 1.0]), (True, [10.0, 10.0, 10.0])])
+@pytest.mark.parametrize(
+    ("kind", "mode"), [(TD3, AutoresetMode.NEXT_STEP), (TD3, AutoresetMode.SAME_STEP), (DDPG, AutoresetMode.SAME_STEP)]
+)
+def test_o18_value_of_a_chain(backend, kind, mode, truncates, values, tmp_path):
+    vector = Whole([partial(Chain, truncates)] * 2, autoreset_mode=mode)
+    learner = run(kind(**TABLE), vector, backend, tmp_path, 1000).learner
+    found = first_q(learner, np.eye(3), np.zeros((3, 1)))
+    np.testing.assert_allclose(found, values, rtol=0.03)

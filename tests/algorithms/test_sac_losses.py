@@ -144,11 +144,6 @@ def test_a_column_is_refused(array, field):
         SAC().critic_loss(make_nets(array, MEAN), batch, array(NOISE))
 
 
-def test_one_noise_value_for_each_row_is_refused(array):
-    with pytest.raises(ValueError, match=r"mean \(2, 2\), noise \(2, 1\)"):
-        SAC().actor_loss(make_nets(array, np.zeros((2, 2))), make_batch(array, [0, 0], [0, 0]), array(NOISE))
-
-
 def test_the_noise_is_standard_normal_and_another_for_each_of_both_actions():
     size = 10_000
     batch = make_batch(np.asarray, np.zeros(size), np.zeros(size))._replace(action=np.zeros((size, 2)))

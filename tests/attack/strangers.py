@@ -122,7 +122,7 @@ def segment(run: Path, random: Random) -> str:
                 arrays[name] = np.full_like(arrays[name], [0, 1, 100][random.integers(3)])
         told = f"a segment's {name} became {arrays[name].shape if name in arrays else 'nothing'}"
         for claim in ("start", "count"):
-            if random.random() < 0.2:
+            if random.random() < 0.2 and len(arrays.get(claim, ())):
                 arrays[claim][:] = [-5, 2**62, 80_000_000_000][random.integers(3)]
                 told += f", its {claim} {arrays[claim][0]}"
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from duetto import buffers
+from duetto.algorithms import TD3
 from duetto.algorithms.base import Prioritization, ReplaySpec
 from duetto.buffers import Sample
 from duetto.networks.spaces import Box, Space
@@ -15,18 +19,7 @@ PROPORTIONAL = Prioritization(exponent=0.6, importance_exponent=0.4, importance_
 
 
 def spec(**changes) -> ReplaySpec:
-    defaults = {
-        "capacity": 100,
-        "batch_size": 4,
-        "discount": 0.9,
-        "n_step": 1,
-        "learning_starts": 0,
-        "train_every": 1,
-        "gradient_steps": 1,
-        "train_at_episode_end": False,
-        "prioritization": None,
-    }
-    return ReplaySpec(**(defaults | changes))
+    return replace(TD3(replay_capacity=100, batch_size=4, discount=0.9).memory(), **changes)
 
 
 def build(num_envs: int = 1, seed: int = 0, observation: Space = VECTOR, action: Space = ACTION, **changes):
@@ -80,3 +73,14 @@ def fill(replay, per_env: list[int]) -> None:
 def masses(replay) -> np.ndarray:
     """p^α of every index of a prioritised memory."""
     return replay.state_dict()["items"]["mass"]
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Two trees, to the last bit and dtype."""
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return type(one) is type(other) and one == other

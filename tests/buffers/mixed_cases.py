@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import memory_cases
 import numpy as np
@@ -13,27 +13,18 @@ from sequence_cases import World
 
 from duetto import buffers
 from duetto.algorithms.base import DemonstrationSpec
+from duetto.demonstrations import Demonstration
 
 EXPERT = 100
 LINEAR = replace(PROPORTIONAL, exponent=1.0, epsilon=1e-12, importance_exponent=0.6)
 
 
-class Episode(NamedTuple):
-    """As `duetto.demonstrations.Demonstration`."""
-
-    obs: Any
-    action: np.ndarray
-    reward: np.ndarray
-    terminated: bool
-    truncated: bool
-
-
-def demo(number: int, steps: int, terminated: bool = True, discrete: bool = False) -> Episode:
+def demo(number: int, steps: int, terminated: bool = True, discrete: bool = False) -> Demonstration:
     """Observations (100 + number, t), the reward of step t is t."""
     t = np.arange(steps)
     obs = np.stack([np.full(steps + 1, EXPERT + number), np.arange(steps + 1)], axis=1).astype(np.float32)
     action = t if discrete else (t[:, None] / 1000).astype(np.float32)
-    return Episode(obs, action, t.astype(np.float32), terminated, not terminated)
+    return Demonstration(obs, action, t.astype(np.float32), terminated, not terminated)
 
 
 def given(demos: list[Any], seed: int = 0) -> buffers.Episodes:
@@ -42,9 +33,7 @@ def given(demos: list[Any], seed: int = 0) -> buffers.Episodes:
 
 
 def mixing(**changes: Any) -> DemonstrationSpec:
-    return DemonstrationSpec(
-        **{"share": 0.25, "by_priority": False, "priority_epsilon": 0.0, "pretraining": 0} | changes
-    )
+    return DemonstrationSpec(**{"share": 0.25} | changes)
 
 
 def steps(lengths: Any = (3, 2), num_envs: int = 1, own: int = 3, seed: int = 0, **changes: Any) -> buffers.MixedReplay:
@@ -61,23 +50,14 @@ def steps(lengths: Any = (3, 2), num_envs: int = 1, own: int = 3, seed: int = 0,
 
 
 def sequences(
-    demos: Any = (3, 2), world: World | None = None, own: Any = (3, 2), carry: bool = False, seed: int = 0, **changes
+    lengths: Any = (3, 2), world: World | None = None, own: Any = (3, 2), carry: bool = False, **changes: Any
 ) -> buffers.MixedReplay:
     """Of sequences: demonstrations of these lengths, and the agent's own episodes."""
     mixed = {name: changes.pop(name) for name in list(changes) if name in DemonstrationSpec.__dataclass_fields__}
     spec = sequence_cases.spec(demonstrations=mixing(**mixed), stored_carry=carry, **changes)
-    world = world or World()
-    made = buffers.build(
-        spec,
-        world.space,
-        world.action,
-        1,
-        np.random.default_rng(seed),
-        stacked=world.stacked if world.kind != "vector" else 1,
-        demonstrations=given(
-            [demo(i, x, discrete=True) if isinstance(x, int) else x for i, x in enumerate(demos)], seed
-        ),
-    )
+    demos = given([demo(number, length, discrete=True) for number, length in enumerate(lengths)])
+    world, random = world or World(), np.random.default_rng(0)
+    made = buffers.build(spec, world.space, world.action, 1, random, demonstrations=demos)
     assert isinstance(made, buffers.MixedReplay)
     for length in own:
         for t in range(length):

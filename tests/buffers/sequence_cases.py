@@ -12,6 +12,7 @@ import numpy as np
 from memory_cases import PROPORTIONAL, VECTOR
 
 from duetto import buffers
+from duetto.algorithms import DQN
 from duetto.algorithms.base import SequenceBatch, SequenceSpec
 from duetto.networks.spaces import Box, Dict, Discrete, Space
 
@@ -28,23 +29,8 @@ def dictionary(stacked: int) -> Dict:
 
 
 def spec(**changes: Any) -> SequenceSpec:
-    defaults = {
-        "capacity": 1000,
-        "batch_size": 4,
-        "burn_in": 2,
-        "unroll": 4,
-        "overlap": 2,
-        "discount": 0.9,
-        "n_step": 2,
-        "learning_starts": 0,
-        "train_every": 1,
-        "gradient_steps": 1,
-        "stored_carry": False,
-        "learn_from_start": True,
-        "prioritization": None,
-        "priority_mix": 0.9,
-    }
-    return SequenceSpec(**(defaults | changes))
+    algorithm = DQN(recurrent="gru", replay_capacity=1000, batch_size=4, burn_in=2, unroll=4, overlap=2, n_step=2)
+    return replace(algorithm.with_options(discount=0.9, stored_carry=False).memory(), **changes)
 
 
 def build(

@@ -10,7 +10,7 @@ from memory_cases import ACTION, VECTOR
 
 from duetto import buffers
 from duetto.buffers import ReplayFactory, Shard, ShardedReplay
-from duetto.buffers.replay_shard import ShardStatus
+from duetto.buffers.sharded_replay import ShardStatus
 from duetto.cluster.remote_engine import shares
 
 
@@ -62,14 +62,3 @@ def near(sharded: Any) -> Near:
     assert isinstance(inner, ShardedReplay)
     assert isinstance(inner._shards, Near)
     return inner._shards
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Two trees, to the last bit and dtype."""
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return type(one) is type(other) and one == other

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_cases import ACTION, VECTOR
+from memory_cases import ACTION, VECTOR, equal
 
 from duetto.buffers import Experience, storage
 from duetto.buffers.storage import EpisodeStorage
@@ -86,10 +86,10 @@ class Model:
             return
         assert stored.number(index).tolist() == [n for _, n in kept]
         wanted = [self.steps[env][n] for env, n in kept]
-        same(stored.observation(index), stack([row["obs"] for row in wanted]))
-        same(stored.observation(index, 1), stack([row["next_obs"] for row in wanted]))
+        assert equal(stored.observation(index), stack([row["obs"] for row in wanted]))
+        assert equal(stored.observation(index, 1), stack([row["next_obs"] for row in wanted]))
         for name in ("action", "reward", *FLAGS):
-            same(stored.columns[name][index], stack([row[name] for row in wanted]))
+            assert equal(stored.columns[name][index], stack([row[name] for row in wanted]))
 
 
 def stack(values: list[Any]) -> Any:
@@ -102,16 +102,6 @@ def join(values: list[Any]) -> Any:
     if isinstance(values[0], dict):
         return {name: np.concatenate([value[name] for value in values]) for name in values[0]}
     return np.concatenate(values)
-
-
-def same(found: Any, wanted: Any) -> None:
-    if isinstance(wanted, dict):
-        assert found.keys() == wanted.keys()
-        for name in wanted:
-            same(found[name], wanted[name])
-    else:
-        assert found.dtype == wanted.dtype
-        np.testing.assert_array_equal(found, wanted)
 
 
 KINDS = [("vector", 1), ("image", 1), ("image", 3), ("dict", 1), ("dict", 4)]

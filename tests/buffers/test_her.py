@@ -248,27 +248,3 @@ def test_priorities_choose_as_without():
     drawn = Drawn(replay)
     assert (drawn.number == 3).mean() > 0.99
     assert set(drawn.source[drawn.number == 3]) == {3, 4, 5, 6, 7}
-
-
-@pytest.mark.parametrize("strategy", ["future", "final", "episode"])
-@pytest.mark.parametrize("capacity", [19, 100])
-def test_a_memory_that_was_saved_goes_on_in_the_same_bits(strategy: str, capacity: int):
-    def filled():
-        replay = build(strategy, num_envs=2, capacity=2 * capacity)
-        for env, lengths in enumerate([[7, 4, 12], [9, 9, 2]]):
-            play(replay, lengths, env, running=3)
-        return replay
-
-    one, other = filled(), build(strategy, num_envs=2, capacity=2 * capacity, seed=9)
-    one.sample()
-    other.load_state_dict(one.state_dict())
-    other.load_segment(one.segment(np.zeros(2, np.int64)))
-    for number in range(26, 60):
-        for replay in (one, other):
-            replay.add(rows([0, 1], [number, number - 3], truncated=number % 7 == 0))
-        first, second = (replay.sample().batch for replay in (one, other))
-        for name in ("obs", "next_obs"):
-            for part, array in getattr(first, name).items():
-                np.testing.assert_array_equal(array, getattr(second, name)[part])
-        np.testing.assert_array_equal(first.reward, second.reward)
-        np.testing.assert_array_equal(first.discount, second.discount)

@@ -1,14 +1,16 @@
-"""Single steps with demonstrations beside them: SPEC E1 - E6, O10 with two buffers, O13b, Q3, Q4."""
+"""Replay with demonstrations beside it: SPEC E1 - E6, O10 with two buffers, O13b, Q3, Q4, R12."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import memory_cases
 import numpy as np
 import pytest
 from memory_cases import ACTION, PROPORTIONAL, VECTOR, rows
-from mixed_cases import EXPERT, LINEAR, demo, give, given, masses, mixing, sizes, steps
+from mixed_cases import EXPERT, LINEAR, demo, give, given, masses, mixing, sequences, sizes, steps
+from sequence_cases import World
 
 from duetto import buffers
 from duetto.errors import CheckpointError, UsageError
@@ -30,13 +32,6 @@ def test_o13b_a_quarter_of_64():
     assert ((found < 6) | (found > 28)).mean() < 0.003
 
 
-def test_o13b_far_less_than_one_in_a_batch():
-    """ρ = 1/256, B = 64: 77.8 % of the batches hold none; sd of 6,000 batches .0054."""
-    found = sizes(steps(share=1 / 256, batch_size=64), 6000)
-    assert (found == 0).mean() == pytest.approx(0.7784196094, abs=0.024)
-    assert found.mean() == pytest.approx(0.25, abs=0.03)
-
-
 @pytest.mark.parametrize("prioritization", [None, PROPORTIONAL])
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_e2_e5_who_is_in_a_batch_and_what_flags_say(share, prioritization):
@@ -51,11 +46,6 @@ def test_e2_e5_who_is_in_a_batch_and_what_flags_say(share, prioritization):
         assert (np.diff(batch.expert) >= 0).all()  # the agent's come first
     if share != 0.5:
         assert (batch.expert == share).all()
-
-
-def test_the_logged_share_is_what_was_drawn():
-    made = steps(share=0.5, batch_size=8)
-    assert len({made.sample().info["demonstrations"] for _ in range(20)}) > 3
 
 
 def test_a_share_of_nothing_draws_as_the_agents_memory_alone():
@@ -75,53 +65,7 @@ def test_a_share_of_nothing_draws_as_the_agents_memory_alone():
     np.testing.assert_array_equal(masses(made, "agent"), memory_cases.masses(alone)[:3])
 
 
-def test_e3_fewer_demonstrations_than_their_share():
-    """B9: one step of one episode, and all of 64 shall be demonstrations."""
-    batch = steps((1,), share=1.0, batch_size=64).sample().batch
-    assert batch.obs.tolist() == [[EXPERT, 0]] * 64
-    assert batch.next_obs.tolist() == [[EXPERT, 1]] * 64
-    assert set(batch.discount.tolist()) == {0.0}  # it terminated
-
-
-def test_every_demonstration_comes_and_all_alike():
-    """Uniform: 5 steps, 400 batches of 20, each step 1600 times; sd 36."""
-    made = steps((3, 2), share=1.0, batch_size=20)
-    obs = np.concatenate([made.sample().batch.obs for _ in range(400)])
-    names, counts = np.unique(obs, axis=0, return_counts=True)
-    assert names.tolist() == [[100, 0], [100, 1], [100, 2], [101, 0], [101, 1]]
-    np.testing.assert_allclose(counts, 1600, atol=160)
-
-
 # ---------------------------------------------------------------------------------------------------- what they hold
-def test_rewards_and_ends_of_demonstrations():
-    """γ = .9, n = 3, the reward of step t is t: of 0, 1, 2 terminated, and 0, 1 truncated."""
-    made = buffers.build(
-        memory_cases.spec(batch_size=100, n_step=3, demonstrations=mixing(share=1.0)),
-        VECTOR,
-        ACTION,
-        1,
-        np.random.default_rng(0),
-        demonstrations=given([demo(0, 3), demo(1, 2, terminated=False)]),
-    )
-    batch = made.sample().batch
-    found = {
-        tuple(map(int, obs)): (reward, discount, *next_obs)
-        for obs, reward, discount, next_obs in zip(
-            batch.obs, batch.reward, batch.discount, batch.next_obs.tolist(), strict=True
-        )
-    }
-    expected = {
-        (100, 0): (0.9 + 0.81 * 2, 0.0, 100, 3),
-        (100, 1): (1 + 0.9 * 2, 0.0, 100, 3),
-        (100, 2): (2.0, 0.0, 100, 3),
-        (101, 0): (0.9, 0.81, 101, 2),
-        (101, 1): (1.0, 0.9, 101, 2),
-    }
-    assert found.keys() == expected.keys()
-    for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=str(name))
-
-
 def test_q7_single_steps_are_those_of_a_memory_with_n_1():
     """Of the agent's and of demonstrations, with both kinds of ends; the same generators draw the same items."""
 
@@ -228,12 +172,6 @@ def test_q4_demonstrations_have_a_bonus():
     np.testing.assert_allclose(masses(made, "experts"), 0.501)
 
 
-def test_uniform_memories_need_no_priorities():
-    made = steps(share=0.5, batch_size=8)
-    assert not made.needs_priorities
-    made.feedback(made.sample(), None)
-
-
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_the_importance_exponent_rises_with_every_batch_whatever_it_holds(share):
     """Of the agent's and the demonstrations' items alike, so that both have the same at the end."""
@@ -247,14 +185,6 @@ def test_the_importance_exponent_rises_with_every_batch_whatever_it_holds(share)
 # ---------------------------------------------------------------------------------------------------- one memory
 JOINT = {"by_priority": True, "prioritization": LINEAR}
 OWN, THEIRS = [5.0, 3.0, 2.0], [7.0, 3.0]
-
-
-def one_memory(**changes):
-    """A prioritised memory that simply holds all five: the agent's three and the experts' two."""
-    alone = memory_cases.build(**{"prioritization": LINEAR, "batch_size": 16} | changes)
-    for env, number in ((0, 0), (0, 1), (0, 2), (100, 0), (100, 1)):
-        alone.add(rows(0, number)._replace(obs=np.array([[env, number]], np.float32)))
-    return alone
 
 
 def test_q3_the_share_is_that_of_their_priorities():
@@ -273,31 +203,14 @@ def test_q3_weights_are_those_of_one_memory(anneal):
     spec = replace(LINEAR, importance_anneal_samples=anneal)
     for batch_size in (1, 16):
         made = steps((2,), batch_size=batch_size, by_priority=True, prioritization=spec)
-        alone = one_memory(prioritization=spec, batch_size=batch_size)
         give(made, OWN, THEIRS)
         count = made.state_dict()["agent"]["sampler"]["sampled"]
-        known: dict[tuple, float] = {}
         beta = [0.6 + 0.4 * min(1.0, (count + i) / anneal) if anneal else 0.6 for i in range(30)]
         for i in range(30):
             batch = made.sample().batch
             place = batch.obs[:, 1].astype(int)
             priority = np.where(batch.expert > 0, np.array([*THEIRS, 0.0])[place], np.array(OWN)[place])
             np.testing.assert_allclose(batch.weight, (2 / priority) ** beta[i], rtol=1e-6)
-            known |= {tuple(obs): w for obs, w in zip(batch.obs.tolist(), batch.weight.tolist(), strict=True)}
-        assert len(known) == 5
-        if not anneal:  # and the memory of all five says the same
-            while (sample := alone.sample()) and (memory_cases.masses(alone)[:5] == 1 + 1e-12).any():
-                alone.feedback(sample, np.array([*OWN, *THEIRS])[sample.index])
-            for _ in range(30):
-                batch = alone.sample().batch
-                np.testing.assert_allclose(batch.weight, [known[tuple(obs)] for obs in batch.obs.tolist()], rtol=1e-6)
-
-
-def test_q3_new_experience_gets_the_largest_priority_of_both():
-    made = steps((2,), batch_size=16, **JOINT)
-    give(made, [0.5, 0.5, 0.5], [7.0, 3.0])
-    made.add(rows(0, 3))
-    assert masses(made, "agent")[3] == pytest.approx(7)
 
 
 def test_q3_each_memory_adds_its_own_epsilon_to_what_is_new():
@@ -355,33 +268,6 @@ def test_a_share_by_priority_needs_priorities():
 
 
 # ---------------------------------------------------------------------------------------------------- checkpoints
-def same(one: buffers.Sample, other: buffers.Sample) -> None:
-    for name in ("index", "stamp"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    for ours, theirs in zip(one.batch[:7], other.batch[:7], strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.parametrize("options", [{}, {"prioritization": LINEAR}, JOINT])
-def test_what_is_restored_goes_on_as_it_would_have(options):
-    made = steps(pretraining=2, share=0.5, batch_size=8, **options)
-    random = np.random.default_rng(0)
-    made.feedback(next(made.pretraining()), random.random(8))
-    for _ in range(3):
-        made.feedback(made.sample(), random.random(8))
-    state, segment = made.state_dict(), made.segment(np.zeros(1, np.int64))
-    again = steps(pretraining=2, share=0.5, batch_size=8, own=0, seed=9, **options)
-    again.load_state_dict(state)
-    assert segment is not None
-    again.load_segment(segment)
-    assert again.pretraining_left == 1
-    for _ in range(10):
-        ours, theirs, error = made.sample(), again.sample(), random.random(8)
-        same(ours, theirs)
-        made.feedback(ours, error)
-        again.feedback(theirs, error)
-
-
 @pytest.mark.parametrize("change", ["obs", "action", "reward", "end", "one more", "one less"])
 def test_other_demonstrations_are_refused(change):
     def build(demos):
@@ -401,3 +287,72 @@ def test_other_demonstrations_are_refused(change):
     build([first, demo(1, 2)]).load_state_dict(state)
     with pytest.raises(CheckpointError, match="The contents of the demonstrations have changed"):
         build(other[change]).load_state_dict(state)
+
+
+# ---------------------------------------------------------------------------------------------------- sequences
+ALL = {"share": 0.5, "batch_size": 64}
+
+
+def cuts(memory: Any) -> list[tuple[int, int, bool]]:
+    found = memory.state_dict()["items"]
+    return list(zip(found["index"].tolist(), found["real"].tolist(), found["is_first"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("learn_from_start", [True, False])
+@pytest.mark.parametrize(("burn_in", "unroll", "overlap"), [(2, 4, 2), (0, 4, 0), (2, 6, 4), (1, 3, 3)])
+def test_demonstrations_are_cut_as_the_agents_episodes_are(burn_in, unroll, overlap, learn_from_start):
+    """Of every length up to three sequences: the same rows, the same numbers of real steps."""
+    lengths = range(1, 3 * (burn_in + unroll) + 1)
+    options = {"burn_in": burn_in, "unroll": unroll, "overlap": overlap, "learn_from_start": learn_from_start}
+    made = sequences(lengths, own=lengths, **options)
+    assert cuts(made._experts) == cuts(made._agent)
+    assert len(cuts(made._agent)) > len(lengths) - burn_in
+
+
+def test_without_learn_from_start_the_first_steps_only_warm_up():
+    made = sequences((9, 2), share=1.0, batch_size=64, learn_from_start=False)
+    batch = made.sample().batch
+    assert batch.obs.obs[..., 0].max() == EXPERT  # the second, of two steps, has nothing to learn from
+    assert set(batch.obs.obs[:, :-1, 1][batch.mask > 0].tolist()) == set(range(2, 9))
+
+
+def test_demonstrations_without_anything_to_learn_from_are_refused():
+    with pytest.raises(UsageError, match="all are shorter than the burn-in"):
+        sequences((2, 1), learn_from_start=False)
+
+
+def test_demonstrations_begin_from_a_zero_state():
+    """The agent's sequences from the state that they were collected with, `World`'s numbers; nothing when alone."""
+    made = sequences((9,), own=(9,), carry=True, **ALL)
+    batch = made.sample().batch
+    carry = batch.obs.carry["h"]
+    assert carry.dtype == np.float32
+    assert carry.shape == (64, 1, 3)
+    assert not carry[batch.expert == 1].any()
+    own = batch.obs.obs[batch.expert == 0]
+    np.testing.assert_array_equal(carry[batch.expert == 0][:, 0, 0], 100.5 + own[:, 0, 1] - 1000)
+    assert next(sequences((9,), carry=True, pretraining=1).pretraining()).batch.obs.carry == {}
+
+
+def test_o10_in_both_memories():
+    """η = .9, padding left out: [.1, .5, .2] for an episode of three steps is .4766666667; and twice [.1, .5] for a
+    demonstration of two .9·1 + .1·.6.
+    """
+    made = sequences((2,), own=(3,), prioritization=LINEAR, **ALL)
+    error = np.array([[0.1, 0.5, 0.2, np.nan, 7.0, -1.0]] * 64)
+    sample = made.sample()
+    error[sample.batch.expert == 1, :3] *= 2
+    made.feedback(sample, error)
+    np.testing.assert_allclose(masses(made, "agent"), [0.4766666667], rtol=1e-9)
+    np.testing.assert_allclose(masses(made, "experts"), [0.96], rtol=1e-9)
+
+
+def test_batches_wait_for_the_agents_first_sequence():
+    """However many demonstrations there are; then those that were due before follow."""
+    world = World()
+    made = sequences((50,), world, own=(), train_every=2)
+    due = []
+    for _ in range(6):
+        made.add(world.step(0, ""))
+        due.append(len(list(made.due())))
+    assert due == [0, 0, 0, 0, 0, 3]

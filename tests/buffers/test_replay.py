@@ -1,9 +1,16 @@
+"""Replay of transitions: the ring, n-step windows, checkpoints."""
+
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from memory_cases import ACTION, PROPORTIONAL, VECTOR, build, build_all, fill, names, rows, spec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from memory_cases import ACTION, PROPORTIONAL, VECTOR, build, build_all, by_name, equal, fill, names, rows, spec
 
 from duetto import buffers
-from duetto.errors import UsageError
+from duetto.errors import CheckpointError, UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete
 
 
@@ -20,14 +27,6 @@ def test_c12_ring():
     assert dict(zip(sample.index.tolist(), sample.stamp.tolist(), strict=True)) == held
     replay.add(rows(0, 5))
     assert sorted(names(replay.sample().batch)) == [(0, 3), (0, 4), (0, 5)]
-
-
-def test_the_newest_are_left():
-    replay = build_all(capacity=3)
-    fill(replay, [8])
-    sample = replay.sample()
-    assert sorted(names(sample.batch)) == [(0, 5), (0, 6), (0, 7)]
-    assert (sample.index == sample.stamp % 3).all()
 
 
 def test_every_field_comes_back():
@@ -52,19 +51,6 @@ def test_all_environments_transitions_are_equally_likely():
     counts = {name: drawn.count(name) for name in set(drawn)}
     assert counts.keys() == {(0, 2), (0, 3), (0, 4), (0, 5), (1, 0), (3, 0), (3, 1), (3, 2)}
     assert all(abs(count - 10_000) < 4.5 * 94 for count in counts.values())
-
-
-def test_full_rings_are_equally_likely():
-    replay = build(2, capacity=6, batch_size=60_000)
-    fill(replay, [5, 3])
-    counts = np.bincount(replay.sample().index, minlength=6)
-    assert (abs(counts - 10_000) < 4.5 * 92).all()
-
-
-def test_with_replacement_a_batch_is_full_from_the_first_transition():
-    replay = build(batch_size=5)
-    replay.add(rows(0, 0))
-    assert names(replay.sample().batch) == [(0, 0)] * 5
 
 
 @pytest.mark.parametrize("prioritization", [None, PROPORTIONAL])
@@ -107,47 +93,9 @@ def test_dict_observations_keep_their_parts_and_dtypes():
         "joints/left": np.dtype(np.float32),
         "mission": np.dtype(np.int64),
     }
-    for given, sampled in ((obs, batch.obs), (after, batch.next_obs)):
-        assert all(np.array_equal(np.asarray(given[key], sampled[key].dtype), sampled[key]) for key in given)
+    for put, sampled in ((obs, batch.obs), (after, batch.next_obs)):
+        assert all(np.array_equal(np.asarray(put[key], sampled[key].dtype), sampled[key]) for key in put)
     assert (batch.action.dtype, batch.action.tolist()) == (np.dtype(np.int64), [[2, 3]])
-
-
-@pytest.mark.parametrize("prioritization", [None, PROPORTIONAL])
-def test_stacked_frames_give_the_same_batches_as_whole_observations(prioritization):
-    """Two environments, rings that wrap around, all ends, and an interruption."""
-    space, random = Box((4, 5, 5), "uint8", (0,), (255,)), np.random.default_rng(0)
-    options = spec(capacity=60, batch_size=32, n_step=3, prioritization=prioritization)
-    frames, whole = (
-        buffers.build(options, space, ACTION, 2, np.random.default_rng(0), stacked=stacked) for stacked in (4, 1)
-    )
-    obs = random.integers(0, 256, (2, 4, 5, 5), dtype=np.uint8)
-    for number in range(130):
-        after = np.concatenate([obs[:, 1:], random.integers(0, 256, (2, 1, 5, 5), dtype=np.uint8)], axis=1)
-        ends = [np.array([number % 7 == 3, False]), np.array([False, number % 13 == 5])]
-        one = np.ones(2, np.float32)
-        step = buffers.Experience(np.arange(2), obs, one[:, None] / (number + 1), one * number, after, *ends)
-        done = ends[0] | ends[1] | (number == 50)
-        obs = np.where(done[:, None, None, None], random.integers(0, 256, (2, 4, 5, 5), dtype=np.uint8), after)
-        for replay in (frames, whole):
-            replay.add(step)
-            if number == 50:
-                replay.interrupt()
-        samples = [replay.sample() for replay in (frames, whole)]
-        for ours, theirs in zip(*(sample.batch for sample in samples), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-        for replay, sample in zip((frames, whole), samples, strict=True):
-            replay.feedback(sample, np.abs(sample.batch.reward))
-    assert frames._storage._pool["obs"].nbytes < whole._storage._pool["obs"].nbytes / 2
-
-
-def test_images_stay_uint8_and_discrete_actions_are_scalars():
-    replay = build(observation=IMAGE, action=Discrete(4), batch_size=3)
-    image = np.full((1, 2, 3, 3), 255, np.uint8)
-    one, none = np.ones(1, np.float32), np.zeros(1, bool)
-    replay.add(buffers.Experience(np.array([0]), image, np.array([3]), one, image - 1, none, none))
-    batch = replay.sample().batch
-    assert (batch.obs.dtype, batch.obs.max(), batch.next_obs.max()) == (np.dtype(np.uint8), 255, 254)
-    assert (batch.action.dtype, batch.action.shape, batch.action[0]) == (np.dtype(np.int64), (3,), 3)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +106,6 @@ def test_images_stay_uint8_and_discrete_actions_are_scalars():
         ({"next_obs": np.ones((2, 1), np.float32)}, ValueError, "next_obs has shape"),
         ({"obs": {"image": np.ones((2, 2), np.float32)}}, KeyError, "obs"),
         ({"terminated": np.ones(2, np.float32)}, TypeError, "terminated has dtype float32"),
-        ({"env": np.array([0, 2])}, ValueError, "environments 0 to 1"),
-        ({"env": np.array([-1, 0])}, ValueError, "environments 0 to 1"),
-        ({"env": np.array([1, 1])}, ValueError, "at most one step of each"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(changes, error, words):
@@ -169,13 +114,6 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(changes, error, words)
         replay.add(rows([0, 1], 0)._replace(**changes))
     assert len(replay) == 0
     assert list(replay.due()) == []
-
-
-def test_floats_are_no_image():
-    replay = build(observation=IMAGE)
-    image = np.ones((1, 2, 3, 3), np.float32)
-    with pytest.raises(TypeError, match="obs has dtype float32, the memory stores uint8"):
-        replay.add(rows(0, 0)._replace(obs=image, next_obs=image))
 
 
 @pytest.mark.parametrize("prioritization", [None, PROPORTIONAL])
@@ -207,3 +145,213 @@ def test_uniform_replay_needs_no_priorities():
     replay.feedback(replay.sample(), None)
     assert not replay.needs_priorities
     assert replay.state_dict().keys() == before.keys()
+
+
+# ---------------------------------------------------------------------------------------------------- n steps
+VALUE = np.array([10.0, 20.0, 30.0, 40.0, 50.0])  # SPEC O2: of the state after step t
+
+
+def o2_targets(n, capacity=5, terminated_at=None, truncated_at=None, first=0, **changes):
+    """SPEC O2's trajectory through a memory: step t has reward t+1 and its next observation carries B_t."""
+    replay = build_all(capacity=capacity, n_step=n, **changes)
+    for number in range(-first, 0):  # older transitions, so that the trajectory lies across the ring's end
+        replay.add(rows(0, number, truncated=number == -1))
+    for t in range(5):
+        experience = rows(0, t, reward=t + 1, terminated=t == terminated_at, truncated=t == truncated_at)
+        replay.add(experience._replace(next_obs=np.array([[0.0, VALUE[t]]], np.float32)))
+    found = by_name(replay.sample().batch)
+    return [found[0, t][0] + found[0, t][1] * found[0, t][2][1] for t in range(5)]
+
+
+@pytest.mark.parametrize("first", [0, 3, 4], ids=["from slot 0", "across the end", "across the end, 4"])
+@pytest.mark.parametrize(
+    ("n", "ends", "expected"),
+    [
+        (1, {}, [10, 20, 30, 40, 50]),
+        (3, {}, [27.1, 37.1, 47.1, 49, 50]),
+        (5, {}, [40.951, 44.39, 47.1, 49, 50]),
+        (9, {}, [40.951, 44.39, 47.1, 49, 50]),  # longer than the ring: the data ends
+        (3, {"terminated_at": 2}, [5.23, 4.7, 3, 49, 50]),
+        (3, {"truncated_at": 2}, [27.1, 29, 30, 49, 50]),
+        (1, {"terminated_at": 2}, [10, 20, 3, 40, 50]),
+        (1, {"truncated_at": 2}, [10, 20, 30, 40, 50]),
+        # As if the episode had only been cut there: t=0 is 5.23 + .729·30.
+    ],
+)
+def test_o2(n, ends, expected, first):
+    np.testing.assert_allclose(o2_targets(n, first=first, **ends), expected, rtol=1e-6)
+
+
+def window_of(history, position, n, discount):
+    """The definition, one transition at a time: (reward, discount, next_obs)."""
+    total, power = 0.0, 1.0
+    for transition in history[position : position + n]:
+        total += power * float(transition.reward[0])
+        power *= discount
+        if transition.terminated[0] or transition.truncated[0]:
+            break
+    future = 0.0 if transition.terminated[0] else power
+    return total, future, tuple(transition.next_obs[0].tolist())
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["", "", "", "terminated", "truncated"])), min_size=1)
+
+
+@settings(deadline=None, max_examples=150)
+@given(steps=STEPS, per_env=st.integers(1, 6), n=st.integers(1, 5))
+def test_windows_equal_the_definition(steps, per_env, n):
+    """Three environments at their own pace, random ends, rings that wrap."""
+    replay = build_all(3, capacity=3 * per_env, n_step=n)
+    history = [[], [], []]
+    for env, end in steps:
+        flags = {end: True} if end else {}
+        transition = rows(env, len(history[env]), reward=len(history[env]) ** 2 - 3 * env, **flags)
+        history[env].append(transition)
+        replay.add(transition)
+    expected = {
+        (env, number): window_of(history[env], number, n, 0.9)
+        for env in range(3)
+        for number in range(max(0, len(history[env]) - per_env), len(history[env]))
+    }
+    found = by_name(replay.sample().batch)
+    assert found.keys() == expected.keys()
+    for name, (reward, discount, next_obs) in expected.items():
+        assert found[name] == (pytest.approx(reward, rel=1e-5), pytest.approx(discount, rel=1e-6), next_obs)
+
+
+def test_an_interrupted_episode_ends_its_windows_also_after_a_checkpoint():
+    """One reward of 1 per step, interrupted after step 1: the window of step 0 holds two rewards, not three."""
+    replay = build_all(capacity=5, n_step=3)
+    for number in range(2):
+        replay.add(rows(0, number, reward=1))
+    saved_before = replay.segment(np.zeros(1, np.int64))  # as a checkpoint before the interruption holds it
+    replay.interrupt()
+    for number in range(2, 4):
+        replay.add(rows(0, number, reward=1))
+    restored = build_all(capacity=5, n_step=3)
+    restored.load_state_dict(replay.state_dict())
+    restored.load_segment(replay.segment(np.array([2])))
+    restored.load_segment(saved_before)
+    for each in (replay, restored):
+        found = by_name(each.sample().batch)
+        # 1 + .9 = 1.9 with .9² ahead; then 1 with .9 ahead; the next episode's first: 1 + .9 = 1.9
+        np.testing.assert_allclose([found[0, t][0] for t in range(4)], [1.9, 1, 1.9, 1], rtol=1e-6)
+        np.testing.assert_allclose([found[0, t][1] for t in range(4)], [0.81, 0.9, 0.81, 0.9], rtol=1e-6)
+
+
+def test_one_environment_alone_is_interrupted():
+    replay = build_all(num_envs=3, capacity=15, n_step=3)
+    for number in range(2):
+        for env in range(2):
+            replay.add(rows(env, number, reward=1))
+    replay.interrupt(np.array([True, False, True]))
+    for env in range(2):
+        replay.add(rows(env, 2, reward=1))
+    found = by_name(replay.sample().batch)
+    np.testing.assert_allclose([found[0, t][0] for t in range(3)], [1.9, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose([found[1, t][0] for t in range(3)], [2.71, 1.9, 1], rtol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------------- checkpoints
+def assert_equal_from_now_on(one, other, learn_too=True):
+    """Both draw bit-identical batches, and still do after more transitions and feedback."""
+    for number in range(6):
+        for first, second in zip(one.due(), other.due(), strict=True):
+            assert equal(first, second)
+            if one.needs_priorities:
+                for replay, sample in ((one, first), (other, second)):
+                    replay.feedback(sample, np.abs(sample.batch.reward) + number)
+        for replay in (one, other):
+            replay.add(rows([0, 1], 1000 + number, truncated=number == 3))
+
+
+def through_json(state):
+    """What a checkpoint does to a state: arrays stay, everything else must survive JSON."""
+    if isinstance(state, dict):
+        assert all(isinstance(key, str) for key in state)
+        return {key: through_json(value) for key, value in state.items()}
+    return state.copy() if isinstance(state, np.ndarray) else json.loads(json.dumps(state))
+
+
+# An operation: write `count` rows of an environment, or (None) save a checkpoint.
+OPERATIONS = st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 1), st.integers(1, 4))), max_size=25)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    operations=OPERATIONS,
+    per_env=st.integers(1, 7),
+    n_step=st.integers(1, 3),
+    prioritized=st.booleans(),
+    order=st.randoms(use_true_random=False),
+)
+def test_state_and_segments_give_the_same_memory(operations, per_env, n_step, prioritized, order):
+    """Checkpoints at random moments, loaded in random order, continue bit for bit as the memory itself does."""
+    options = {"capacity": 2 * per_env, "n_step": n_step, "gradient_steps": 2, "train_every": 3}
+    if prioritized:
+        options["prioritization"] = replace(PROPORTIONAL, importance_anneal_samples=40)
+    replay, segments, since, written = build(2, **options), [], np.zeros(2, np.int64), [0, 0]
+    for operation in [(0, 1), *operations, None]:
+        if operation is None:
+            segments.append(replay.segment(since))
+            since = replay.written
+            continue
+        env, count = operation
+        for _ in range(count):
+            replay.add(rows(env, written[env]))
+            written[env] += 1
+        for sample in replay.due():
+            replay.feedback(sample, np.abs(sample.batch.reward))
+    restored = build(2, seed=99, **options)
+    restored.load_state_dict(through_json(replay.state_dict()))
+    order.shuffle(segments)
+    for segment in segments:
+        restored.load_segment(segment)
+    assert len(restored) == len(replay)
+    assert_equal_from_now_on(replay, restored)
+
+
+def test_states_are_copies():
+    replay = build(2, capacity=2)
+    fill(replay, [1, 1])
+    state, since = replay.state_dict(), replay.written
+    replay.add(rows([0, 1], 1))
+    assert (state["envs"]["written"].tolist(), since.tolist()) == ([1, 1], [1, 1])
+
+
+def test_a_row_newer_than_the_state_is_left_out():
+    """The state is of 2 transitions in a ring of 3, the segment of 4: number 3 lies in slot 0, where 0 belongs."""
+    replay, restored = (build(batch_size=64, capacity=3) for _ in range(2))
+    fill(replay, [2])
+    state, early = replay.state_dict(), {name: part.copy() for name, part in replay.segment(np.array([0])).items()}
+    replay.add(rows(0, 2))
+    replay.add(rows(0, 3))
+    restored.load_state_dict(state)
+    restored.load_segment(early)
+    restored.load_segment(replay.segment(np.array([0])))
+    assert set(restored.sample().batch.obs[:, 1].tolist()) == {0.0, 1.0}
+
+
+def test_batches_owed_survive():
+    replay = build(2, gradient_steps=5)
+    fill(replay, [1, 1])
+    next(replay.due())
+    restored = build(2, gradient_steps=5)
+    restored.load_state_dict(through_json(replay.state_dict()))
+    restored.load_segment(replay.segment(np.zeros(2, np.int64)))
+    assert len(list(restored.due())) == 9
+
+
+def test_a_foreign_segment_is_refused():
+    replay = build()
+    fill(replay, [2])
+    segment = replay.segment(np.zeros(1, np.int64))
+    with pytest.raises(CheckpointError, match="has no reward"):
+        replay.load_segment({name: value for name, value in segment.items() if name != "reward"})
+    with pytest.raises(CheckpointError, match=r"obs is an array"):
+        replay.load_segment(segment | {"obs": segment["obs"][:, :1]})
+
+
+def test_counts_from_the_future_are_refused():
+    with pytest.raises(ValueError, match="written"):
+        build().segment(np.array([1]))

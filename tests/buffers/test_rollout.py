@@ -35,15 +35,6 @@ def test_o5_through_the_memory(discount, trace, expected):
     assert batch.weight.tolist() == [1, 1, 1, 1]
 
 
-def test_p7_a_truncated_end_counts_on_its_final_observation():
-    """On its value, 2.5: not on that of the reset (2), of the current observation (1.5), nor on nothing."""
-    rollout = build()
-    o5(rollout)
-    advantage = one(rollout).advantage[2]
-    assert advantage == pytest.approx(3.75)
-    assert not any(advantage == pytest.approx(wrong) for wrong in (1.5, 3.3, 2.85, 6.684))
-
-
 def test_an_end_that_is_both_counts_on_nothing():
     rollout = build(steps=2)
     rollout.add(step(1, 9, reward=2, terminated=True, truncated=True))

@@ -36,21 +36,6 @@ def test_r12_at_the_papers_size(steps, count):
     assert len(sequences(steps, 80, 40)) == count
 
 
-@pytest.mark.parametrize("end", ["terminated", "truncated", "interrupted"])
-@pytest.mark.parametrize(("steps", "expected"), R12.items())
-def test_r12_in_the_memory(steps, expected, end):
-    """Also for a second episode."""
-    world = World()
-    replay = world.build(burn_in=0, unroll=8, overlap=4)
-    for _ in range(2):
-        world.episode(replay, steps, "" if end == "interrupted" else end)
-        if end == "interrupted":
-            replay.interrupt()
-            world.interrupt()
-    found = sorted((first, int(item["ahead"][-1])) for (_, first), item in items(replay).items())
-    assert found == expected + [(start + steps, real) for start, real in expected]
-
-
 def columns():
     """The drawings in the module's docstring: (L, overlap) and the drawn lines of each."""
     assert sequence_bounds.__doc__ is not None
@@ -89,17 +74,6 @@ def test_the_timetable_is_true():
     assert line in sequence_bounds.__doc__
 
 
-def test_a_sequence_is_there_as_soon_as_its_last_step_is():
-    """L 4, overlap 2: the fourth step completes the first, the sixth the second; the seventh ends the episode."""
-    world = World()
-    replay = world.build(burn_in=2, unroll=2, overlap=2)
-    counts = []
-    for step in range(7):
-        replay.add(world.step(0, "truncated" if step == 6 else ""))
-        counts.append(len(replay))
-    assert counts == [0, 0, 0, 1, 1, 2, 3]
-
-
 CUTTINGS = [(0, 1, 0), (0, 4, 0), (0, 4, 3), (2, 4, 2), (2, 4, 5), (3, 1, 3), (3, 5, 4), (4, 4, 4)]
 
 
@@ -130,22 +104,6 @@ def test_r14_every_step_and_the_last_reward_are_learned_from(burn_in, unroll, ov
         assert largest == (1.0 if total > first else 0.0), total
 
 
-@pytest.mark.parametrize("total", [1, 40, 41, 79, 80, 81, 119, 120, 121, 160, 333])
-@pytest.mark.parametrize(("from_start", "first"), [(False, 40), (True, 0)])
-def test_r13_each_step_exactly_once(total, from_start, first):
-    """R2D3's numbers: 40 + 40 steps, overlap 40."""
-    counts, _ = trained(40, 40, 40, total, from_start)
-    assert counts.tolist() == [0] * min(first, total) + [1] * max(0, total - first) + [0] * 80
-
-
-def test_without_learn_from_start_an_episode_within_the_burn_in_is_not_kept():
-    for total, expected in ((2, 0), (3, 1)):
-        world = World()
-        replay = world.build(burn_in=2, unroll=4, overlap=2, learn_from_start=False)
-        world.episode(replay, total)
-        assert len(replay) == expected
-
-
 def test_the_oldest_disappear_first():
     """L 6, overlap 2, 20 rows. After 31 steps the numbers 11 .. 30 are left. The next step takes number 11, and with it
     the previous action of the sequence that starts at 12.
@@ -171,19 +129,6 @@ def test_due_waits_for_the_first_sequence_and_pays_later():
     assert due == [0, 0, 0, 0, 0, 6, 0, 3, 0, 3]
     with pytest.raises(ValueError, match="no sequence"):
         build().sample()
-
-
-def test_an_interruption_ends_all_episodes():
-    world = World(3)
-    replay = world.build(burn_in=0, unroll=4, overlap=2)
-    world.episode(replay, 5, "", env=0)
-    world.episode(replay, 2, "terminated", env=1)
-    assert sorted(items(replay)) == [(0, 0), (1, 0)]
-    replay.interrupt()
-    assert sorted(items(replay)) == [(0, 0), (0, 2), (1, 0)]
-    assert items(replay)[0, 2]["discount"].tolist() == pytest.approx([0.81, 0.81, 0.9, 0])
-    replay.interrupt()
-    assert replay.written.tolist() == [5, 2, 0]
 
 
 def test_one_environment_alone_is_interrupted():

@@ -10,14 +10,14 @@ import memory_cases
 import numpy as np
 import pytest
 import sequence_cases
-from memory_cases import PROPORTIONAL, rows
+from memory_cases import PROPORTIONAL, equal, rows
 from mixed_cases import demo, given, mixing
 from sequence_cases import World
-from shard_cases import equal, near, sharded
+from shard_cases import near, sharded
 
 from duetto.buffers import Experience
 from duetto.buffers.sampling import ReplaySampler
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError
 from duetto.storage.checkpoint import CheckpointStore
 
 ENVS = 5
@@ -133,59 +133,12 @@ def test_a_checkpoint_knows_of_no_shards(kind: str, tmp_path):
     assert play([undisturbed, memory], steps, 10) > 10
 
 
-@pytest.mark.parametrize("prioritized", [False, True])
-def test_of_shards_of_very_different_mass_each_item_comes_as_often_as_it_should(prioritized: bool):
-    """10^5 draws; a shard of one heavy item, an empty one, one of many light items, and one of a middle one."""
-    priorities = replace(PROPORTIONAL, exponent=1.0) if prioritized else None
-    spec = memory_cases.spec(capacity=6 * 30, batch_size=100, prioritization=priorities)
-    memory = sharded(spec, 6, 4, cuts=[0, 1, 3, 5])
-    counts = [1, 0, 0, 30, 20, 3]
-    for number in range(max(counts)):
-        memory.add(rows([env for env, count in enumerate(counts) if number < count], number))
-    expected = np.concatenate([np.full(count, 1.0) for count in counts])
-    if prioritized:
-        index = np.concatenate([env * 30 + np.arange(count) for env, count in enumerate(counts)])
-        heavy = np.concatenate([[500.0], np.linspace(0.01, 0.2, 50), [9.0, 90.0, 1.0]])
-        sample = memory.sample()._replace(index=index, stamp=index % 30)
-        memory.feedback(sample, heavy)
-        expected = heavy + priorities.epsilon
-    drawn = np.zeros(6 * 30)
-    for _ in range(1000):
-        found = memory.sample()
-        np.add.at(drawn, found.index, 1)
-    stored = np.concatenate([env * 30 + np.arange(count) for env, count in enumerate(counts)])
-    assert drawn.sum() == drawn[stored].sum() == 100_000
-    wanted = expected / expected.sum() * 100_000
-    enough = wanted > 5
-    chi = ((drawn[stored] - wanted)[enough] ** 2 / wanted[enough]).sum()
-    freedom = enough.sum() - 1
-    assert chi < freedom + 4 * np.sqrt(2 * freedom)  # four standard deviations; stratified draws vary less
-    assert drawn[stored][~enough].sum() < 2 * wanted[~enough].sum() + 10
-
-
 def test_a_point_that_rounding_puts_at_the_very_end_is_the_last_item(monkeypatch: pytest.MonkeyPatch):
     """Not one of a shard behind it, in which nothing is."""
     memory = sharded(memory_cases.spec(capacity=6 * 30, prioritization=PROPORTIONAL), 6, 4, cuts=[0, 1, 3, 5])
     memory.add(rows([0, 3, 4], 7))
     monkeypatch.setattr(ReplaySampler, "draw", lambda self, line, size, random: np.full(size, line.length))
     assert memory.sample().index.tolist() == [4 * 30] * 4
-
-
-def test_a_draw_asks_each_shard_once_and_feedback_and_steps_once_more():
-    memory = maker("prioritised")(3)
-    steps = Steps("prioritised")
-    play([memory], steps, 20)
-    asked = near(memory).asked
-    asked.clear()
-    memory.add(steps.next())
-    updates = len(learn(memory))
-    assert updates > 0
-    for index in range(3):
-        own = [method for one, method in asked if one == index]
-        assert own.count("resolve") <= updates
-        assert own.count("prioritize") <= updates
-        assert own.count("add") <= 1
-        assert len(own) == sum(own.count(method) for method in ("add", "resolve", "prioritize", "raise_largest"))
 
 
 def test_what_needs_no_answer_travels_with_what_does_and_never_becomes_much():
@@ -230,11 +183,6 @@ def test_errors_are_those_of_one_memory():
         recurrent.load_state_dict(state | {"shape": state["shape"] | {"environments": 4}})
     with pytest.raises(CheckpointError, match="index is None, not an array"):
         recurrent.load_state_dict(state | {"items": {"index": None}})
-    step = World(ENVS, "dict", stacked=3).step(4)
-    step.next_obs["image"][:] += 1
-    recurrent.add(step)  # it waits for a message that has to be sent
-    with pytest.raises(UsageError, match="'obs/image' of environment 4 is no stack of 3 frames"):
-        len(recurrent)
 
 
 # ---------------------------------------------------------------------------------------------------- demonstrations

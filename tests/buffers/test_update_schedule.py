@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from memory_cases import PROPORTIONAL, build, fill, names, rows
+from memory_cases import PROPORTIONAL, build, fill, rows
 
 
 def schedule(steps, ends=(), num_envs=1, **changes):
@@ -74,13 +74,6 @@ def test_nothing_is_lost_over_many_uneven_steps():
             written[e] += 1
         batches += len(list(replay.due()))
         assert batches == sum(written) // 7 * 5
-
-
-def test_c29_three_gradient_steps_draw_three_batches():
-    replay = build(gradient_steps=3, learning_starts=49, batch_size=8)
-    fill(replay, [50])
-    batches = [tuple(names(sample.batch)) for sample in replay.due()]
-    assert len(set(batches)) == 3
 
 
 def test_batches_are_drawn_when_asked_for():

@@ -1,9 +1,13 @@
 """The mathematics: one file per algorithm, without frameworks or environments.
 
-    base                                    Algorithm, batches, specs of buffers and optimizers
-    off_policy, actor_critic                options and methods that several algorithms share
-    her, exploration                        hindsight goals; noise, ε-greedy and sampling
-    options, option_bounds, suggestions     groups and searches of options; their checks; "did you mean"
+    ddpg, td3, sac, discrete_sac, crossq, tqc, flashsac    actor-critics with a replay buffer
+    dqn, r2d2                                              learning of action values
+    dqfd, r2d3, bc                                         learning from demonstrations
+    ppo                                                    learning from rollouts
+    base                                                   Algorithm, batches, specs of buffers and optimizers
+    off_policy, actor_critic                               options and methods that several algorithms share
+    her, exploration                                       hindsight goals; noise, ε-greedy and sampling
+    options, option_bounds, suggestions                    groups and searches of options, bounds, "did you mean"
 
 To add an algorithm, write its file and import its class here. The command line, the package (`duetto.SAC`), messages
 and tests find it in `ALGORITHMS`.

@@ -5,9 +5,9 @@
 - `device_replay`: transitions as pure functions of arrays, for the compiled loop
 - `sampling`, `sum_tree`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
 - `her`: hindsight experience replay
-- `mixed_replay`, `demonstrations`: batches mixed with demonstrations
-- `rollout`, `recurrent_rollout`: on-policy batches
-- `sharded_replay`, `replay_shard`: a buffer in several processes
+- `mixed_replay`: batches mixed with demonstrations
+- `rollout`: on-policy batches
+- `sharded_replay`: a buffer in several processes
 - `update_schedule`: how many batches are due
 - `base`, `experience`: the data that goes in and out
 """
@@ -20,15 +20,12 @@ import numpy as np
 
 from duetto.algorithms.base import MemorySpec, RolloutSpec, Tree
 from duetto.buffers.base import Experience, Sample
-from duetto.buffers.demonstrations import Episodes, fill, own_spec
 from duetto.buffers.her import HindsightGoals
-from duetto.buffers.mixed_replay import MixedReplay
-from duetto.buffers.recurrent_rollout import RecurrentRollout
+from duetto.buffers.mixed_replay import Episodes, MixedReplay, fill, own_spec
 from duetto.buffers.replay import Replay
-from duetto.buffers.replay_shard import ReplayFactory, Shard, ShardRequest, Shards
-from duetto.buffers.rollout import Rollout
+from duetto.buffers.rollout import RecurrentRollout, Rollout
 from duetto.buffers.sequences import SequenceReplay
-from duetto.buffers.sharded_replay import ShardedReplay
+from duetto.buffers.sharded_replay import ReplayFactory, Shard, ShardedReplay, ShardRequest, Shards
 from duetto.buffers.storage_fields import step_fields, too_large
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space

@@ -13,10 +13,10 @@ import numpy as np
 
 from duetto.algorithms.base import Batch, HindsightSpec
 from duetto.algorithms.her import ACHIEVED, DESIRED
-from duetto.buffers.storage import EpisodeStorage
+from duetto.buffers.storage import MOST_WRITTEN, EpisodeStorage
 from duetto.errors import EnvironmentFailedError
 
-RUNS = 2**62  # the last number of a running episode
+EDGES = (-1, 2**63 - 1)  # before and after all ends of episodes
 TOLERANCE, STRAY = 1e-4, 0.02  # of a reward; the share of items near a goal's edge that may differ by rounding
 
 
@@ -43,47 +43,29 @@ class EpisodeSpans:
 
     def __init__(self, storage: EpisodeStorage) -> None:
         self._storage = storage
-        count = len(storage.written) * storage.rows
-        self._first, self._last = np.zeros(count, np.int64), np.full(count, RUNS)
-        self._begins = np.zeros_like(storage.written)  # the number that each environment's newest episode starts with
+        self._ends = np.array(EDGES)  # ascending: env * MOST_WRITTEN + number, of stored steps that end their episode
         self.stale: bool = False
 
-    def of(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first and last number (B,) of the episode of each index, as far as they are stored."""
+    def of(self, index: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first and last number (B,) of the episode of each step, as far as they are stored."""
+        storage = self._storage
         if self.stale:
-            self._make_anew()
-        env = index // self._storage.rows
-        written, last = self._storage.written[env], self._last[index]
-        first = np.where(last == RUNS, self._begins[env], self._first[index])
-        return np.maximum(first, written - self._storage.rows), np.minimum(last, written - 1)
+            self.stale, self._ends = False, np.array(EDGES)
+            ended = np.flatnonzero(storage.columns["terminated"] | storage.columns["truncated"])
+            self.close(ended[storage.number(ended) >= 0])
+        env = index // storage.rows
+        written, before = storage.written[env], env * MOST_WRITTEN
+        end = self._ends.searchsorted(before + number)
+        first = np.maximum(self._ends[end - 1] + 1 - before, np.maximum(written - storage.rows, 0))
+        return first, np.minimum(self._ends[end] - before, written - 1)
 
-    def note(self, index: np.ndarray, ended: np.ndarray) -> None:
-        """Add steps at `index` (K,) of different environments; `ended` (K,) bool marks the last of an episode."""
-        self._last[index] = RUNS
-        self.close(index[ended] // self._storage.rows)
-
-    def close(self, envs: np.ndarray) -> None:
-        """End the episodes of the environments (K,) with their newest steps."""
-        for env in envs.tolist():
-            self._close(env, int(self._storage.written[env]) - 1)
-
-    def _close(self, env: int, number: int) -> None:
-        """End an environment's episode with this number."""
-        rows, first = self._storage.rows, int(self._begins[env])
-        index = env * rows + np.arange(max(first, number - rows + 1), number + 1) % rows
-        self._first[index], self._last[index] = first, number
-        self._begins[env] = number + 1
-
-    def _make_anew(self) -> None:
-        """Read the ends of episodes from the storage."""
-        storage, self.stale = self._storage, False
-        self._last[:] = RUNS
-        self._begins[:] = storage.written - storage.stored
-        ended = np.flatnonzero(storage.columns["terminated"] | storage.columns["truncated"])
-        number = storage.number(ended)
-        for at in number.argsort().tolist():
-            if 0 <= number[at] < storage.written[env := int(ended[at]) // storage.rows]:
-                self._close(env, int(number[at]))
+    def close(self, index: np.ndarray) -> None:
+        """End episodes with the steps at `index` (K,), and forget the ends that were overwritten."""
+        if len(index):
+            storage, ends = self._storage, self._ends[1:-1]
+            ends = ends[ends % MOST_WRITTEN >= (storage.written - storage.rows)[ends // MOST_WRITTEN]]
+            new = np.sort(index // storage.rows * MOST_WRITTEN + storage.number(index))
+            self._ends = np.hstack((EDGES[0], np.insert(ends, ends.searchsorted(new), new), EDGES[1]))
 
 
 class Relabeling:
@@ -116,7 +98,8 @@ class Relabeling:
 
     def _steps(self, index: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         """Return the index (B,) of the step whose achieved goal replaces the goal; `uniform` (B,) selects it."""
-        number, (first, last) = self._storage.number(index), self.spans.of(index)
+        number = self._storage.number(index)
+        first, last = self.spans.of(index, number)
         earliest = {"future": number, "final": last, "episode": first}[self._spec.strategy]
         step = earliest + (uniform * (last - earliest + 1)).astype(np.int64)
         return index - index % self._storage.rows + step % self._storage.rows

@@ -173,7 +173,7 @@ class Replay(ReplayMemory):
         """Store copies of the steps; a batch may be due afterwards.
 
         Raises:
-            ValueError, TypeError, UsageError: See `EpisodeStorage.add`. Then nothing is stored.
+            ValueError, TypeError: See `EpisodeStorage.add`. Then nothing is stored.
         """
         self._added(experience, self._storage.add(experience))
         self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
@@ -250,11 +250,11 @@ class Replay(ReplayMemory):
         """Make items of the steps just stored at `index` (K,), of different environments."""
         self._add_items(index)
         if self._relabeling is not None:
-            self._relabeling.spans.note(index, steps.terminated | steps.truncated)
+            self._relabeling.spans.close(index[steps.terminated | steps.truncated])
 
     def _interrupted(self, env: np.ndarray) -> None:
         if self._relabeling is not None:
-            self._relabeling.spans.close(env)
+            self._relabeling.spans.close(self._storage.index(env, self._storage.written[env] - 1))
 
     def _add_items(self, index: np.ndarray) -> None:
         if isinstance(self._items, MassItems):

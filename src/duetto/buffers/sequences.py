@@ -58,7 +58,7 @@ class RecurrentStates:
             self.zeros = {name: np.zeros(array.shape[1:], array.dtype) for name, array in carry.items()}
         if carry:
             for row, i in enumerate(index.tolist()):
-                self._kept[i] = {name: carry[name][row].astype(zeros.dtype) for name, zeros in self.zeros.items()}
+                self._kept[i] = {name: np.array(carry[name][row]) for name in self.zeros}
 
     def drop(self, index: np.ndarray) -> None:
         """Remove the states of indices."""

@@ -48,11 +48,8 @@ class EpisodeStorage:
         columns: "action", "reward", "terminated" and "truncated" of every index.
     """
 
-    def __init__(
-        self, observation: Space, action: Space, num_envs: int, rows: int, stacked: int = 1, first_env: int = 0
-    ) -> None:
-        """`stacked` is the number of frames that each image is a stack of, `first_env` the first number in errors."""
-        self._first_env = first_env
+    def __init__(self, observation: Space, action: Space, num_envs: int, rows: int, stacked: int = 1) -> None:
+        """`stacked` is the number of frames that each image is a stack of."""
         self._fields = transition_fields(observation, action)
         self._stacks = Stacks(observation, stacked)
         self.rows: int = rows
@@ -73,8 +70,6 @@ class EpisodeStorage:
             fields = [*(self._fields[name] for name in STEP), *self._frame_fields.values()]
             what, hint = f"replay_capacity {num_envs * rows}", "Lower replay_capacity."
             raise too_large(what, hint, fields, num_envs * rows) from error
-        self._envs = set(range(num_envs))
-        self._checks = 0
         self._missing = 0  # steps of a loaded state whose segments have not come
 
     def __len__(self) -> int:
@@ -93,7 +88,6 @@ class EpisodeStorage:
 
         Raises:
             ValueError, TypeError: Shapes or dtypes other than the storage's. Then nothing is stored.
-            UsageError: Images that are no stacks of as many frames as they should be.
             CheckpointError: A checkpoint was loaded without all its steps.
         """
         self.check_complete()
@@ -130,22 +124,10 @@ class EpisodeStorage:
         return env
 
     def _checked(self, steps: Experience) -> tuple[Values, Values]:
-        """Check steps; return the parts of their observations, and the newest frames of their next observations.
-
-        Of stacked frames, whole stacks of one environment in turn are compared.
-        """
-        values, count = step_values(steps), len(steps.env)
-        envs = set(steps.env.tolist())
-        if len(envs) < count or not envs <= self._envs:
-            raise ValueError(
-                f"env is {steps.env}: give at most one step of each of the environments 0 to {len(self._envs) - 1}"
-            )
+        """Check steps; return the parts of their observations, and the newest frames of their next observations."""
+        values = step_values(steps)
         for name, field in self._fields.items():
-            field.check(name, values[name], count)
-        if self.stacked > 1 and count:
-            self._checks += 1
-            row = self._checks % count
-            self._stacks.check_step(values, row, self._first_env + int(steps.env[row]))
+            field.check(name, values[name], len(steps.env))
         obs = {name: values[name] for name in self._pool}
         return obs, self._stacks.frame({name: values[f"next_{name}"] for name in self._pool})
 

@@ -44,18 +44,11 @@ class Field:
 
 
 class Stacks:
-    """The parts of an observation that are stacks of frames: with `frames` above 1, every image."""
+    """The parts of an observation that are stacks of frames: with `frames` above 1, every image (channels first)."""
 
     def __init__(self, space: Space, frames: int) -> None:
-        self.frames = frames
         parts = named("obs", dict(space.parts) if isinstance(space, Dict) else space)
         images = {name: part for name, part in parts if frames > 1 and isinstance(part, Box) and part.is_image}
-        fits = all(image.channels_first and image.shape[0] % frames == 0 for image in images.values())
-        if frames > 1 and not (images and fits):
-            raise UsageError(
-                f"{space} cannot be stacks of {frames} frames: only images (channels, height, width) can, with as many "
-                "channels for each frame. Set the number of stacked frames to 1."
-            )
         self._channels = {name: image.shape[0] // frames for name, image in images.items()}
 
     def __contains__(self, name: str) -> bool:
@@ -72,16 +65,6 @@ class Stacks:
             end = obs[name].shape[1] - back * size
             found[name] = obs[name][:, end - size : end]
         return found
-
-    def check_step(self, values: Values, row: int, env: int) -> None:
-        """Raise UsageError if a next observation does not hold all frames but the oldest of the observation."""
-        for name, size in self._channels.items():
-            if not np.array_equal(values[name][row, size:], values[f"next_{name}"][row, :-size]):
-                raise UsageError(
-                    f"{name!r} of environment {env} is no stack of {self.frames} frames: each step must drop the "
-                    "oldest and append one. Correct the number of stacked frames, or set it to 1, which stores every "
-                    "observation whole."
-                )
 
 
 def too_large(what: str, hint: str, fields: Iterable[Field], count: int) -> UsageError:

@@ -72,11 +72,7 @@ def read_yaml(path: Path) -> Any:
 
 def parse(text: str) -> Any:
     """Parse a YAML text. Raises YAMLError if it is malformed or has a key twice."""
-    loader = _Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
+    return yaml.load(text, Loader=_Loader)
 
 
 def to_yaml(values: Any) -> str:
