@@ -29,6 +29,16 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    def done(self) -> Result:
+        """The same, of a command that succeeded."""
+        assert self.code == 0, self.err
+        return self
+
+    def printed(self) -> str:
+        """The output of a command that succeeded, and had no errors or notices."""
+        assert (self.code, self.err) == (0, "")
+        return self.out
+
 
 Command = Callable[..., Result]
 

@@ -395,15 +395,6 @@ def test_settings_of_one_algorithm_have_options_of_their_own():
     assert (two.algorithm.tau, two.algorithm.hidden, two.environment_options) == (0.01, (8,), {"g": 9})
 
 
-def test_an_algorithms_file_has_its_presets_beside_it_for_a_sweep_too(tmp_path: Path):
-    """As for the command line; it had Duetto's own defaults, a million steps for one."""
-    (tmp_path / "mine.py").write_text("import duetto\n\nclass Mine(duetto.TD3):\n    pass\n")
-    (tmp_path / "mine.yaml").write_text("Pendulum-v1: {algorithm: {tau: 0.05}, run: {steps: 100}}\n")
-    (setting,) = experiments({"mine": f"{tmp_path}/mine.py:Mine"}, "Pendulum-v1", 3, {})
-    spec = setting.spec
-    assert (spec.algorithm.tau, spec.options.steps, spec.preset) == (0.05, 100, "Pendulum-v1")
-
-
 def test_the_default_folder_names_algorithms_and_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     chosen = experiments(["td3", "sac"], ["Pendulum-v1", "MountainCarContinuous-v0"], 1, {})
