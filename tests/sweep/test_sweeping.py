@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from commands import wait_for
 from line_environment import Short, Slow
 from pretended import pretend
 from small_runs import assert_same
@@ -216,13 +217,6 @@ from line_environment import Slow
 from sweepable import RUN, small
 duetto.sweep({"small": small()}, Slow, seeds=int(sys.argv[2]), jobs=2, output=sys.argv[1], **{**RUN, "steps": 120})
 """
-
-
-def wait_for(what: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def checkpoints(folder: Path) -> list[int]:
