@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,16 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    def done(self) -> Result:
+        """The same, of a command that succeeded."""
+        assert self.code == 0, self.err
+        return self
+
+    def printed(self) -> str:
+        """The output of a command that succeeded, and had no errors or notices."""
+        assert (self.code, self.err) == (0, "")
+        return self.out
+
 
 Command = Callable[..., Result]
 
@@ -45,6 +56,13 @@ def called(capsys: pytest.CaptureFixture[str]) -> Command:
         return Result(ended.value.code, captured.out, captured.err)
 
     return call
+
+
+def wait_for(what: Any, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def write_minari(folder: Path) -> None:

@@ -40,8 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_class_in_a_file(duetto: Command, file: Path):
-    code, out, err = duetto("check", "./mine.py:Mine", "--steps", "200", "--json")
-    assert (code, err) == (0, "")
+    out = duetto("check", "./mine.py:Mine", "--steps", "200", "--json").printed()
     said = json.loads(out)
     assert (said["environment"], said["broken"]) == ("./mine.py:Mine", 0)
     assert {"level", "about", "sentence"} == set(said["findings"][0])

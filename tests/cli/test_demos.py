@@ -53,8 +53,7 @@ def test_options_reach_the_environment_and_are_kept(duetto: Command):
 def test_bad_episodes_are_left_out(duetto: Command):
     # The planner needs 15 to 25 steps: return 1 - 0.9 * steps / 288.
     call = ["demos", "record", "MiniGrid-UnlockPickup-v0", "--expert", PLANNER, "--episodes", "5", "--output", "demos"]
-    code, out, _ = duetto(*call, "--minimum-return", "0.945")
-    assert code == 0
+    out = duetto(*call, "--minimum-return", "0.945").done().out
     found = demonstrations.load("demos")
     assert found.returns.min() >= 0.945
     last = found.seeds[-1]
@@ -83,8 +82,7 @@ class Walker:
 def test_where_an_expert_fails_the_episode_is_left_out(duetto: Command):
     Path("own.py").write_text(OWN)
     call = ["demos", "record", TASK, "--expert", "own.py:Walker", "--episodes", "3", "--output", "demos", "--seed", "5"]
-    code, out, _ = duetto(*call, "--only-successes")
-    assert code == 0
+    out = duetto(*call, "--only-successes").done().out
     assert "3 episodes, 1 left out" in out
     found = demonstrations.load("demos")
     assert (found.seeds, found.metadata.expert) == ([5, 7, 8], "own.py:Walker")
@@ -98,8 +96,7 @@ def run(train: Command) -> str:
 
 def test_a_run_is_recorded(duetto: Command, run: str):
     call = ["demos", "record", "Pendulum-v1", "--expert", run, "--episodes", "3", "--output", "demos"]
-    code, _, err = duetto(*call, "--seed", "100")
-    assert (code, err) == (0, "")
+    duetto(*call, "--seed", "100").printed()
     found = demonstrations.load("demos")
     assert found.metadata.expert.startswith(f"td3 in {run}, last checkpoint, step 60, ")
     assert found.lengths.tolist() == [200] * 3
@@ -258,8 +255,7 @@ def test_a_minari_dataset_is_imported(duetto: Command):
     assert "old is read by Minari and HDF5" in err
     assert "--trust" in err
     assert not Path("demos").exists()
-    code, out, err = duetto(*call, "--trust")
-    assert (code, err) == (0, "")
+    out = duetto(*call, "--trust").printed()
     assert "demos: 2 episodes, 6 steps" in out
     found = demonstrations.load("demos")
     assert found.episodes[0].action.tolist() == [[1.0]] * 3
@@ -277,8 +273,7 @@ def test_importing_for_another_environment(duetto: Command):
 
 # ---------------------------------------------------------------------------------------------------- inspect
 def test_inspecting(duetto: Command, recorded: Result):
-    code, out, err = duetto("demos", "inspect", "demos")
-    assert (code, err) == (0, "")
+    out = duetto("demos", "inspect", "demos").printed()
     for line in (
         f"environment   {TASK}",
         "expert        Duetto's planner for MiniGrid",
@@ -295,8 +290,7 @@ def test_a_video_of_an_episode(duetto: Command):
     ffmpeg = pytest.importorskip("imageio_ffmpeg")
     call = ["demos", "record", "MiniGrid-UnlockPickup-v0", "--expert", PLANNER, "--episodes", "2", "--output", "demos"]
     assert duetto(*call).code == 0
-    code, out, err = duetto("demos", "inspect", "demos", "--video", "one.mp4", "--episode", "1")
-    assert (code, err) == (0, "")
+    out = duetto("demos", "inspect", "demos", "--video", "one.mp4", "--episode", "1").printed()
     assert out.splitlines()[-1] == "one.mp4"
     assert ffmpeg.count_frames_and_secs("one.mp4")[0] == demonstrations.load("demos").lengths[1]
 
@@ -362,8 +356,7 @@ def test_a_terminal_is_not_steered(duetto: Command, episode: None):
 # ---------------------------------------------------------------------------------------------------- help
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
 def test_help_names_the_four(duetto: Command, arguments: list[str]):
-    code, out, err = duetto("demos", *arguments)
-    assert (code, err) == (0, "")
+    out = duetto("demos", *arguments).printed()
     assert out.startswith("usage: duetto demos record|export|import|inspect")
     assert all(f"duetto demos {name} " in out for name in ("record", "export", "import", "inspect"))
 

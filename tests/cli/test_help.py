@@ -43,8 +43,7 @@ def flat(text: str) -> str:
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
 def test_the_overview_names_every_command(duetto: Command, arguments: list[str]):
-    code, out, err = duetto(*arguments)
-    assert (code, err) == (0, "")
+    out = duetto(*arguments).printed()
     assert out.startswith("usage: duetto COMMAND ...")
     assert all(f"  {name} " in out for name in COMMANDS)
 
@@ -52,8 +51,7 @@ def test_the_overview_names_every_command(duetto: Command, arguments: list[str])
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("train", "tune", "sweep", "demos")])
 @pytest.mark.parametrize("option", ["-h", "--help"])
 def test_help_of_each_command(duetto: Command, command: str, option: str):
-    code, out, err = duetto(command, option)
-    assert (code, err) == (0, "")
+    out = duetto(command, option).printed()
     assert out.startswith(f"usage: duetto {command} ")
     of_several = dict.fromkeys(("plot", "report", "table"), "Folders of runs: runs/td3-*")
     said = {"list": "List algorithms", "pull": "Fetch a run from"} | of_several
@@ -62,8 +60,7 @@ def test_help_of_each_command(duetto: Command, command: str, option: str):
 
 
 def test_help_of_train_without_an_algorithm_names_them(duetto: Command):
-    code, out, err = duetto("train", "--help")
-    assert (code, err) == (0, "")
+    out = duetto("train", "--help").printed()
     assert out.startswith("usage: duetto train ALGORITHM ENVIRONMENT [options]")
     assert all(name in out for name in ALGORITHMS)
 
@@ -71,8 +68,7 @@ def test_help_of_train_without_an_algorithm_names_them(duetto: Command):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_hyper_parameter_is_there_with_its_text_and_default(duetto: Command, name: str):
     algorithm = ALGORITHMS[name]
-    code, out, err = duetto("train", name, "--help-all")
-    assert (code, err) == (0, "")
+    out = duetto("train", name, "--help-all").printed()
     text = flat(out)
     for owner, default in ((algorithm, algorithm()), (RunOptions, RunOptions())):
         for field, about in documented(owner).items():

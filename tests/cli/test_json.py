@@ -98,8 +98,7 @@ def test_one_object_and_nothing_else(duetto: Command, made: Path, demos: Path, t
     if " minari " in call:
         write_minari(tmp_path / "minari")
     words = [word for part in call.split() for word in (QUICK if part == "QUICK" else [part])]
-    code, out, _ = duetto(*words, "--json")
-    assert code == 0
+    out = duetto(*words, "--json").done().out
     found = said(out)
     assert found
     if words[0] in WRITES and call != "table made":

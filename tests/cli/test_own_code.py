@@ -115,8 +115,7 @@ def test_an_edited_file_is_said_and_wants_a_word(make: Callable[[str], Own], due
     assert "--accept-changes" in err
     if kind == "algorithm":
         assert [changed in notice for notice in package.load(own.folder).notices] == [True]
-    code, out, _ = duetto("resume", own.folder, "--steps", "70", "--accept-changes")
-    assert code == 0
+    out = duetto("resume", own.folder, "--steps", "70", "--accept-changes").done().out
     assert f"Changed since the checkpoint at step 60: {changed} was" in " ".join(out.split())
     assert duetto("resume", own.folder, "--steps", "80").code == 0  # from here on it is the file of the checkpoint
 
@@ -166,8 +165,7 @@ def test_a_file_that_is_gone(make: Callable[[str], Own], duetto: Command, kind: 
 
 # ---------------------------------------------------------------------------------------------------- an algorithm
 def test_it_trains_and_goes_on_and_acts(begin: Command, duetto: Command, file: Path):
-    code, out, err = begin("--pessimism", "0.25")
-    assert (code, err) == (0, "")
+    out = begin("--pessimism", "0.25").printed()
     assert out.splitlines()[:2] == [
         "pessimist on Pendulum-v1, torch on cpu, seed 0, preset default, 60 steps",
         f"{FOLDER}/",
@@ -311,8 +309,7 @@ def test_it_trains_goes_on_from_elsewhere_and_is_evaluated(
     make: Callable[[str], Own], duetto: Command, monkeypatch: pytest.MonkeyPatch
 ):
     own = make("environment")
-    code, out, err = own.train("--num-envs", "2", "--vectorization", "subprocess")
-    assert (code, err) == (0, "")
+    out = own.train("--num-envs", "2", "--vectorization", "subprocess").printed()
     assert out.splitlines()[0].startswith(f"td3 on {own.file}:Mine, torch on cpu")
     said = yaml.safe_load(Path(own.folder, "config.yaml").read_text("utf-8"))["environment"]
     assert (said["id"], said["remakeable"], len(said["sha256"])) == (f"{own.file}:Mine", True, 64)
@@ -332,8 +329,7 @@ def test_it_trains_goes_on_from_elsewhere_and_is_evaluated(
 
 def test_sweep_tune_and_demonstrations_take_it(make: Callable[[str], Own], duetto: Command):
     own = make("environment")
-    code, out, _ = duetto("sweep", "td3", "./mine.py:Mine", "--seeds", "1", "--dry-run", "--json")
-    assert code == 0
+    out = duetto("sweep", "td3", "./mine.py:Mine", "--seeds", "1", "--dry-run", "--json").done().out
     assert "td3-mine.py-Mine-s0" in out
     short = [*SMALL, "--steps", "30", "--trials", "1", "--seeds", "1", "--quiet"]
     assert duetto("tune", "td3", "mine.py:Mine", *short).code == 0

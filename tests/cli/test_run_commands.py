@@ -49,16 +49,14 @@ def test_resume_goes_on(duetto: Command, run: Path):
 
 
 def test_resume_of_a_finished_run_has_nothing_to_do(duetto: Command, run: Path):
-    code, out, _ = duetto("resume", run)
-    assert code == 0
+    out = duetto("resume", run).done().out
     assert "Resuming at step 60." in out
     assert steps(run) == [30, 60]
 
 
 def test_resume_says_what_is_damaged_and_goes_on(duetto: Command, run: Path):
     (run / "checkpoints" / "step-000000000060" / "state.json").write_text("{}")
-    code, out, _ = duetto("resume", run)
-    assert code == 0
+    out = duetto("resume", run).done().out
     assert "Resuming at step 30.\n" in out
     assert f"{run}/checkpoints/step-000000000060/state.json is damaged: its size or its checksum is wrong" in out
     assert steps(run) == [30, 60]
@@ -95,8 +93,7 @@ def test_what_was_changed_in_config_yaml_has_to_be_accepted(duetto: Command, run
     assert (code, err) == (
         0, "config.yaml or a custom file has changed since step 60 was trained: run.seed was 0, is now 1.\n"
     )  # fmt: skip
-    code, out, _ = duetto("resume", run, "--steps", "70", "--accept-changes")
-    assert code == 0
+    out = duetto("resume", run, "--steps", "70", "--accept-changes").done().out
     assert "\nChanged since the checkpoint at step 60: run.seed was 0, is now 1. The run continues" in out
     assert duetto("resume", run, "--steps", "80").code == 0
 
@@ -113,8 +110,7 @@ def test_a_loss_that_diverges(train: Command, duetto: Command):
 
 # ---------------------------------------------------------------------------------------------------- evaluate
 def test_evaluate_prints_every_episode(duetto: Command, trained: Path):
-    code, out, err = duetto("evaluate", trained, "--episodes", "3")
-    assert (code, err) == (0, "")
+    out = duetto("evaluate", trained, "--episodes", "3").printed()
     returns = [
         float(number) for number in re.findall(r"^episode +\d  return +(-[\d.]+)  steps    200$", out, re.MULTILINE)
     ]
@@ -129,8 +125,7 @@ def test_evaluate_prints_every_episode(duetto: Command, trained: Path):
 
 @pytest.mark.parametrize("checkpoint", ["last", "best", "60", "30"])
 def test_evaluate_each_checkpoint(duetto: Command, trained: Path, checkpoint: str):
-    code, out, _ = duetto("evaluate", trained, "--episodes", "1", "--checkpoint", checkpoint)
-    assert code == 0
+    out = duetto("evaluate", trained, "--episodes", "1", "--checkpoint", checkpoint).done().out
     assert "over 1 episode\n" in out
 
 
@@ -242,8 +237,7 @@ def test_plot_without_the_extra(duetto: Command, run: Path, monkeypatch: pytest.
 # ---------------------------------------------------------------------------------------------------- list
 def test_list_in_one_screen(duetto: Command, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, err = duetto("list")
-    assert (code, err) == (0, "")
+    out = duetto("list").printed()
     lines = [line for line in out.splitlines() if "pip install" not in line]  # which is to be copied
     assert max(map(len, lines)) <= 80
     assert len(out.splitlines()) <= 50
@@ -264,8 +258,7 @@ def test_list_names_every_extra(duetto: Command, monkeypatch: pytest.MonkeyPatch
 
 
 def test_list_in_full(duetto: Command):
-    code, out, err = duetto("list", "algorithms")
-    assert (code, err) == (0, "")
+    out = duetto("list", "algorithms").printed()
     for name in ALGORITHMS:
         assert re.search(rf"^{name}\n  .*\n(  .*\n)?  observations: vectors", out, re.MULTILINE)
     out = duetto("list", "presets").out
@@ -283,8 +276,7 @@ def test_watch(duetto: Command, run: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("pygame")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     monkeypatch.setitem(gymnasium.envs.classic_control.PendulumEnv.metadata, "render_fps", 100_000)
-    code, out, err = duetto("watch", run, "--episodes", "2")
-    assert (code, err) == (0, "")
+    out = duetto("watch", run, "--episodes", "2").printed()
     assert re.fullmatch(r"episode 1: return -[\d.]+, 200 steps\nepisode 2: return -[\d.]+, 200 steps\n", out)
     monkeypatch.delenv("SDL_VIDEODRIVER")
     monkeypatch.delenv("DISPLAY", raising=False)

@@ -18,8 +18,7 @@ from duetto.tools.cli import options as cli_options
 
 
 def test_json_is_one_object_and_nothing_else(train: Command, duetto: Command, tmp_path: Path):
-    code, out, err = train("--json")
-    assert (code, err) == (0, "")
+    out = train("--json").printed()
     [line] = out.splitlines()
     said = json.loads(line)
     assert (said["run"], said["step"], said["updates"]) == (f"{tmp_path}/runs/td3-Pendulum-v1-s0", 60, 40)
@@ -45,8 +44,7 @@ def test_quiet_says_what_has_to_be_known_alone(train: Command, duetto: Command):
 
 
 def test_a_dry_run_is_the_whole_configuration_and_leaves_nothing(train: Command, tmp_path: Path):
-    code, out, err = train("--dry-run", "--tau", "0.25")
-    assert (code, err) == (0, "")
+    out = train("--dry-run", "--tau", "0.25").printed()
     assert list(tmp_path.iterdir()) == []
     planned = yaml.safe_load(out)
     assert train("--tau", "0.25").code == 0
@@ -57,8 +55,7 @@ def test_a_dry_run_is_the_whole_configuration_and_leaves_nothing(train: Command,
 
 def test_a_new_run_as_another_was(duetto: Command, trained: Path, tmp_path: Path):
     config = trained / "config.yaml"
-    code, _, err = duetto("train", "td3", "--config", config, "--seed", "3", "--tau", "0.5", "--name", "new")
-    assert (code, err) == (0, "")
+    duetto("train", "td3", "--config", config, "--seed", "3", "--tau", "0.5", "--name", "new").printed()
     new, old = Run(tmp_path / "runs" / "new").config, Run(trained).config
     assert new.algorithm == old.algorithm.with_options(tau=0.5)
     assert vars(new.run) == vars(old.run) | {"seed": 3}
@@ -90,8 +87,7 @@ def test_with_another_framework_threads_are_not_those_of_the_first(duetto: Comma
 )
 def test_wherever_config_stands(duetto: Command, trained: Path, call: str, environment: str):
     words = call.replace("FILE", str(trained / "config.yaml")).replace("FOLDER", str(trained)).split()
-    code, out, err = duetto("train", *words, "--dry-run")
-    assert (code, err) == (0, "")
+    out = duetto("train", *words, "--dry-run").printed()
     planned, old = yaml.safe_load(out), Run(trained).config
     assert planned["environment"]["id"] == environment
     assert planned["algorithm"]["batch_size"] == old.algorithm.batch_size == 8

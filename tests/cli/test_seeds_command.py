@@ -28,8 +28,7 @@ def test_of_a_study_too(duetto: Command):
 
 
 def test_a_run_for_each_is_made_and_told_of(train: Command, tmp_path: Path):
-    code, out, err = train("--seeds", "0,2", "--json", "--evaluate-every", "0")
-    assert (code, err) == (0, "")
+    out = train("--seeds", "0,2", "--json", "--evaluate-every", "0").printed()
     said = json.loads(out)["runs"]
     assert [one["run"] for one in said] == [f"{tmp_path}/runs/td3-Pendulum-v1-s{seed}" for seed in (0, 2)]
     assert [(one["step"], one["updates"], one["stopped"]) for one in said] == [(60, 40, False)] * 2
@@ -37,8 +36,7 @@ def test_a_run_for_each_is_made_and_told_of(train: Command, tmp_path: Path):
 
 
 def test_one_command_s_words_are_of_all_and_a_name_is_for_each(train: Command, tmp_path: Path):
-    code, out, err = train("--seeds", "0,2", "--name", "try", "--stop-at-return", "-100000")
-    assert (code, err) == (0, "")
+    out = train("--seeds", "0,2", "--name", "try", "--stop-at-return", "-100000").printed()
     first, *rest = out.splitlines()
     assert first == "td3 on Pendulum-v1, torch on cpu, seeds 0, 2 side by side, preset Pendulum-v1, 60 steps each"
     assert rest[:2] == ["runs/try-s0/", "runs/try-s2/"]
@@ -47,8 +45,7 @@ def test_one_command_s_words_are_of_all_and_a_name_is_for_each(train: Command, t
 
 
 def test_a_dry_run_is_the_configuration_of_each(train: Command, tmp_path: Path):
-    code, out, err = train("--seeds", "0,2", "--dry-run")
-    assert (code, err) == (0, "")
+    out = train("--seeds", "0,2", "--dry-run").printed()
     assert [one["run"]["seed"] for one in yaml.safe_load_all(out)] == [0, 2]
     assert [one["run"]["seed"] for one in yaml.safe_load_all(train("--seeds", "3", "--dry-run").out)] == [0, 1, 2]
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,7 @@ RUN = "runs/td3-Pendulum-v1-s0"
 
 
 def test_a_return_that_is_reached_ends_the_run_and_says_how_to_go_on(duetto: Command, tmp_path: Path):
-    code, out, err = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", "--stop-at-return", "-10000")
-    assert (code, err) == (0, "")
+    out = duetto("train", "td3", "Pendulum-v1", *SMALL, "--steps", "80", "--stop-at-return", "-10000").printed()
     first, second = out.splitlines()[-2:]
     assert first.startswith("The run stops at step 0. The evaluation's mean return, -")
     assert first.endswith("has reached -10000.")

@@ -39,6 +39,10 @@ def checkpoint(step: int) -> set[str]:
     return {f"checkpoints/step-{step:012}/{name}" for name in ("state.json", "state.safetensors", "manifest.json")}
 
 
+SMALL: dict[str, Any] = {
+    "hidden": (8,), "batch_size": 4, "random_steps": 30, "learning_starts": 30, "replay_capacity": 50
+}  # fmt: skip
+OPTIONS: dict[str, Any] = {"steps": 40, "backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
 LOGS = {"config.yaml", "evaluations.csv", "metrics.jsonl"}
 ALL = LOGS | BEST | checkpoint(60) | {"README.md"}
 
@@ -175,17 +179,14 @@ def personal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A run whose options, command, starting and callbacks tell of its owner."""
     monkeypatch.setenv(signing.KEY_FILE, str(tmp_path / "key"))
     gymnasium.register("Filed-v0", Filed, max_episode_steps=20)
-    options: dict[str, Any] = {"backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
-    algorithm = duetto.TD3(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
     made = duetto.train(
-        algorithm,
+        duetto.TD3(**SMALL),
         "Filed-v0",
         runs_dir=tmp_path / "alices runs",
         name="made",
         environment_options={"file": "/home/alice/robots/arm.xml"},
         callbacks=[Kept()],
-        steps=40,
-        **options,
+        **OPTIONS,
     )
     began = {"run": "/home/alice/runs/first", "checkpoint": "last", "step": 5}
     changed = dataclasses.replace(
@@ -243,9 +244,7 @@ def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path
         "    def __init__(self, render_mode=None):\n"
         "        super().__init__(PendulumEnv(render_mode=render_mode), 20)\n"
     )
-    algorithm = duetto.TD3(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
-    options: dict[str, Any] = {"steps": 40, "backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
-    run = duetto.train(algorithm, f"{file}:Swing", runs_dir=tmp_path / "runs", **options)
+    run = duetto.train(duetto.TD3(**SMALL), f"{file}:Swing", runs_dir=tmp_path / "runs", **OPTIONS)
     duetto.push(run, "me/swing", episodes=1, video=False)
     files = server.repositories["me/swing"].files()
     assert b"alice" not in b"\n".join(files.values())
@@ -264,9 +263,7 @@ def test_of_what_was_handed_over_in_python_the_card_says_so(nobody: None, tmp_pa
         def __init__(self, render_mode: str | None = None) -> None:
             super().__init__(PendulumEnv(render_mode=render_mode), 20)
 
-    algorithm = Mild(hidden=(8,), batch_size=4, random_steps=30, learning_starts=30, replay_capacity=50)
-    options: dict[str, Any] = {"steps": 40, "backend": "torch", "device": "cpu", "threads": 1, "evaluate_every": 0}
-    run = duetto.train(algorithm, Short, runs_dir=tmp_path / "runs", **options)
+    run = duetto.train(Mild(**SMALL), Short, runs_dir=tmp_path / "runs", **OPTIONS)
     duetto.push(run, "me/short", episodes=1, video=False, dry_run=True)
     card = Path("hub/short/README.md").read_text()
     assert "# Mild on `Short`" in card

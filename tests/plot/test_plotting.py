@@ -72,38 +72,42 @@ def test_a_curve_ends_with_its_shortest_seed_and_other_steps_are_interpolated(ma
     np.testing.assert_allclose(curve.values, [[1, 2.5], [0, 30]])
 
 
-def test_other_options_are_other_curves_named_by_what_differs(make: Make):
-    folders = [make("a", [1, 2, 3]), make("b", [1, 2, 3], discount=0.9), make("c", [1, 2, 3], run={"backend": "torch"})]
-    labels = [curve.label for curve in curves(folders)]
-    assert labels == [
-        "td3, discount 0.99, backend jax",
-        "td3, discount 0.9, backend jax",
-        "td3, discount 0.99, backend torch",
-    ]
+SHORT = {"environment_options": {"max_episode_steps": 50}}
+LABELS: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
+    "by what differs": (
+        [{}, {"discount": 0.9}, {"run": {"backend": "torch"}}],
+        [
+            "td3, discount 0.99, backend jax",
+            "td3, discount 0.9, backend jax",
+            "td3, discount 0.99, backend torch",
+        ],
+    ),
+    "another algorithm's and another environment's options do not count": (
+        [{}, {"name": "ddpg", "discount": 0.5}, {"environment": "Hopper-v5", "tau": 0.5}],
+        ["td3", "ddpg", "td3"],
+    ),
+    "another task of the same name is said, whoever learns it": (
+        [SHORT, {"name": "sac"}, SHORT | {"name": "ddpg"}],
+        ["td3, max_episode_steps 50", "sac, max_episode_steps default", "ddpg, max_episode_steps 50"],
+    ),
+    "an environment's options are not an algorithm's": (
+        [{}, {"environment_options": {"name": "foo", "discount": 3}}],
+        ["td3, discount default, name default", "td3, discount 3, name foo"],
+    ),
+    "by their folders if they differ in much": (
+        [{}, {"discount": 0.9, "tau": 1.0, "n_step": 3, "hidden": [8]}],
+        ["run0", "run1"],
+    ),
+}
 
 
-def test_other_algorithms_and_environments_are_not_compared_by_options(make: Make):
-    folders = [
-        make("a", [1, 2, 3]),
-        make("b", [1, 2, 3], name="ddpg", discount=0.5),
-        make("c", [1, 2, 3], environment="Hopper-v5", tau=0.5),
-    ]
-    found = [(curve.label, curve.environment) for curve in curves(folders)]
-    assert found == [("td3", "Pendulum-v1"), ("ddpg", "Pendulum-v1"), ("td3", "Hopper-v5")]
-
-
-def test_another_task_of_the_same_name_is_said_whoever_learns_it(make: Make):
-    short = {"environment_options": {"max_episode_steps": 50}}
-    folders = [
-        make("a", [1, 2, 3], **short),
-        make("b", [1, 2, 3], name="sac"),
-        make("c", [1, 2, 3], name="ddpg", **short),
-    ]
-    assert [curve.label for curve in curves(folders)] == [
-        "td3, max_episode_steps 50",
-        "sac, max_episode_steps default",
-        "ddpg, max_episode_steps 50",
-    ]
+@pytest.mark.parametrize(("options", "labels"), LABELS.values(), ids=LABELS)
+def test_other_options_are_other_curves_and_how_they_are_named(
+    make: Make, options: list[dict[str, Any]], labels: list[str]
+):
+    found = curves([make(f"run{number}", [1, 2, 3], **own) for number, own in enumerate(options)])
+    assert [curve.label for curve in found] == labels
+    assert [curve.environment for curve in found] == [own.get("environment", "Pendulum-v1") for own in options]
 
 
 def test_a_seed_counts_once(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -112,15 +116,6 @@ def test_a_seed_counts_once(make: Make, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     found = curves([first, "x-s0", "x-s1", tmp_path / "x-s1" / ".." / "x-s0", again])
     assert [(curve.label, curve.values[:, -1].tolist()) for curve in found] == [("x", [3.0, 5.0]), ("x-s0-2", [9.0])]
-
-
-def test_options_of_environments_are_not_those_of_algorithms(make: Make):
-    plain = make("plain", [1, 2, 3])
-    named = make("named", [1, 2, 3], environment_options={"name": "foo", "discount": 3})
-    assert [curve.label for curve in curves([plain, named])] == [
-        "td3, discount default, name default",
-        "td3, discount 3, name foo",
-    ]
 
 
 def test_an_option_that_is_left_out_has_its_default(make: Make):
@@ -145,11 +140,6 @@ def test_what_is_not_finite_is_left_out_and_nothing_is_made_up(make: Make):
     assert (curve.steps.tolist(), curve.values.tolist()) == ([10.0, 20.0], [[2.0, 3.0], [20.0, 30.0]])
     with pytest.raises(UsageError, match=r"c has no finite number in 'mean_return'\. It has: mean_return\."):
         curves([make("c", [float("nan")] * 3)])
-
-
-def test_runs_that_differ_in_much_have_their_folders_names(make: Make):
-    other = make("much", [1, 2, 3], discount=0.9, tau=1.0, n_step=3, hidden=[8])
-    assert [curve.label for curve in curves([make("a", [1, 2, 3]), other])] == ["a", "much"]
 
 
 def rewrite(folder: Path, **sections: dict[str, Any]) -> Path:

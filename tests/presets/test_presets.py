@@ -320,7 +320,7 @@ def test_the_only_one_in_a_file(file: Path):
 def test_of_several_the_environments(file: Path):
     file.write_text(TWO)
     assert choose("td3", "Pendulum-v1", str(file))[1].algorithm == {"tau": 0.02}
-    with pytest.raises(UsageError, match=r"mine\.yaml has no preset for CartPole-v1, but quick, Pendulum-v1"):
+    with pytest.raises(UsageError, match=r"mine\.yaml has no preset for CartPole-v1\. It has: quick, Pendulum-v1\."):
         choose("td3", "CartPole-v1", str(file))
 
 
@@ -332,7 +332,7 @@ def test_of_several_the_environments(file: Path):
         ("- 1", "cannot be read"),
         ("quick: {algorithm: {tau: 0.1}}\nquick: {}", r"cannot be read \(line 2 has quick once more"),
         ("{", "cannot be read"),
-        ("", "has no preset for Pendulum-v1, but none"),
+        ("", r"has no preset for Pendulum-v1\. It has: none\."),
     ],
 )
 def test_what_is_no_preset_gets_a_sentence(file: Path, text: str, sentence: str):

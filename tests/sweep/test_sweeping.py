@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from commands import wait_for
 from line_environment import Short, Slow
 from pretended import pretend
 from small_runs import assert_same
@@ -218,13 +219,6 @@ duetto.sweep({"small": small()}, Slow, seeds=int(sys.argv[2]), jobs=2, output=sy
 """
 
 
-def wait_for(what: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def checkpoints(folder: Path) -> list[int]:
     return [len(list(run.glob("checkpoints/step-*"))) for run in folder.glob("small-Slow-s*")]
 
@@ -390,15 +384,6 @@ def test_settings_of_one_algorithm_have_options_of_their_own():
     assert (one.name, one.options.steps, one.preset) == ("td3-Pendulum-v1", 40, "Pendulum-v1")
     assert (two.name, two.options.steps, two.preset) == ("mine-Pendulum-v1", 50, "default")
     assert (two.algorithm.tau, two.algorithm.hidden, two.environment_options) == (0.01, (8,), {"g": 9})
-
-
-def test_an_algorithms_file_has_its_presets_beside_it_for_a_sweep_too(tmp_path: Path):
-    """As for the command line; it had Duetto's own defaults, a million steps for one."""
-    (tmp_path / "mine.py").write_text("import duetto\n\nclass Mine(duetto.TD3):\n    pass\n")
-    (tmp_path / "mine.yaml").write_text("Pendulum-v1: {algorithm: {tau: 0.05}, run: {steps: 100}}\n")
-    (setting,) = experiments({"mine": f"{tmp_path}/mine.py:Mine"}, "Pendulum-v1", 3, {})
-    spec = setting.spec
-    assert (spec.algorithm.tau, spec.options.steps, spec.preset) == (0.05, 100, "Pendulum-v1")
 
 
 def test_the_default_folder_names_algorithms_and_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

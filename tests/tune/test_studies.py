@@ -11,13 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from commands import wait_for
 from hostile import contents
 from line_environment import Short, Slow
 from optuna.storages.journal import JournalFileBackend
@@ -195,13 +195,6 @@ from line_environment import Slow
 from tunable import SMALL
 duetto.tune("ddpg", Slow, trials=3, output=sys.argv[1], **{**SMALL, "seeds": 1, "steps": 100})
 """
-
-
-def wait_for(what: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def evaluated(folder: Path, trial: int) -> list[int]:

@@ -61,8 +61,8 @@ def choose(
 ) -> tuple[str, Preset]:
     """Return the preset of that name; without a name, the environment's or its family's, or else "default".
 
-    `known` are the presets of a custom algorithm. A name may be FILE.yaml, as `duetto tune` writes it: of
-    that it is the environment's preset, or the only one.
+    `known` are the presets of a custom algorithm. A name may be FILE.yaml, as `duetto tune` writes it; then the preset
+    is the environment's in that file, or the only one.
 
     Raises:
         UsageError: There is no such preset, or the file cannot be read or sets an option that no run has.
@@ -85,7 +85,8 @@ def _of_file(path: Path, environment: str) -> Preset:
     name = _of_environment(environment, known) or (next(iter(known)) if len(known) == 1 else "")
     if name not in known:
         raise UsageError(
-            f"{path} has no preset for {environment}, but {', '.join(known) or 'none'}. Give it a file of its own."
+            f"{path} has no preset for {environment}. It has: {', '.join(known) or 'none'}. Rename one to "
+            f"{environment}, or put it into a file of its own."
         )
     options = [entry.name for entry in fields(RunOptions)]
     if unknown := [option for option in known[name].run if option not in options]:

@@ -129,22 +129,19 @@ def unknown(kind: str, name: str, known: Collection[str]) -> UsageError:
 
 
 def _overview() -> str:
-    return "\n".join(
-        [
-            "usage: duetto COMMAND ...",
-            "",
-            "Deep reinforcement learning: the mathematics written once,",
-            "trained on PyTorch and on JAX.",
-            "",
-            *(f"  {name:10} {about}" for name, about in COMMANDS.items()),
-            "",
-            "For example:",
-            "",
-            "  duetto train td3 HalfCheetah-v5",
-            "  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20",
-            "  duetto check ./my_env.py:MyEnv",
-            "",
-            "duetto COMMAND --help lists a command's options.",
-            "duetto train td3 --help lists the hyper-parameters of TD3.",
-        ]
-    )
+    commands = "\n".join(f"  {name:10} {about}" for name, about in COMMANDS.items())
+    return f"""usage: duetto COMMAND ...
+
+Deep reinforcement learning: the mathematics written once,
+trained on PyTorch and on JAX.
+
+{commands}
+
+For example:
+
+  duetto train td3 HalfCheetah-v5
+  duetto evaluate runs/td3-HalfCheetah-v5-s0 --episodes 20
+  duetto check ./my_env.py:MyEnv
+
+duetto COMMAND --help lists a command's options.
+duetto train td3 --help lists the hyper-parameters of TD3."""

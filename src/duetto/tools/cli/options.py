@@ -74,13 +74,11 @@ def parse_options(texts: Texts) -> dict[str, Any]:
 
 
 def callbacks(given: Mapping[str, Any]) -> list[Any]:
-    """Make the callbacks that options name; import only what they need."""
-    callbacks: list[Any] = []
-    if {"video_every", "stop_at_return", "time_limit"} & given.keys():
-        from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
+    """Make the callbacks that options name."""
+    from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
 
-        kinds = {"video_every": RecordVideo, "stop_at_return": StopAtReturn, "time_limit": TimeLimit}
-        callbacks += [_callback(name, kind, given[name]) for name, kind in kinds.items() if name in given]
+    kinds = {"video_every": RecordVideo, "stop_at_return": StopAtReturn, "time_limit": TimeLimit}
+    callbacks: list[Any] = [_callback(name, kind, given[name]) for name, kind in kinds.items() if name in given]
     if names := given.get("track"):
         from duetto import trackers
 
