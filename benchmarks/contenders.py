@@ -94,8 +94,7 @@ def duetto_off_policy(backend: str, clock: Clock, task: OffPolicy, threads: int,
     }
 
     def watch(trainer: Any) -> None:
-        if trainer.step == 1:
-            clock.count_updates(trainer.learner, "update")
+        clock.updates = trainer.learner.updates
 
     options = _duetto_options(backend, task.device, threads, precision)
     duetto.train(kinds[task.algorithm](), clock.environment(), callbacks=[watch], **options)

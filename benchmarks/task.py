@@ -119,7 +119,7 @@ class Clock:
 
     def __init__(self, task: Task, seconds: float) -> None:
         self._task, self._seconds = task, seconds
-        self._updates = self._updates_before = 0
+        self.updates = self._updates_before = 0
         self._started = self._cpu_started = 0.0
 
     def of_all(self, seeds: int) -> Clock:
@@ -136,7 +136,7 @@ class Clock:
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             nonlocal done
-            self.at(done, self._updates)
+            self.at(done, self.updates)
             done += self._task.num_envs
             return step(*args, **kwargs)
 
@@ -148,7 +148,7 @@ class Clock:
         update = getattr(owner, method)
 
         def counted(*args: Any, **kwargs: Any) -> Any:
-            self._updates += each
+            self.updates += each
             return update(*args, **kwargs)
 
         setattr(owner, method, counted)

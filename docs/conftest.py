@@ -34,7 +34,7 @@ pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), SkipParser()],
     setup=enter,
     teardown=leave,
-    # extending.md is run by tests/cli/test_own_algorithm.py
+    # extending.md is run by tests/cli/test_own_code.py
     patterns=[
         "index.md",
         "callbacks.md",

@@ -34,12 +34,13 @@ Command = Callable[..., Result]
 
 
 def called(capsys: pytest.CaptureFixture[str]) -> Command:
-    """The command line in this process: a text, and arguments that have spaces."""
+    """The command line in this process: a text of words, and arguments that may have spaces."""
 
-    def call(text: str, *arguments: str) -> Result:
+    def call(text: str = "", *arguments: str | Path) -> Result:
         with pytest.raises(SystemExit) as ended:
-            main([*shlex.split(text), *arguments])
+            main([*shlex.split(text), *map(str, arguments)])
         captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
         assert "Traceback" not in captured.out + captured.err
         return Result(ended.value.code, captured.out, captured.err)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import SMALL, SMALL_PPO, Command, Result
+from commands import SMALL, SMALL_PPO, Command, Result, called
 
 from duetto.tools.cli import main
 
@@ -13,17 +13,7 @@ def duetto(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     """Calls `duetto ARGUMENTS ...` as the installed command does, in a folder of its own."""
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str | Path) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        assert "Traceback" not in captured.out + captured.err
-        return Result(code, captured.out, captured.err)
-
-    return call
+    return called(capsys)
 
 
 @pytest.fixture
@@ -35,3 +25,12 @@ def train(duetto: Command) -> Command:
         return duetto("train", algorithm, environment, "--steps", "60", *small, *arguments)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 60 steps with checkpoints of steps 30 and 60. Not to be changed."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.raises(SystemExit):
+        main(["train", "td3", "Pendulum-v1", "--steps", "60", *SMALL, "--runs-dir", str(folder), "--name", "made"])
+    return folder / "made"

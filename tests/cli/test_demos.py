@@ -50,14 +50,6 @@ def test_options_reach_the_environment_and_are_kept(duetto: Command):
     assert found.returns[0] == pytest.approx(1 - 0.9 * 5 / 50)
 
 
-def test_it_is_the_same_twice(duetto: Command):
-    for output in ("one", "two"):
-        call = ["demos", "record", "MiniGrid-UnlockPickup-v0", "--expert", PLANNER, "--episodes", "2", "--seed", "3"]
-        assert duetto(*call, "--output", output).code == 0
-    one, two = (demonstrations.load(name) for name in ("one", "two"))
-    np.testing.assert_array_equal(one.episodes[1].action, two.episodes[1].action)
-
-
 def test_bad_episodes_are_left_out(duetto: Command):
     # The planner needs 15 to 25 steps: return 1 - 0.9 * steps / 288.
     call = ["demos", "record", "MiniGrid-UnlockPickup-v0", "--expert", PLANNER, "--episodes", "5", "--output", "demos"]
@@ -137,13 +129,6 @@ def test_any_checkpoint_is_recorded(duetto: Command, run: str, checkpoint: str, 
     call = ["demos", "record", "Pendulum-v1", "--expert", run, "--episodes", "1", "--output", "demos"]
     assert duetto(*call, "--checkpoint", checkpoint).code == 0
     assert f"{checkpoint} checkpoint, step {step}" in demonstrations.load("demos").metadata.expert
-
-
-@pytest.mark.parametrize("call", ["record Pendulum-v1 --expert runs/none"])
-def test_the_output_is_looked_at_first(duetto: Command, tmp_path: Path, call: str):
-    (tmp_path / "demos").mkdir()
-    code, _, err = duetto("demos", *call.split(), "--output", "demos")
-    assert (code, err.count("exists already")) == (2, 1)
 
 
 def test_a_strangers_run_is_recorded_with_a_word(
@@ -237,12 +222,12 @@ def test_mistakes_are_sentences(duetto: Command, arguments: list[str], message: 
 
 
 def test_nothing_is_overwritten_unasked(duetto: Command, recorded: Result):
-    call = ["demos", "record", TASK, "--expert", PLANNER, "--episodes", "1", "--output", "demos"]
-    code, _, err = duetto(*call)
+    call = ["demos", "record", TASK, "--episodes", "1", "--output", "demos"]
+    code, _, err = duetto(*call, "--expert", "runs/none")  # the output is looked at first
     assert code == 2
     assert "demos exists already" in err
     assert len(demonstrations.load("demos")) == 12
-    assert duetto(*call, "--overwrite").code == 0
+    assert duetto(*call, "--expert", PLANNER, "--overwrite").code == 0
     assert len(demonstrations.load("demos")) == 1
 
 
@@ -304,10 +289,6 @@ def test_inspecting(duetto: Command, recorded: Result):
         "steps         5 (5 to 5), 60 in all",
     ):
         assert line in out
-    assert "and 2 more: --json lists them." in out
-    rows = [line for line in out.splitlines() if "terminated │" in line]
-    assert [row.split()[1::2][:4] for row in rows[:2]] == [["0", "5", "0.955", "5"], ["1", "6", "0.955", "5"]]
-    assert len(rows) == 10
 
 
 def test_a_video_of_an_episode(duetto: Command):
@@ -378,22 +359,6 @@ def test_a_terminal_is_not_steered(duetto: Command, episode: None):
         assert not {"\x1b", "\x9b"} & set(out + err)
 
 
-def test_what_is_damaged_is_not_shown(duetto: Command, episode: None):
-    path = Path("demos/segment-000000000001.safetensors")
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    code, out, err = duetto("demos", "inspect", "demos")
-    assert (code, out) == (2, "")
-    assert f"demos are damaged ({path} is damaged: its size or its checksum is wrong)" in err
-
-
-def test_nothing_to_inspect(duetto: Command):
-    code, _, err = duetto("demos", "inspect", "nowhere")
-    assert code == 2
-    assert "nowhere holds no demonstrations" in err
-
-
 # ---------------------------------------------------------------------------------------------------- help
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
 def test_help_names_the_four(duetto: Command, arguments: list[str]):
@@ -403,29 +368,7 @@ def test_help_names_the_four(duetto: Command, arguments: list[str]):
     assert all(f"duetto demos {name} " in out for name in ("record", "export", "import", "inspect"))
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (
-            "record",
-            ["RUN|FILE.py:CLASS", "--episodes", "--only-successes", "--minimum-return", "--checkpoint last|best|STEP"],
-        ),
-        ("export", ["DEMOS", "--output FOLDER"]),
-        ("import", ["Minari", "--environment ID", "--trust"]),
-        ("inspect", ["--video FILE.mp4", "--episode K"]),
-    ],
-)
-def test_each_has_its_help(duetto: Command, command: str, said: list[str]):
-    code, out, err = duetto("demos", command, "--help")
-    assert (code, err) == (0, "")
-    assert out.startswith(f"usage: duetto demos {command} ")
-    text = " ".join(out.replace("│", " ").split())
-    assert all(one in text for one in said)
-
-
 def test_an_unknown_part(duetto: Command):
     code, _, err = duetto("demos", "recrod")
     assert code == 2
-    assert (
-        "There is no command 'demos recrod'. Did you mean 'record'? There are: record, export, import, inspect." in err
-    )
+    assert "There is no command 'demos recrod'. Did you mean 'demos record'?" in err

@@ -9,22 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import SMALL, Command
+from commands import Command
 
 from duetto.errors import UsageError
 from duetto.runs.run import Run
 from duetto.storage import repeat_command
 from duetto.tools.cli import options as cli_options
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from duetto.tools.cli import main
-
-    folder = tmp_path_factory.mktemp("trained")
-    with pytest.raises(SystemExit):
-        main(["train", "td3", "Pendulum-v1", "--steps", "60", *SMALL, "--runs-dir", str(folder), "--name", "made"])
-    return folder / "made"
 
 
 def test_json_is_one_object_and_nothing_else(train: Command, duetto: Command, tmp_path: Path):
@@ -143,12 +133,6 @@ def test_what_other_libraries_call_an_option(train: Command):
     assert train("--total-timesteps=9").err.endswith("no option --total-timesteps. Did you mean --steps?\n")
 
 
-def test_as_many_checkpoints_as_are_to_be_kept(train: Command, tmp_path: Path):
-    assert train("--keep", "4", "--checkpoint-every", "10").code == 0
-    folder = tmp_path / "runs" / "td3-Pendulum-v1-s0" / "checkpoints"
-    assert [path.name[-2:] for path in sorted(folder.glob("step-*"))] == ["30", "40", "50", "60"]
-
-
 def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path):
     quick = ("evaluate", trained, "--episodes", "1", "--json")
     plain = json.loads(duetto(*quick).out)
@@ -164,15 +148,6 @@ def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path)
     assert err.startswith(
         "duetto: CartPole-v1 has the observation space Box((4,), float32); the agent was trained with Box((3,), "
     )
-
-
-def test_a_copy_of_a_run_with_a_beginning_says_so(duetto: Command, trained: Path, tmp_path: Path):
-    other = shutil.copytree(trained, tmp_path / "source")
-    code, out, _ = duetto("train", "td3", "--config", other / "config.yaml", "--from", other, "--name", "tuned")
-    assert code == 0
-    assert "It starts with what" in out
-    began = yaml.safe_load((tmp_path / "runs" / "tuned" / "config.yaml").read_text())["from"]
-    assert (began["run"], began["step"]) == (str(other), 60)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from commands import SMALL, Command
 from duetto import demonstrations
 from duetto.algorithms import ALGORITHMS
 from duetto.networks.spaces import Box, Discrete
-from duetto.presets import presets
+from duetto.presets import Preset, presets
 from duetto.runs.run import Run
 from duetto.storage import safe_yaml
 from duetto.tools.cli import COMMANDS
@@ -218,75 +217,55 @@ def test_recurrence_can_be_chosen(train: Command, tmp_path: Path, name: str, nee
     assert (used.recurrent, used.recurrent_size) == ("gru", 4)
 
 
-def test_names_are_numbered(train: Command, tmp_path: Path):
-    for _ in range(3):
-        assert train("--evaluate-every", "0").code == 0
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
-        "td3-Pendulum-v1-s0",
-        "td3-Pendulum-v1-s0-2",
-        "td3-Pendulum-v1-s0-3",
-    ]
-
-
 # ---------------------------------------------------------------------------------------------------- presets
-def config(out: str) -> dict:
-    folder = next(line for line in out.splitlines() if line.endswith("/"))
-    return yaml.safe_load((Path(folder) / "config.yaml").read_text("utf-8"))
+@pytest.mark.parametrize(
+    ("words", "preset", "options"),
+    [
+        ("Pendulum-v1", "Pendulum-v1", presets("td3")["Pendulum-v1"].algorithm | {"discount": 0.98}),
+        ("--steps 1 Pendulum-v1", "Pendulum-v1", {"discount": 0.98}),
+        ("Pendulum-v1 --discount 0.5", "Pendulum-v1", {"discount": 0.5, "batch_size": 128}),
+        ("Pendulum-v1 --preset=author", "author", {"discount": 0.99, "actor_learning_rate": 3e-4}),
+        ("Pendulum-v1 --preset author --policy-delay 3", "author", {"random_steps": 25_000, "policy_delay": 3}),
+        ("Pendulum-v1 --preset default", "default", {"discount": 0.99}),
+        ("MountainCarContinuous-v0", "default", {"discount": 0.99}),
+    ],
+)
+def test_the_preset_and_options_that_win_over_it(duetto: Command, words: str, preset: str, options: dict[str, Any]):
+    used = yaml.safe_load(duetto("train", "td3", *words.split(), "--dry-run").out)
+    assert used["preset"] == preset
+    assert used["algorithm"].items() >= options.items()
 
 
-QUICK = shlex.split("--steps 1 --evaluate-every 0 --backend torch --device cpu")
-
-
-def test_an_environments_own_preset_is_taken(duetto: Command):
-    used = config(duetto("train", "td3", "Pendulum-v1", *QUICK).out)
-    assert used["preset"] == "Pendulum-v1"
-    wanted = presets("td3")["Pendulum-v1"]
-    assert used["algorithm"].items() >= wanted.algorithm.items()
-    assert used["algorithm"]["discount"] == 0.98
-
-
-def test_also_where_options_come_before_the_environment(duetto: Command):
-    used = config(duetto("train", "td3", *QUICK, "Pendulum-v1").out)
-    assert (used["preset"], used["algorithm"]["discount"]) == ("Pendulum-v1", 0.98)
-
-
-def test_a_preset_by_name_and_options_that_win_over_it(duetto: Command):
-    options = [*QUICK, "--policy-delay", "3", "--replay-capacity", "100"]
-    for preset in (["--preset", "author"], ["--preset=author"]):
-        used = config(duetto("train", "td3", "Pendulum-v1", *preset, *options).out)
-        assert used["preset"] == "author"
-        assert used["algorithm"]["discount"] == 0.99  # not the environment's 0.98
-        assert used["algorithm"]["actor_learning_rate"] == 3e-4
-        assert used["algorithm"]["random_steps"] == 25_000
-        assert used["algorithm"]["policy_delay"] == 3
-        assert used["run"]["steps"] == 1
-    used = config(duetto("train", "td3", "Pendulum-v1", "--discount", "0.5", *QUICK).out)
-    assert (used["preset"], used["algorithm"]["discount"], used["algorithm"]["batch_size"]) == ("Pendulum-v1", 0.5, 128)
-
-
-def test_no_preset(duetto: Command):
-    options = [*QUICK, "--replay-capacity", "100"]
-    used = config(duetto("train", "td3", "Pendulum-v1", "--preset", "default", *options).out)
-    assert (used["preset"], used["algorithm"]["discount"]) == ("default", 0.99)
-    used = config(duetto("train", "td3", "MountainCarContinuous-v0", *options).out)
-    assert used["preset"] == "default"
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        ([], {"g": 9.0, "max_episode_steps": 50}),
+        (["g=1e1", "max_episode_steps=20"], {"g": 10.0, "max_episode_steps": 20}),
+        (["max_episode_steps=null"], {"g": 9.0, "max_episode_steps": None}),
+    ],
+)
+def test_options_of_the_environment_are_merged_over_the_presets(
+    duetto: Command, monkeypatch: pytest.MonkeyPatch, given: list[str], options: dict[str, Any]
+):
+    preset = Preset(environment={"g": 9.0, "max_episode_steps": 50})
+    monkeypatch.setattr("duetto.runs.spec.choose", lambda *_: ("mine", preset))
+    planned = duetto("train", "ppo", "Pendulum-v1", "--dry-run", *(["--environment-options", *given] if given else []))
+    assert yaml.safe_load(planned.out)["environment"]["options"] == options
 
 
 # ---------------------------------------------------------------------------------------------------- mistakes
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["td4", "Pendulum-v1"],
-            f"There is no algorithm 'td4'. Did you mean 'td3'? There are: {', '.join(ALGORITHMS)}.",
-        ),
+        (["td4", "Pendulum-v1"], "There is no algorithm 'td4'. Did you mean 'td3'?"),
+        (["zzz", "Pendulum-v1"], f"There is no algorithm 'zzz'. There are: {', '.join(ALGORITHMS)}."),
         (["TD3x", "Pendulum-v1"], "There is no algorithm 'TD3x'. Did you mean 'td3'?"),
         (
             ["td3", "Pendulun-v1"],
             "There is no environment Pendulun-v1 (Environment `Pendulun` doesn't",
         ),
         (["td3", "CartPole-v1"], "td3 needs a continuous action space (Box); CartPole-v1 has Discrete(2)."),
-        (["td3", "Pendulum-v1", "--preset", "autor"], "td3 has no preset 'autor'. Did you mean 'author'? It has: def"),
+        (["td3", "Pendulum-v1", "--preset", "autor"], "td3 has no preset 'autor'. Did you mean 'author'?"),
         (["ddpg", "Pendulum-v1", "--preset", "zzz"], "ddpg has no preset 'zzz'. It has: default, paper, skrl"),
         (["td3", "Pendulum-v1", "--discount", "1.5"], "discount is 1.5; it must be at least 0 and at most 1."),
         (["td3", "Pendulum-v1", "--steps", "0"], "steps is 0; it must be at least 1."),
@@ -299,6 +278,11 @@ def test_no_preset(duetto: Command):
             "--environment-options cannot read 'g=10'. Give KEY=VALUE, each key once",
         ),
         (["td3", "Pendulum-v1", "--environment-options", "=3"], "--environment-options cannot read '=3'."),
+        (["td3", "Pendulum-v1", "--environment-options", "a=[1"], "--environment-options cannot read 'a=[1'"),
+        (
+            ["ppo", "CartPole-v1", "--minibatches", "256"],
+            "256 minibatches of 256 steps have one step each. Choose fewer",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, arguments: list[str], sentence: str):
@@ -323,6 +307,7 @@ def test_mistakes_are_one_sentence_and_code_2(duetto: Command, tmp_path: Path, a
             ["--normalize-observations needs a value: off or collected or sampled."],
         ),
         (["ddpg", "Pendulum-v1", "--policy-delay", "2"], ["ddpg has no option --policy-delay."]),
+        (["td3", "Pendulum-v1", "--environment-options", "gravitation=3"], ["gravitation"]),
     ],
 )
 def test_wrong_options_are_named_with_the_nearest_and_code_2(
@@ -336,10 +321,8 @@ def test_wrong_options_are_named_with_the_nearest_and_code_2(
 
 @pytest.mark.parametrize(("command", "near"), [("trian", "train"), ("eval", "evaluate"), ("zzz", None)])
 def test_unknown_commands(duetto: Command, command: str, near: str | None):
-    hint = f"Did you mean '{near}'? " if near else ""
-    there = ", ".join(COMMANDS)
-    err = f"duetto: There is no command '{command}'. {hint}There are: {there}.\n"
-    assert duetto(command) == (2, "", err)
+    hint = f"Did you mean '{near}'?" if near else f"There are: {', '.join(COMMANDS)}."
+    assert duetto(command) == (2, "", f"duetto: There is no command '{command}'. {hint}\n")
 
 
 def test_values_of_environment_options_are_read_as_yaml_does():

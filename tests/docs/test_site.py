@@ -307,7 +307,7 @@ def test_what_may_lie_in_a_runs_folder_beside_its_own_files_is_named():
 
     page = (DOCS / "reference" / "files.md").read_text("utf-8")
     assert f"`{run_folder.BEFORE}/`" in page
-    for ending, _ in writing.FORMATS.values():
+    for ending, *_ in writing.FORMATS.values():
         assert f"`agent{ending}`" in page
 
 

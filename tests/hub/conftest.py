@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 from hub_server import TOKEN, Server, serving
 
 import duetto
 from duetto.runs.run import Run
-from duetto.tools.cli import main
+
+sys.path += [str(Path(__file__).parent.parent / name) for name in ("training", "cli")]  # small runs, calls of commands
 
 
 @pytest.fixture(scope="session")
@@ -38,27 +40,12 @@ def run(trained: Path) -> Run:
     return Run(trained)
 
 
-class Result(NamedTuple):
-    """What a command left on the terminal."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
     """Calls `duetto ARGUMENTS ...` as the installed command does."""
+    from commands import called
 
-    def call(*arguments: str | Path) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Result(code, captured.out, captured.err)
-
-    return call
+    return called(capsys)
 
 
 @pytest.fixture

@@ -57,15 +57,6 @@ def test_what_was_pulled_is_a_run(there: dict[str, bytes], packed: dict[str, byt
     assert pulled.metrics() == run.metrics()
 
 
-def test_pull_says_one_object(there: dict[str, bytes], command: Any):
-    code, out, _ = command("pull", "me/run", "--json")
-    [line] = out.splitlines()
-    said = json.loads(line)
-    assert (code, said["repository"], said["path"]) == (0, "me/run", "runs/run")
-    assert said["files"] == {name: len(data) for name, data in there.items() if name != ".gitattributes"}
-    assert said.keys() == {"repository", "path", "commit", "files", "notices"}
-
-
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -79,6 +70,8 @@ def test_by_the_installed_command(server: Server, there: dict[str, bytes], packe
     done = subprocess.run(call, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
+    assert said.keys() == {"repository", "path", "commit", "files", "notices"}
+    assert (said["repository"], said["path"]) == ("me/run", "got")
     assert said["files"] == {name: len(data) for name, data in packed.items()}
     assert Path("got/config.yaml").read_bytes() == packed["config.yaml"]
 
@@ -93,16 +86,6 @@ def test_the_command_says_what_is_there(there: dict[str, bytes], command: Any):
         2,
         "duetto: runs/run exists already, and nothing is overwritten. Choose another --output.\n",
     )
-
-
-def test_a_revision(server: Server, there: dict[str, bytes]):
-    server.repositories["me/run"].commit("newer", there | {"README.md": b"newer"}, "more")
-    assert fetch("me/run", "old").path.joinpath("README.md").read_bytes() != b"newer"
-    pulled = fetch("me/run", "new", revision="newer")
-    assert pulled.path.joinpath("README.md").read_bytes() == b"newer"
-    assert pulled.commit == server.repositories["me/run"].branches["newer"]
-    with pytest.raises(UsageError, match="has no me/run at newest"):
-        fetch("me/run", "none", revision="newest")
 
 
 def test_a_push_in_between_does_not_mix(server: Server, there: dict[str, bytes]):

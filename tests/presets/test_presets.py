@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,16 +41,6 @@ def test_values_have_the_types_of_their_fields(name: str, preset: str):
         for key, value in values.items():
             default = getattr(defaults, key)
             assert type(value) is (list if isinstance(default, tuple) else type(default)), (key, value)
-
-
-def test_what_the_issue_asks_for_is_there():
-    assert {"walkthrough", "paper", "author", "di-engine"} <= presets("td3").keys()
-    tuned = {"Ant-v5", "AntBulletEnv-v0", "Pendulum-v1"}
-    assert tuned <= presets("td3").keys()
-    assert {"paper", "skrl"} <= presets("ddpg").keys()
-    assert {"author", "simba", "Pendulum-v1", "LunarLanderContinuous-v3", "pybullet"} <= presets("sac").keys()
-    assert {"author", "narrow", "Pendulum-v1"} <= presets("crossq").keys()
-    assert {"walkthrough", "atari", "mujoco", "cleanrl", "classic"} <= presets("ppo").keys()
 
 
 @pytest.mark.parametrize(("name", "preset"), ALL)
@@ -270,64 +261,86 @@ def test_rollouts_can_be_cut_into_their_minibatches(preset: str):
 
 
 @pytest.mark.parametrize(
-    ("environment", "preset"),
+    ("name", "environment", "given", "preset"),
     [
-        ("CartPole-v1", "classic"),
-        ("CartPole-v0", "classic"),
-        ("Acrobot-v1", "classic"),
-        ("MountainCar-v0", "classic"),
-        ("MountainCarContinuous-v0", "default"),
-        ("HalfCheetah-v5", "mujoco"),
-        ("Humanoid-v4", "mujoco"),
-        ("ALE/Breakout-v5", "atari"),
-        ("PongNoFrameskip-v4", "atari"),
-        ("ale/breakout-v5", "default"),
-        ("Pendulum-v1", "default"),
+        ("ppo", "CartPole-v1", None, "classic"),
+        ("ppo", "CartPole-v0", None, "classic"),
+        ("ppo", "Acrobot-v1", None, "classic"),
+        ("ppo", "MountainCar-v0", None, "classic"),
+        ("ppo", "MountainCarContinuous-v0", None, "default"),
+        ("ppo", "HalfCheetah-v5", None, "mujoco"),
+        ("ppo", "Humanoid-v4", None, "mujoco"),
+        ("ppo", "ALE/Breakout-v5", None, "atari"),
+        ("ppo", "PongNoFrameskip-v4", None, "atari"),
+        ("ppo", "ale/breakout-v5", None, "default"),
+        ("ppo", "Pendulum-v1", "classic", "classic"),
+        ("td3", "HalfCheetah-v5", None, "di-engine"),  # measured to be better
+        ("td3", "Walker2d-v5", None, "di-engine"),
+        ("td3", "Ant-v5", None, "Ant-v5"),
+        ("td3", "Ant-v5", "author", "author"),
+        ("td3", "Ant-v5", "default", "default"),
+        ("td3", "ALE/Breakout-v5", None, "default"),  # a family's preset is the algorithm's own
+        ("td3", "Reacher-v5", None, "default"),
+        ("td3", "author", None, "author"),  # no environment is called so
+        ("sac", "HalfCheetah-v5", None, "HalfCheetah-v5"),
+        ("sac", "Hopper-v5", None, "author"),
+        ("sac", "Humanoid-v5", None, "author"),
+        ("sac", "HopperBulletEnv-v0", None, "pybullet"),
+        ("sac", "Pendulum-v1", None, "Pendulum-v1"),
+        ("nothing", "Walker2d-v5", None, "default"),
     ],
 )
-def test_a_familys_preset_is_taken_for_its_environments(environment: str, preset: str):
-    assert choose("ppo", environment, None) == (preset, presets("ppo").get(preset, Preset()))
-    assert choose("ppo", environment, "classic")[0] == "classic"
-
-
-@pytest.mark.parametrize("environment", ["HalfCheetah-v5", "Hopper-v5", "Walker2d-v5"])
-def test_td3_takes_di_engines_settings_where_they_were_measured_to_be_better(environment: str):
-    assert choose("td3", environment, None) == ("di-engine", presets("td3")["di-engine"])
-    assert choose("td3", "Ant-v5", None)[0] == "Ant-v5"
-
-
-@pytest.mark.parametrize(
-    ("environment", "preset"),
-    [
-        ("HalfCheetah-v5", "HalfCheetah-v5"),
-        ("Hopper-v5", "author"),
-        ("Humanoid-v5", "author"),
-        ("HopperBulletEnv-v0", "pybullet"),
-        ("Pendulum-v1", "Pendulum-v1"),
-        ("Reacher-v5", "default"),
-    ],
-)
-def test_sac_takes_the_authors_settings_ours_or_the_zoos(environment: str, preset: str):
-    assert choose("sac", environment, None) == (preset, presets("sac").get(preset, Preset()))
-
-
-def test_a_familys_preset_is_the_algorithms_own():
-    assert choose("td3", "ALE/Breakout-v5", None) == ("default", Preset())
-
-
-def test_the_environments_own_is_taken_where_none_is_named():
-    assert choose("td3", "Ant-v5", None) == ("Ant-v5", presets("td3")["Ant-v5"])
-    assert choose("td3", "Ant-v5", "author") == ("author", presets("td3")["author"])
-    assert choose("td3", "Ant-v5", "default") == ("default", Preset())
-    assert choose("td3", "Reacher-v5", None) == ("default", Preset())
-    assert choose("td3", "author", None)[0] == "author"  # no environment is called so
+def test_a_preset_is_chosen_by_its_name_the_environment_or_its_family(
+    name: str, environment: str, given: str | None, preset: str
+):
+    assert choose(name, environment, given) == (preset, presets(name).get(preset, Preset()))
 
 
 def test_an_unknown_one_is_refused_with_the_nearest():
-    with pytest.raises(UsageError, match=r"^td3 has no preset 'authr'. Did you mean 'author'\? It has: default, walk"):
+    with pytest.raises(UsageError, match=r"^td3 has no preset 'authr'. Did you mean 'author'\?"):
         choose("td3", "Walker2d-v5", "authr")
 
 
-def test_an_algorithm_without_presets_has_the_default_one():
-    assert presets("nothing") == {}
-    assert choose("nothing", "Walker2d-v5", None) == ("default", Preset())
+# ---------------------------------------------------------------------------------------------------- in a file
+ONE = "quick: {about: Mine., run: {steps: 500}, algorithm: {tau: 0.01}}\n"
+TWO = ONE + "Pendulum-v1: {algorithm: {tau: 0.02}}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "mine.yaml"
+
+
+def test_the_only_one_in_a_file(file: Path):
+    file.write_text(ONE)
+    name, preset = choose("td3", "Pendulum-v1", str(file))
+    assert (name, preset.algorithm, preset.run) == (str(file), {"tau": 0.01}, {"steps": 500})
+
+
+def test_of_several_the_environments(file: Path):
+    file.write_text(TWO)
+    assert choose("td3", "Pendulum-v1", str(file))[1].algorithm == {"tau": 0.02}
+    with pytest.raises(UsageError, match=r"mine\.yaml has no preset for CartPole-v1, but quick, Pendulum-v1"):
+        choose("td3", "CartPole-v1", str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("quick: {run: {step: 500}}", r"a run has no option 'step'\. Did you mean 'steps'"),
+        ("quick: {options: {steps: 500}}", "cannot be read"),
+        ("- 1", "cannot be read"),
+        ("quick: {algorithm: {tau: 0.1}}\nquick: {}", r"cannot be read \(line 2 has quick once more"),
+        ("{", "cannot be read"),
+        ("", "has no preset for Pendulum-v1, but none"),
+    ],
+)
+def test_what_is_no_preset_gets_a_sentence(file: Path, text: str, sentence: str):
+    file.write_text(text)
+    with pytest.raises(UsageError, match=sentence):
+        choose("td3", "Pendulum-v1", str(file))
+
+
+def test_a_file_that_is_not_there_gets_a_sentence(file: Path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        choose("td3", "Pendulum-v1", str(file))

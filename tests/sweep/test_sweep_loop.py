@@ -10,11 +10,12 @@ import pytest
 
 from duetto.algorithms import TD3
 from duetto.errors import UsageError
+from duetto.learners import runtime
 from duetto.runs.spec import RunSpec
 from duetto.runs.worker import FAILED, HINDERED, IN_USE, Job
 from duetto.storage.config import Config, RunOptions
 from duetto.tools.sweep import sweep as loop
-from duetto.tools.sweep.plan import Experiment, PlannedRun, runs
+from duetto.tools.sweep.plan import Experiment, PlannedRun, last_evaluation, runs
 from duetto.tools.sweep.results import results_of
 from duetto.tools.sweep.sweep import Sweep
 
@@ -206,3 +207,22 @@ def test_an_error_closes_the_pool(planned: list[PlannedRun], tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         sweep.work()
     assert pool.closed
+
+
+# ---------------------------------------------------------------------------------------------------- how far a run is
+def test_the_last_evaluation_that_can_be_read(tmp_path: Path):
+    assert last_evaluation(tmp_path) is None
+    table = tmp_path / "evaluations.csv"
+    table.write_text("step,mean_return\n0,-9.0\n30,-1.5\n")
+    assert last_evaluation(tmp_path) == (30, -1.5)
+    table.write_text("step,mean_return\n")
+    assert last_evaluation(tmp_path) is None
+
+
+@pytest.mark.parametrize(("said", "most"), [(None, 4), ("2", 2), ("2,1", 2), ("16", 4), ("0", 4), ("many", 4)])
+def test_threads_are_a_process_share_of_the_cores(monkeypatch: pytest.MonkeyPatch, said: str | None, most: int):
+    monkeypatch.setattr(runtime, "cores", lambda: 8)
+    monkeypatch.delenv(runtime.OMP_THREADS, raising=False)
+    if said is not None:
+        monkeypatch.setenv(runtime.OMP_THREADS, said)
+    assert runtime.available_threads() == most

@@ -156,15 +156,7 @@ def test_own_files_that_were_edited_are_refused_also_where_the_runs_are_complete
         again()
 
 
-def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path):
-    (tmp_path / "small-Short-s0").mkdir()
-    (tmp_path / "small-Short-s0" / "thesis.tex").touch()
-    with pytest.raises(UsageError, match=r"exists and is no run: it has no config\.yaml"):
-        swept(tmp_path)
-    assert (tmp_path / "small-Short-s0" / "thesis.tex").exists()
-
-
-@pytest.mark.parametrize("name", [".git", ".env", "checkpoints"])
+@pytest.mark.parametrize("name", [".git", "thesis", "checkpoints"])
 def test_nothing_is_deleted_in_a_folder_that_lacks_its_config(tmp_path: Path, name: str):
     """Hidden files were deleted where a run of the same name was about to start."""
     (tmp_path / "small-Short-s0" / name).mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -109,11 +110,19 @@ def test_what_is_worse_than_the_median_is_hopeless_once_it_may_be(
     assert made.should_prune(number) == hopeless
 
 
-def test_a_damaged_journal_gets_a_sentence(tmp_path: Path):
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda lines: lines[40:],
+    "an unknown operation": lambda lines: lines + b'{"op_code": 99, "worker_id": "x"}\n',
+    "deep nesting": lambda lines: lines + b"[" * 99_999 + b"\n",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_journal_gets_a_sentence(tmp_path: Path, damage: Callable[[bytes], bytes]):
     tried(sampler(tmp_path), 2)
     journal = tmp_path / "journal.jsonl"
-    journal.write_bytes(journal.read_bytes()[40:])
-    with pytest.raises(CheckpointError, match="is damaged"):
+    journal.write_bytes(damage(journal.read_bytes()))
+    with pytest.raises(CheckpointError, match=r"journal\.jsonl is damaged"):
         sampler(tmp_path)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import pytest
 
-from duetto.algorithms import ALGORITHMS, PPO, SAC, TD3, Algorithm
+from duetto.algorithms import ALGORITHMS, TD3, Algorithm
 from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive
 from duetto.algorithms.options import Option, OptionTable
 from duetto.errors import UsageError
 from duetto.tools.tune.sampler import distributions
-from duetto.tools.tune.space import first_params, space
+from duetto.tools.tune.space import space
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ BY_TYPE: dict[str, dict[str, Any] | None] = {
     "heat": {"low": 0.1, "high": 10.0, "log": True},
     "share": {"low": 0.0, "high": 1.0},
     "forget": {"low": 0.0003, "high": 0.03, "log": True},
-    "trust": {"low": 0.5, "high": 0.995, "log": "1-x"},
+    "trust": {"choices": [0.5, 0.85, 0.95, 0.983, 0.995]},
     "whole": None,
     "off": None,
     "many": {"low": 25, "high": 400, "log": True},
@@ -75,13 +74,6 @@ def test_what_follows_from_a_fields_type_and_value(name: str):
     assert (found[name].to_dict() if name in found else None) == BY_TYPE[name]
 
 
-def test_what_td3_is_searched_by():
-    assert list(space(TD3())) == [
-        "batch_size", "discount", "n_step", "actor_learning_rate", "critic_learning_rate", "hidden", "tau",
-        "exploration_noise", "policy_delay", "target_noise",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_what_an_algorithm_says_is_of_its_own_options(name: str):
     kind = ALGORITHMS[name]
@@ -89,33 +81,26 @@ def test_what_an_algorithm_says_is_of_its_own_options(name: str):
     assert {"none", "recurrent", "stochastic_evaluation"} & set(space(kind())) == set()
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_the_ends_of_every_range_make_an_algorithm(name: str):
-    centre = ALGORITHMS[name]()
-    for field, one in space(centre).items():
-        ends = one.choices or (one.low, one.high)
-        for end in ends:
-            assert one.value(one.param(end)) == end
-            assert getattr(centre.with_options(**{field: end}), field) == end
-
-
-@pytest.mark.parametrize("kind", [TD3, SAC, PPO, Own])
-def test_the_centre_is_among_what_can_be_tried(kind: type[Algorithm]):
+@pytest.mark.parametrize("kind", [*ALGORITHMS.values(), Own])
+def test_the_centre_and_the_ends_of_every_range_make_an_algorithm(kind: type[Algorithm]):
     centre = kind()
-    for name, one in space(centre).items():
-        if name != "entropy_coefficient":  # 0 is off
-            assert one.value(one.param(getattr(centre, name))) == getattr(centre, name), name
+    for field, one in space(centre).items():
+        for value in (*(one.choices or (one.low, one.high)), getattr(centre, field)):
+            if value == 0.0 and field == "entropy_coefficient":  # off, which no range has
+                continue
+            near = pytest.approx(value, rel=1e-3) if isinstance(value, float) else value
+            assert one.value(one.param(value)) == near
+            assert getattr(centre.with_options(**{field: value}), field) == value
 
 
-def test_numbers_have_three_digits_and_stay_within():
-    one = space(TD3())["discount"]
-    assert one.label == "1 - discount"
-    for distance in np.geomspace(0.001, 0.1, 50):
-        value = one.value(distance)
-        assert 0.9 <= value <= 0.999
-        assert float(f"{1 - value:.3g}") == pytest.approx(1 - value, abs=1e-12)
-    assert space(TD3())["tau"].value(0.0123456) == 0.0123
-    assert space(TD3())["tau"].value(0.05000001) == 0.05
+def test_numbers_have_four_digits_and_stay_within():
+    tau = space(TD3())["tau"]
+    assert [tau.value(number) for number in (0.0123456, 0.05000001, 0.0004)] == [0.01235, 0.05, 0.0005]
+
+
+def test_the_first_trial_is_as_near_to_the_preset_as_its_ranges_allow():
+    searched = space(TD3(), {"tau": {"low": 0.2, "high": 0.3}, "hidden": {"choices": [[8], [16]]}}, only=True)
+    assert (searched["tau"].param(0.005), searched["hidden"].param((400, 300))) == (0.2, None)  # None: it is drawn
 
 
 # ---------------------------------------------------------------------------------------------------- as asked for
@@ -152,12 +137,11 @@ def test_a_file_comes_before_the_type_and_given_values_are_not_searched():
         ({"tau": {"low": 0.1, "high": 0.01}}, "tau cannot be searched by {"),
         ({"tau": {"low": 0.0, "high": 0.01, "log": True}}, "tau cannot be searched so: {"),
         ({"tau": {"low": 0.5, "high": 1.5}}, "tau is 1.5; it must be at least 0 and at most 1"),
-        ({"tau": {"low": 0.5, "high": 1.0, "log": "1-x"}}, "tau cannot be searched so: {"),
-        ({"tau": {"low": 0.1, "high": 0.5, "step": 0.1}}, "tau cannot be searched by {"),
-        ({"tau": {"low": 0.1, "high": 0.5, "steps": 1}}, "Give low and high (with log or step: doubling), choices"),
+        ({"tau": {"low": 0.5, "high": 1.0, "log": "1-x"}}, "tau cannot be searched by {"),
+        ({"tau": {"low": 0.1, "high": 0.5, "steps": 1}}, "Give low and high (with log), choices"),
         ({"tau": {"factor": 1}}, "tau cannot be searched by {'factor': 1}"),
         ({"tau": {"factor": 2, "high": 0.5}}, "tau cannot be searched by {"),
-        ({"tau": {"low": 1, "high": 8, "step": "doubling"}}, "tau is 2; it must be at least 0 and at most 1"),
+        ({"tau": {"factor": 2, "step": 0.1}}, "tau cannot be searched by {"),
         ({"critic_weight_decay": {"factor": 2}}, "critic_weight_decay is 0.0, from which no range follows"),
         ({1: {"low": 0.1, "high": 0.5}}, "td3 has no option 1 to search"),
         ({"tau": 0.1}, "tau cannot be searched by 0.1"),
@@ -181,19 +165,6 @@ def test_nothing_to_search_is_a_mistake():
         space(TD3(), {}, only=True)
 
 
-def test_a_class_inherits_the_searches_of_its_bases():
-    declared = Own.declared_searches()
-    assert declared["rows"] == {"factor": 2, "step": "doubling"}
-    assert declared["recurrent"] is None
-
-
-def test_the_first_trial_is_as_near_to_the_preset_as_its_ranges_allow():
-    searched = space(TD3(), {"tau": {"low": 0.2, "high": 0.3}, "batch_size": "auto"}, only=True)
-    assert first_params(searched, {"tau": 0.005, "batch_size": 100}) == {"tau": 0.2}
-    choices = space(TD3(), {"hidden": {"choices": [[8], [16]]}, "tau": "auto"}, only=True)
-    assert first_params(choices, {"hidden": (400, 300), "tau": 0.005}) == {"tau": 0.005}
-
-
 @pytest.mark.parametrize(
     ("field", "choices", "start"),
     [("tau", [1, 0.5], 1.0), ("target_noise_clip", [[-1, 1], [-2, 2]], (-1.0, 1.0)), ("discount", [0.9, 0.5], 1.0)],
@@ -204,16 +175,3 @@ def test_a_whole_number_among_choices_is_the_same_as_that_number(field: str, cho
     param = searched.param(start)
     assert (param is None) == (field == "discount")
     assert param is None or searched.value(param) == start
-
-
-@pytest.mark.parametrize(
-    ("asked", "params", "values"),
-    [
-        ({"low": 0.9951, "high": 0.9954}, (0.99512345,), (0.995123,)),
-        ({"low": 0.9951, "high": 0.9954}, (0.99512345, 0.99533333), (0.995123, 0.995333)),
-        ({"low": 0.99, "high": 0.9999}, (0.99123456, 0.99987654), (0.99123, 0.99988)),
-    ],
-)
-def test_a_grid_is_kept_and_a_narrow_range_has_many_values(asked: Any, params: Any, values: Any):
-    (one,) = space(TD3(), {"discount": asked}, only=True).values()
-    assert tuple(map(one.value, params)) == pytest.approx(values, abs=1e-12)

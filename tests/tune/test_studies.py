@@ -166,23 +166,6 @@ def test_no_link_in_a_studys_folder_is_followed(study: TuneResult, tmp_path: Pat
     assert (outside / "mine.txt").read_text() == "precious"
 
 
-def unknown_operation(journal: Path) -> None:
-    journal.write_text(journal.read_text() + '{"op_code": 99, "worker_id": "x"}\n')
-
-
-def deep_nesting(journal: Path) -> None:
-    journal.write_text(journal.read_text() + "[" * 99_999 + "\n")
-
-
-@pytest.mark.parametrize("damage", [unknown_operation, deep_nesting])
-def test_a_journal_that_was_changed_is_refused_by_its_name(study: TuneResult, tmp_path: Path, damage: Any):
-    """Tracebacks came out of `duetto.tune`."""
-    copied = shutil.copytree(study.folder, tmp_path / "study")
-    damage(copied / "journal.jsonl")
-    with pytest.raises(DuettoError, match=r"journal\.jsonl "):
-        tuned(copied, trials=3)
-
-
 @pytest.mark.parametrize("writes", [0, 12])
 def test_a_full_disk_gets_a_sentence_and_the_trial_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
@@ -358,14 +341,6 @@ def test_a_study_without_a_trial_that_is_complete_is_an_error(tmp_path: Path):
     gymnasium.register("Scripted-v0", entry_point=lambda: Short())
     with pytest.raises(duetto.DuettoError, match=r"None of the 1 trials in .* is complete.*diverged"):
         tuned(tmp_path / "study", "Scripted-v0", trials=1, seeds=1, critic_learning_rate=1e30, search={"tau": "auto"})
-
-
-def test_hyper_parameters_beside_an_object_belong_into_it():
-    """The sentence was: tune has no option 'tau'. Did you mean 'tau'?"""
-    with pytest.raises(UsageError, match=r"It is a hyper-parameter: duetto\.TD3\(tau=\.\.\.\)\."):
-        duetto.tune(duetto.TD3(), "Pendulum-v1", tau=0.01)
-    with pytest.raises(UsageError, match=r"It is a hyper-parameter: duetto\.TD3\(policy_delay=\.\.\.\)\."):
-        duetto.sweep({"small": duetto.TD3()}, "Pendulum-v1", policy_delay=1)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cache
@@ -63,32 +61,32 @@ def choose(
 ) -> tuple[str, Preset]:
     """Return the preset of that name; without a name, the environment's or its family's, or else "default".
 
-    `known` are the presets of a custom algorithm. A name may be FILE.yaml or FILE.yaml:NAME, as `duetto tune` writes
-    them. Of FILE.yaml it is the environment's preset, or the only one.
+    `known` are the presets of a custom algorithm. A name may be FILE.yaml, as `duetto tune` writes it: of
+    that it is the environment's preset, or the only one.
 
     Raises:
         UsageError: There is no such preset, or the file cannot be read or sets an option that no run has.
     """
-    if file := re.fullmatch(r"(.+\.ya?ml)(?::(.*))?", name or ""):
-        return str(name), _of_file(Path(file[1]), file[2], environment)
+    if name and name.endswith((".yaml", ".yml")):
+        return name, _of_file(Path(name), environment)
     known = presets(algorithm) if known is None else known
     name = name or _of_environment(environment, known) or "default"
     if name == "default":
         return name, Preset()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"Did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"{algorithm} has no preset {name!r}. {hint}It has: default, {', '.join(known)}.")
+        raise UsageError(f"{algorithm} has no preset {name!r}.{did_you_mean(name, ['default', *known])}")
     return name, known[name]
 
 
-def _of_file(path: Path, name: str | None, environment: str) -> Preset:
+def _of_file(path: Path, environment: str) -> Preset:
     from duetto.storage.config import RunOptions
 
     known = _read(path)
-    name = name or _of_environment(environment, known) or (next(iter(known)) if len(known) == 1 else "")
+    name = _of_environment(environment, known) or (next(iter(known)) if len(known) == 1 else "")
     if name not in known:
-        raise UsageError(f"{path} has the presets {', '.join(known) or '(none)'}. Name one of them: {path}:NAME.")
+        raise UsageError(
+            f"{path} has no preset for {environment}, but {', '.join(known) or 'none'}. Give it a file of its own."
+        )
     options = [entry.name for entry in fields(RunOptions)]
     if unknown := [option for option in known[name].run if option not in options]:
         raise UsageError(f"{path}: a run has no option {unknown[0]!r}.{did_you_mean(unknown[0], options)}")

@@ -59,8 +59,9 @@ def clock(seconds: float | None) -> str:
 
 
 @contextmanager
-def working(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """Show an activity and its duration on a terminal; yield a function that changes the text."""
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """Show an activity and its duration on stderr, if it is a terminal; yield a function that changes the text."""
+    console = Console(stderr=True)
     with LiveDisplay(console, quiet=not console.is_terminal) as display:
         display.doing(text)
         yield display.doing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
 import signal
@@ -117,14 +116,16 @@ def run_command(command: str = "--help", *arguments: str) -> None:
     elif command in OWN_MODULES:
         import_module(f"duetto.tools.cli.{command}").main(list(arguments))
     else:
-        import_module("duetto.tools.cli.commands").main(command, list(arguments))
+        from duetto.tools.cli import commands, parser
+
+        parser.run_function(commands.FUNCTIONS[command], f"duetto {command}", arguments)
 
 
-def unknown(kind: str, name: str, known: Collection[str], prefix: str = "") -> UsageError:
-    """Return an error that lists the known names, and suggests the most similar one."""
-    similar = difflib.get_close_matches(name.lower(), [*known], n=1)
-    hint = f"Did you mean {similar[0]!r}? " if similar else ""
-    return UsageError(f"There is no {kind} {prefix + name!r}. {hint}There are: {', '.join(known)}.")
+def unknown(kind: str, name: str, known: Collection[str]) -> UsageError:
+    """Return an error that suggests the most similar of the known names, or lists them."""
+    from duetto.algorithms.suggestions import did_you_mean
+
+    return UsageError(f"There is no {kind} {name!r}.{did_you_mean(name.lower(), known, 'There are')}")
 
 
 def _overview() -> str:

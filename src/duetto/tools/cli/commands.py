@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_file
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from duetto.errors import DuettoError, escaped
 from duetto.tools.cli import options as shared
 from duetto.tools.cli.options import Checkpoint, EnvironmentOptions, Json, Quiet, RunFolder, Runs, Trust
 from duetto.tools.cli.output import print_file, print_json, print_result, wrapped
-from duetto.tools.cli.parser import Arg, Flag, Texts, run_function
+from duetto.tools.cli.parser import Arg, Flag, Texts
 from duetto.training.progress_lines import say, working
 
 Repository = Annotated[str, Arg("The run's repository on the Hub; push creates it.", "USER/NAME", is_positional=True)]
@@ -84,7 +84,7 @@ def evaluate(
 
     options = shared.parse_options(environment_options)
     trained = Run(run, trust=trust)
-    with working(Console(stderr=True), f"evaluating {run}") as tell:
+    with working(f"evaluating {run}") as tell:
         result = trained.evaluate(episodes, checkpoint, seed, tell, environment, options, stochastic)
     pairs = enumerate(zip(result.returns, result.lengths, strict=True), start=1)
     lines = [f"episode {number:3d}  return {total:10.2f}  steps {length:6d}" for number, (total, length) in pairs]
@@ -104,7 +104,7 @@ def video(
     from duetto.runs.run import Run
 
     trained = Run(run, trust=trust)
-    with working(Console(stderr=True), f"recording {run}") as tell:
+    with working(f"recording {run}") as tell:
         path = trained.video(output, checkpoint, seed, tell)
     values = {"file": str(path), "run": run, "checkpoint": checkpoint}
     print_result(json, values, trained.notices, str(path))
@@ -145,7 +145,7 @@ def export(
     from duetto.tools.export.writing import export as write
 
     trained = Run(run, trust=trust)
-    with working(Console(stderr=True), f"writing and testing the graph of {run}"):
+    with working(f"writing and testing the graph of {run}"):
         path = write(trained, format, output, checkpoint)
     about = json_file.loads(Path(f"{path}.json").read_text("utf-8"))
     checked = about["checked"]
@@ -180,7 +180,7 @@ def push(
 
     given = {name: value for name, value in locals().items() if name not in ("run", "json", "trust", "Run", "push_run")}
     trained = Run(run, trust=trust)
-    with working(Console(stderr=True), f"pushing {run}") as tell:
+    with working(f"pushing {run}") as tell:
         pushed = push_run(trained, **given, tell=tell)
     values = {"run": run, **pushed._asdict(), "evaluation": pushed.evaluation.to_dict(), "sent": not dry_run}
     lines = [f"{size:12,}  {name}" for name, size in pushed.files.items()]
@@ -191,7 +191,6 @@ def push(
 def pull(
     repository: Repository,
     output: Annotated[str | None, Arg("The new folder; by default runs/NAME.", "FOLDER")] = None,
-    revision: Annotated[str | None, Arg("A branch, a tag or a commit.", "REVISION")] = None,
     at_most: Annotated[float, Arg("Refuse a larger run, in GB.", "GB")] = 5.0,
     json: Json = False,
 ) -> None:
@@ -201,8 +200,8 @@ def pull(
     """
     from duetto.tools.hub import fetch
 
-    with working(Console(stderr=True), f"pulling {repository}") as tell:
-        pulled = fetch(repository, output, revision=revision, at_most=at_most, tell=tell)
+    with working(f"pulling {repository}") as tell:
+        pulled = fetch(repository, output, at_most=at_most, tell=tell)
     size = sum(pulled.files.values()) / 1e6
     line = f"{pulled.path}: {len(pulled.files)} files, {size:.1f} MB, of commit {pulled.commit}."
     values = {"repository": repository, **pulled._asdict(), "path": str(pulled.path)}
@@ -234,8 +233,8 @@ def report(
     """
     from duetto.tools.report.report import report as write
 
-    with working(Console(stderr=True), "writing the report") as tell:
-        path = write(runs, output, metric, tell)
+    with working("writing the report"):
+        path = write(runs, output, metric)
     print_file(path, json)
 
 
@@ -274,7 +273,7 @@ def check(
     from duetto.environments import check as checker
 
     options = shared.parse_options(environment_options)
-    with working(Console(stderr=True), f"checking {environment}"):
+    with working(f"checking {environment}"):
         findings = checker.check(environment, environment_options=options, steps=steps, timeout=timeout)
     broken = [finding.about for finding in findings if finding.level == "broken"]
     if json:
@@ -362,8 +361,3 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     each.__name__.removesuffix("_"): each
     for each in (resume, evaluate, video, watch, export, push, pull, plot, report, table, check, list_)
 }
-
-
-def main(command: str, arguments: Sequence[str]) -> None:
-    """Parse the options and run a command."""
-    run_function(FUNCTIONS[command], f"duetto {command}", arguments)

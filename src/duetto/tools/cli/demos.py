@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.console import Console
-from rich.table import Table
 
 from duetto import demonstrations, environments
 from duetto.demonstrations import (
@@ -35,7 +34,6 @@ from duetto.training.evaluator import check_same_spaces
 from duetto.training.progress_lines import say, working
 from duetto.training.video import record as record_video
 
-LISTED = 10  # episodes that `inspect` lists
 _EXPERT = "The folder of a run, whose policy takes its best actions, or a class such as those in examples/experts."
 
 
@@ -48,7 +46,7 @@ def main(arguments: list[str]) -> None:
         print("\n".join([usage, "", "Demonstrations to learn from:", "", *lines, "", "Each has its own --help."]))
         return
     if command not in COMMANDS:
-        raise unknown("command", command, COMMANDS, prefix="demos ")
+        raise unknown("command", f"demos {command}", [f"demos {name}" for name in COMMANDS])
     run_function(FUNCTIONS[command], f"duetto demos {command}", rest)
 
 
@@ -90,7 +88,7 @@ def record(
     try:
         with (
             demonstrations.writer(output, metadata, overwrite) as writer,
-            working(Console(stderr=True), "recording") as tell,
+            working("recording") as tell,
         ):
             games = demonstrations.record(actor, envs, episodes, seed, keep)
             last = seed
@@ -218,13 +216,8 @@ def inspect(
     json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """Print the environment, the expert and the first episodes of demonstrations; with --json all episodes."""
+    """Print the environment, the expert, returns and lengths of demonstrations; with --json every episode."""
     loaded = demonstrations.load(demos)
-    rows = zip(loaded.seeds, loaded.parts, loaded.returns, loaded.lengths, loaded.terminated, strict=True)
-    episodes = [
-        {"seed": seed, "part": part, "return": float(total), "steps": int(steps), "terminated": bool(over)}
-        for seed, part, total, steps, over in rows
-    ]
     about = loaded.metadata
     described = {
         "environment": about.environment,
@@ -235,34 +228,30 @@ def inspect(
         "versions": about.versions,
     }
     if not json:
-        _print_demos(loaded, described, episodes)
+        _print_demos(loaded, described)
     if video is not None:
         references = signing.references(about.environment, about.options)
         signing.check(references, loaded.signature, demos, "environment", trust)
         _record_episode(loaded, episode, Path(video).absolute())
     if json:
+        rows = zip(loaded.seeds, loaded.parts, loaded.returns, loaded.lengths, loaded.terminated, strict=True)
+        episodes = [
+            {"seed": seed, "part": part, "return": float(total), "steps": int(steps), "terminated": bool(over)}
+            for seed, part, total, steps, over in rows
+        ]
         print_json({"file": demos, **described, "episodes": episodes, "video": video})
     elif video is not None:
         say(Console(), video)
 
 
-def _print_demos(demos: Demonstrations, described: dict[str, Any], episodes: list[dict[str, Any]]) -> None:
-    console, terminated = Console(), int(demos.terminated.sum())
+def _print_demos(demos: Demonstrations, described: dict[str, Any]) -> None:
+    terminated = int(demos.terminated.sum())
     lengths = f"{demos.lengths.mean():.4g} ({demos.lengths.min()} to {demos.lengths.max()}), {demos.steps:,} in all"
     counted = f"{len(demos)}: {terminated} terminated, {len(demos) - terminated} truncated"
     for name, value in (described | {"episodes": counted, "return": _return_range(demos), "steps": lengths}).items():
         text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
         if text:
-            say(console, f"{name:13} {text}")
-    table = Table("episode", "seed", "return", "steps", "end")
-    for number, episode in enumerate(episodes[:LISTED]):
-        seed = "-" if episode["seed"] is None else f"{episode['seed']}"
-        seed += f", life {episode['part'] + 1}" if episode["part"] else ""
-        end = "terminated" if episode["terminated"] else "truncated"
-        table.add_row(str(number), seed, f"{episode['return']:.4g}", str(episode["steps"]), end)
-    console.print(table)
-    if len(episodes) > LISTED:
-        say(console, f"and {len(episodes) - LISTED} more: --json lists them.")
+            say(Console(), f"{name:13} {text}")
 
 
 def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from duetto.algorithms import ALGORITHMS, Algorithm
@@ -85,9 +85,15 @@ class LearningCommand:
         )
 
     def parse(self, arguments: list[str]) -> dict[str, Any] | None:
-        """Return the options on the command line by name; None after --help has printed them."""
-        given = self.parser().parse(arguments)
+        """Return the options on the command line by name; None after --help has printed them.
+
+        Raises UsageError for an option that is unknown, missing or wrong; --config needs no environment.
+        """
+        parser = self.parser()
+        given = parser.parse(arguments)
         if not {"help", "help_all"} & given.keys():
+            if "config" not in given:
+                parser.check_complete(given)
             return given
         name, preset = self.preset(given)
         about = f"{inspect.getdoc(self.algorithm)}\n\nDefaults shown are those of the preset {name!r}."
@@ -169,15 +175,9 @@ def _docstrings(kind: type[Any]) -> dict[str, str]:
     for owner in reversed(kind.__mro__):
         if not dataclasses.is_dataclass(owner):
             continue
-        for field, text in pairwise(_body(owner)):
+        [node] = ast.parse(dedent(inspect.getsource(owner))).body
+        assert isinstance(node, ast.ClassDef)
+        for field, text in pairwise(node.body):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
                 texts[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
     return texts
-
-
-def _body(owner: type[Any]) -> list[ast.stmt]:
-    """Return the statements of a class."""
-    file = sys.modules[owner.__module__].__file__
-    tree = ast.parse(Path(file).read_text("utf-8")) if file else ast.Module([], [])
-    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == owner.__name__)
-    return next((node.body for node in classes), [])

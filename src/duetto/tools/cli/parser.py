@@ -32,7 +32,6 @@ class Arg:
     Attributes:
         help: The help.
         metavar: The name of its value in the help, if its type does not say it.
-        name: The option's name, if it is not that of the parameter.
         is_positional: Whether it has no name on the command line.
         is_flag: Whether it has no --no-NAME.
         if_empty: The value of the option without a value; None: it needs one.
@@ -40,7 +39,6 @@ class Arg:
 
     help: str = ""
     metavar: str = ""
-    name: str = ""
     is_positional: bool = False
     is_flag: bool = False
     if_empty: str | None = None
@@ -129,7 +127,7 @@ class Parser:
         for group in self.groups:
             for name in (name for name in group.options if name not in group.defaults):
                 kind, arg = taken_apart(group.options[name])
-                option = "" if arg.is_positional else _option(name, arg)
+                option = "" if arg.is_positional else _option(name)
                 required[name] = option, (arg.metavar or name).removesuffix(" ..."), kind == Texts
         return required
 
@@ -142,7 +140,7 @@ class Parser:
         known = [name for group in self.groups for name in group.options]
         similar = nearest(name, known) or nearest(name.removeprefix("no_"), known)
         if similar:
-            names = " or ".join(f"--{each.replace('_', '-')}" for each in similar)
+            names = " or ".join(map(_option, similar))
             hint = f"Did you mean {names}?"
         else:
             hint = "It has nothing of the kind." if name in FOREIGN_NAMES else f"See {self.prog} --help."
@@ -183,8 +181,8 @@ def _joined(parts: list[Any]) -> tuple[Any, ...]:
     return tuple(value for part in parts for value in (part if isinstance(part, list) else [part]))
 
 
-def _option(name: str, arg: Arg) -> str:
-    return f"--{(arg.name or name).replace('_', '-')}"
+def _option(name: str) -> str:
+    return f"--{name.rstrip('_').replace('_', '-')}"
 
 
 def _add(section: Any, name: str, annotation: Any, is_required: bool, default: Any, is_hidden: bool) -> None:
@@ -209,7 +207,7 @@ def _add(section: Any, name: str, annotation: Any, is_required: bool, default: A
     if arg.is_positional:
         section.add_argument(name, **form | {"nargs": "*" if kind == Texts else "?"})
     else:
-        section.add_argument(_option(name, arg), dest=name, **form)
+        section.add_argument(_option(name), dest=name, **form)
 
 
 def _values(kind: Any, arg: Arg) -> tuple[Callable[[str], Any], str, Any]:

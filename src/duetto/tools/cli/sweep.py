@@ -40,11 +40,8 @@ def main(arguments: list[str]) -> None:
     if is_overview(arguments, USAGE, ABOUT):
         return
     calls = [(command, command.parse(arguments[1:])) for command in map(_command, arguments[0].split(","))]
-    if any(given is None for _, given in calls[:1]):
-        return
-    for command, given in calls:
-        command.parser().check_complete(given or {})
-    _sweep(DEFAULTS | (calls[0][1] or {}), calls)
+    if (given := calls[0][1]) is not None:
+        _sweep(DEFAULTS | given, calls)
 
 
 def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experiment:

@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "run": {
         "seeds": shared.Seeds,
         "config": Annotated[str, Arg("Use all options of this run's config.yaml.", metavar="FILE")],
-        "from_run": Annotated[str, Arg(name="from", help="Start with this run's networks.", metavar="RUN")],
+        "from_": Annotated[str, Arg("Start with this run's networks.", metavar="RUN")],
         "from_checkpoint": Annotated[
             str, Arg("With --from: the checkpoint of that run (last).", metavar="last|best|STEP")
         ],
@@ -51,14 +51,8 @@ def main(arguments: list[str]) -> None:
     if is_overview(arguments, USAGE, ABOUT):
         return
     command = _command(arguments[0])
-    given = command.parse(arguments[1:])
-    if given is None:
-        return
-    if "config" not in given:
-        command.parser().check_complete(given)
-    if "seed" in given and "seeds" in given:
-        raise UsageError("--seed is one seed, --seeds are several. Give one of the two.")
-    train(command, given)
+    if (given := command.parse(arguments[1:])) is not None:
+        train(command, given)
 
 
 def _command(word: str) -> LearningCommand:
@@ -96,7 +90,7 @@ def _spec(command: LearningCommand, given: dict[str, Any]) -> RunSpec:
     """Return the run that the options describe, or with --config the recorded one with the options on top."""
     from duetto.runs.finetune import WarmStart
 
-    start = WarmStart.asked_for(given.get("from_run"), given.get("from_checkpoint", "last"))
+    start = WarmStart.asked_for(given.get("from_"), given.get("from_checkpoint", "last"))
     if "config" in given:
         spec = _recorded(command, given, start)
     else:
@@ -159,6 +153,8 @@ def _seeds(given: dict[str, Any]) -> tuple[int, ...]:
     """Return the seeds of --seeds. UsageError for options that a single run has."""
     from duetto.runs.seeds import parse_seeds
 
+    if "seed" in given:
+        raise UsageError("--seed is one seed, --seeds are several. Give one of the two.")
     if "track" in given:
         raise UsageError("--track follows one run in a process. Leave it out, or train the seeds one by one.")
     for name in (name for name in shared.CLUSTER if name in given):

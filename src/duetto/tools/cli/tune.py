@@ -38,9 +38,7 @@ def main(arguments: list[str]) -> None:
     if is_overview(arguments, USAGE, ABOUT):
         return
     command = _command(arguments[0])
-    given = command.parse(arguments[1:])
-    if given is not None:
-        command.parser().check_complete(given)
+    if (given := command.parse(arguments[1:])) is not None:
         tune(command, given)
 
 

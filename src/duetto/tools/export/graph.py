@@ -21,6 +21,7 @@ SINGLE, ACTION = "observation", "action"  # the names of input and output if the
 MASK = "action_mask"
 NEXT = "next/"  # prefix of outputs that are inputs of the next step
 PREVIOUS = ("previous_action", "previous_reward", "starts")
+_NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Port:
     def empty(self, rows: int) -> np.ndarray:
         """Return zeros (rows, *shape)."""
         return np.zeros((rows, *self.shape), self.dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the second file of an export has it."""
+        return {"name": self.name, "shape": ["N", *self.shape], "dtype": self.dtype, "about": self.about}
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ class Graph:
     moments: dict[str, Moments]
     clip: float
     masked: bool = False  # whether it takes a mask of allowed actions
+    narrow: bool = False  # whether arrays have 32 bits at most, as JAX's by default
 
     @property
     def observations(self) -> dict[str, Any]:
@@ -68,7 +74,7 @@ class Graph:
     def inputs(self) -> list[Port]:
         """The inputs in order: the observation's parts, a mask of allowed actions, a recurrent agent's carry."""
         ports = [
-            Port(name, _shape(part), _dtype(part), spell(part, bounds=False))
+            Port(name, _shape(part), self._dtype(_dtype(part)), spell(part, bounds=False))
             for name, part in self.observations.items()
         ]
         if self.masked:
@@ -79,7 +85,12 @@ class Graph:
         before = no_action(self.action, 1)
         return [
             *ports,
-            Port("previous_action", before.shape[1:], before.dtype.name, f"the last output {NEXT}previous_action"),
+            Port(
+                "previous_action",
+                before.shape[1:],
+                self._dtype(before.dtype.name),
+                f"the last output {NEXT}previous_action",
+            ),
             Port("previous_reward", (), "float32", "the last action's reward"),
             Port("starts", (), "bool", "true at an episode's first step, which resets the carry"),
             *self._carried("", f"the last output {NEXT}...; zeros at first"),
@@ -90,14 +101,19 @@ class Graph:
         """The outputs in order: the action, or its parts, then a recurrent agent's carry."""
         about = "as the environment takes it"
         actions = [
-            Port(output(name), _shape(part), self.action_dtypes[name], f"part {name}, {about}" if name else about)
+            Port(
+                output(name),
+                _shape(part),
+                self._dtype(self.action_dtypes[name]),
+                f"part {name}, {about}" if name else about,
+            )
             for name, part in self.actions
         ]
         if not self.carries:
             return actions
         before = no_action(self.action, 1)
         about = "an input of the next step"
-        again = Port(f"{NEXT}previous_action", before.shape[1:], before.dtype.name, about)
+        again = Port(f"{NEXT}previous_action", before.shape[1:], self._dtype(before.dtype.name), about)
         return [*actions, again, *self._carried(NEXT, about)]
 
     @property
@@ -105,13 +121,17 @@ class Graph:
         """The parts of an action by name; "" is the only part."""
         return self.action.parts if isinstance(self.action, Dict) else (("", self.action),)
 
+    def _dtype(self, name: str) -> str:
+        return _NARROW.get(name, name) if self.narrow else name
+
     def _carried(self, prefix: str, about: str) -> list[Port]:
         return [Port(f"{prefix}carry/{name}", shape, "float32", about) for name, shape in self.carries.items()]
 
     def __call__(self, nets: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Compute the outputs in order; `nets` are the acting networks as the algorithm calls them."""
         parts = {_part(name): _counted(part, inputs[name]) for name, part in self.observations.items()}
-        obs = self._scaled(parts if isinstance(self.observation, Dict) else parts[""])
+        parts |= {name: self._scale(parts[name], moments) for name, moments in self.moments.items()}
+        obs = parts if isinstance(self.observation, Dict) else parts[""]
         obs = masks.with_mask(obs, inputs[MASK] if self.masked else None)
         if not self.carries:
             return self.in_units(self.algorithm.act(nets, obs, None))
@@ -139,13 +159,6 @@ class Graph:
             query_steps=None,
         )
 
-    def _scaled(self, obs: Tree) -> Tree:
-        if not self.moments:
-            return obs
-        if isinstance(obs, dict):
-            return obs | {name: self._scale(obs[name], moments) for name, moments in self.moments.items()}
-        return self._scale(obs, self.moments[""])
-
     def _scale(self, x: Array, moments: Moments) -> Array:
         """Scale as `running_stats.normalize`, but in float32, not float64: the mean is subtracted in two parts."""
         xp = array_namespace(x)
@@ -158,7 +171,7 @@ class Graph:
     def in_units(self, action: Array) -> tuple[Array, ...]:
         """Convert to the environment's actions, part by part; see `environments.ActionMap.to_environment`."""
         each = self.apart(action)
-        return tuple(_in_units(part, each[name], self.action_dtypes[name]) for name, part in self.actions)
+        return tuple(_in_units(part, each[name], self._dtype(self.action_dtypes[name])) for name, part in self.actions)
 
     def apart(self, action: Array) -> dict[str, Array]:
         """Split actions (N, columns), whose parts lie side by side, into parts by name; "" is the only part."""

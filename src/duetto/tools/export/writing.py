@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,29 +24,20 @@ from duetto.networks.spaces import Box, Dict
 from duetto.runs.agent import Agent
 from duetto.runs.run import Run
 from duetto.storage import atomic_io, safe_open, user_code
-from duetto.tools.export.graph import NEXT, Graph, Port, output
+from duetto.tools.export.graph import NEXT, Graph, output
 from duetto.training.policy import EvaluationPolicy
 
 Format = Literal["onnx", "torch", "jax"]
-FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {  # the file's ending, and the packages it needs
-    "onnx": (".onnx", ("torch", "onnx", "onnxscript", "onnxruntime")),
-    "torch": (".pt2", ("torch",)),
-    "jax": (".stablehlo", ("jax",)),
+FORMATS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {  # the file's ending, packages it needs, extras
+    "onnx": (".onnx", ("torch", "onnx", "onnxscript", "onnxruntime"), ("torch", "onnx")),
+    "torch": (".pt2", ("torch",), ("torch",)),
+    "jax": (".stablehlo", ("jax",), ("jax",)),
 }
 _LARGEST_CONTRACT = 2**24  # bytes
 ENVIRONMENTS, STEPS = 3, 200  # in which the written file is checked, and steps of each
 LARGEST = 1e-4  # difference of an action, relative to its range
 TIES = 0.01  # share of choices that may differ: two actions of nearly the same value
 Call = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The differences between the written graph's actions and the agent's."""
-
-    observations: int
-    largest_difference: float  # of numbers, relative to their range
-    differing: int  # choices
 
 
 def export(
@@ -73,11 +64,10 @@ def export(
             export.
         DuettoError: The written file does not act as the agent does; it is not kept.
     """
-    if format not in get_args(Format):
+    if format not in FORMATS:
         raise UsageError(f"format is {format!r}; it must be one of {', '.join(FORMATS)}.")
-    ending, packages = FORMATS[format]
+    ending, packages, extras = FORMATS[format]
     if missing := [name for name in packages if find_spec(name) is None]:
-        extras = {"jax": ["jax"], "torch": ["torch"], "onnx": ["torch", "onnx"]}[format]
         raise UsageError(f"The format {format} needs {', '.join(missing)}. Install: {install(*extras)}")
     run = run if isinstance(run, Run) else Run(run)
     path = Path(output).absolute() if output else run.path / f"agent{ending}"
@@ -87,7 +77,7 @@ def export(
     for file in (file for file in (path, contract) if not file.is_symlink()):  # a link is replaced
         atomic_io.check_replaceable(file, lambda _: _is_export(path, contract), "export")
     agent = run.agent(checkpoint, precision="float32")
-    graph = _graph(agent)
+    graph = replace(_graph(agent), narrow=format == "jax")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with (
@@ -96,8 +86,8 @@ def export(
         ):
             temporary = Path(folder) / f"agent{ending}"
             call = _write(graph, agent, temporary, format)
-            verdict = check(graph, call, agent.policy, envs, run.config.run.seed)
-            about = _contract(agent, graph, format, temporary, path.name, verdict)
+            checked = check(graph, call, agent.policy, envs, run.config.run.seed)
+            about = _contract(agent, graph, format, temporary, path.name, checked)
             atomic_io.publish_file(contract, f"{json.dumps(about, indent=2, default=str)}\n".encode())
             temporary.replace(path)
     except OSError as error:
@@ -147,7 +137,9 @@ def _write(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
     return torch_onnx.reader(path, graph) if form == "torch" else torch_onnx.onnx_reader(path, graph)
 
 
-def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, verdict: Verdict) -> dict[str, Any]:
+def _contract(
+    agent: Agent, graph: Graph, form: Format, file: Path, name: str, checked: dict[str, float]
+) -> dict[str, Any]:
     """Return the contents of the second file."""
     return {
         "file": name,
@@ -158,26 +150,20 @@ def _contract(agent: Agent, graph: Graph, form: Format, file: Path, name: str, v
         "environment_options": agent.config.environment_options,
         "step": agent.step,
         "parameters": agent.fingerprint,
-        "inputs": [_described(port, form) for port in graph.inputs],
-        "outputs": [_described(port, form) for port in graph.outputs],
+        "inputs": [port.to_dict() for port in graph.inputs],
+        "outputs": [port.to_dict() for port in graph.outputs],
         **({"action": agent.action_structure.named(output)} if isinstance(graph.action, Dict) else {}),
-        "checked": asdict(verdict),
+        "checked": checked,
         "versions": {package: version(package) for package in ("duetto", *FORMATS[form][1])},
     }
 
 
-def _described(port: Port, form: Format) -> dict[str, Any]:
-    dtype = port.dtype
-    if form == "jax":
-        from duetto.tools.export.jax_stablehlo import narrow
-
-        dtype = narrow(dtype)
-    return {"name": port.name, "shape": ["N", *port.shape], "dtype": dtype, "about": port.about}
-
-
 # ---------------------------------------------------------------------------------------------------- the check
-def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, seed: int) -> Verdict:
+def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, seed: int) -> dict[str, float]:
     """Act with the agent in these environments: the same observations must give the written graph the same actions.
+
+    Return the number of observations, the largest difference of numbers, relative to their range, and the number of
+    choices that differ.
 
     Raises:
         DuettoError: The actions differ.
@@ -210,7 +196,7 @@ def check(graph: Graph, written: Call, policy: EvaluationPolicy, envs: VecEnv, s
             f"differ, and numbers by up to {largest:.1e} of their range. It was deleted. Please report this, with "
             "config.yaml."
         )
-    return Verdict(observations, float(largest), differing)
+    return {"observations": observations, "largest_difference": float(largest), "differing": differing}
 
 
 def _compare(

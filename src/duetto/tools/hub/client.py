@@ -87,14 +87,14 @@ class Hub:
                 )
             self._api.whoami()
 
-    def list_files(self, repository: str, revision: str | None = None) -> Listing | None:
-        """List a repository's files; None if the repository or the revision is missing or hidden from this token."""
-        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+    def list_files(self, repository: str) -> Listing | None:
+        """List a repository's files; None if it is missing or hidden from this token."""
+        from huggingface_hub.errors import RepositoryNotFoundError
 
         with self._request(repository):
             try:
-                about = self._api.model_info(repository, revision=revision, files_metadata=True)
-            except (RepositoryNotFoundError, RevisionNotFoundError):
+                about = self._api.model_info(repository, files_metadata=True)
+            except RepositoryNotFoundError:
                 return None
             return Listing(str(about.sha), bool(about.private), tuple(map(_file, about.siblings or [])))
 

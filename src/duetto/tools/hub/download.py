@@ -38,7 +38,6 @@ def pull(
     repository: str,
     output: str | Path | None = None,
     *,
-    revision: str | None = None,
     at_most: float = AT_MOST,
     networks: dict[str, CustomNetwork] | None = None,
     algorithm: type[Algorithm] | None = None,
@@ -49,7 +48,6 @@ def pull(
     Args:
         repository: "user/name".
         output: The folder, which must not exist; by default `runs/NAME`.
-        revision: A branch, a tag, or a commit.
         at_most: Largest total size in GB; a larger run is refused.
         networks, algorithm, trust: As `duetto.Run` takes them.
 
@@ -59,7 +57,7 @@ def pull(
 
     If the run needs `networks` or `algorithm` and they are missing, the UsageError names them, and the folder stays.
     """
-    pulled = fetch(repository, output, revision=revision, at_most=at_most)
+    pulled = fetch(repository, output, at_most=at_most)
     run = Run(pulled.path, networks=networks, trust=trust, algorithm=algorithm)
     run.notices += pulled.notices
     return run
@@ -69,7 +67,6 @@ def fetch(
     repository: str,
     output: str | Path | None = None,
     *,
-    revision: str | None = None,
     at_most: float = AT_MOST,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Pulled:
@@ -80,12 +77,11 @@ def fetch(
         raise UsageError(f"{path} exists already, and nothing is overwritten. Choose another --output.")
     tell("asking the Hub")
     hub = Hub()
-    listing = hub.list_files(repository, revision)
+    listing = hub.list_files(repository)
     if listing is None:
-        wanted = f"{repository} at {revision}" if revision else repository
         raise UsageError(
-            f"{hub.host} has no {wanted}, or none that your token may see. Check the name; for a private repository, "
-            "log in with `hf auth login`."
+            f"{hub.host} has no {repository}, or none that your token may see. Check the name; for a private "
+            "repository, log in with `hf auth login`."
         )
     files = _chosen(repository, listing, at_most)
     with staging_folder(path) as folder:

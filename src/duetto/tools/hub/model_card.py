@@ -23,10 +23,10 @@ class CardResult(NamedTuple):
     seed: int
 
 
-def card(config: Config, repository: str, result: CardResult, without_video: str) -> str:
-    """Return the text of README.md. `without_video` is the reason if there is no video, else ""."""
+def card(config: Config, repository: str, result: CardResult, has_video: bool) -> str:
+    """Return the text of README.md."""
     front = to_yaml(metadata(config, result.evaluation))
-    return f"---\n{front}---\n\n{_text(config, repository, result, without_video)}"
+    return f"---\n{front}---\n\n{_text(config, repository, result, has_video)}"
 
 
 def metadata(config: Config, evaluation: Evaluation) -> dict[str, Any]:
@@ -50,13 +50,13 @@ def metadata(config: Config, evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _text(config: Config, repository: str, result: CardResult, without_video: str) -> str:
+def _text(config: Config, repository: str, result: CardResult, has_video: bool) -> str:
     run, evaluation, values = config.run, result.evaluation, without_places(config.to_dict())
     folder = repository.rpartition("/")[2]
     which = "" if result.checkpoint == "last" else f" --checkpoint {result.checkpoint}"
     loaded = result.checkpoint if result.checkpoint.isdecimal() else f'"{result.checkpoint}"'
     episodes = len(evaluation.returns)
-    film = f"`{VIDEO}` shows one episode." if not without_video else f"There is no video: {_plain(without_video)}"
+    film = f" `{VIDEO}` shows one episode." if has_video else ""
     installed = circumstances()
     packages = ("duetto", "python", "gymnasium", "numpy", run.backend)
     versions = ", ".join(f"{package} {installed[package]}" for package in packages if package in installed)
@@ -66,7 +66,7 @@ def _text(config: Config, repository: str, result: CardResult, without_video: st
     needed = repeat_command.needed(values)
     sentences = [
         f"# {_plain(_algorithm(config))} on {_code(_environment(config))}",
-        f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}. {film}",
+        f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}.{film}",
         f"Mean return **{evaluation.mean_return:.2f} +/- {evaluation.std_return:.2f}** over {episodes} whole "
         f"episodes, as in the run's evaluations (mean and population standard deviation, seed {result.seed}, "
         f"checkpoint {result.checkpoint}), with {versions}.",

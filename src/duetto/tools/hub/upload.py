@@ -67,7 +67,7 @@ def push(
         checkpoint: The agent: "last", "best", or a step. A whole checkpoint is sent in any case.
         episodes: Number of episodes of the evaluation on the card.
         seed: Seed of that evaluation; by default the run's own.
-        video: Record an episode; if that is impossible, the card says why.
+        video: Record an episode; if that is impossible, a notice says why.
         memory: Send the replay memory: without it, the run cannot be resumed from there.
         private: Make a new repository private.
         dry_run: Write all files into a new folder `hub/NAME`, and send nothing. No server is contacted.
@@ -91,16 +91,14 @@ def push(
             notices = Notices(found)
             agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
             evaluation = run.evaluate(episodes, agent, seed, tell)
-            without_video = "" if video else "it was not asked for."
-            try:
-                if video:
+            if video:
+                try:
                     run.video(bundle / file_rules.VIDEO, agent, seed, tell=tell)
-            except DuettoError as error:
-                without_video = str(error)
-                notices.append(f"There is no video: {error}")
+                except DuettoError as error:
+                    notices.append(f"There is no video: {error}")
             used_seed = run.config.run.seed if seed is None else seed
             result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
-            text = model_card.card(run.config, repository, result, str(without_places(without_video)))
+            text = model_card.card(run.config, repository, result, (bundle / file_rules.VIDEO).exists())
             atomic_io.write_file(bundle / file_rules.CARD, text.encode())
             paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
             sizes = {path.relative_to(bundle).as_posix(): path.stat().st_size for path in paths}

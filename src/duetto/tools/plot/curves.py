@@ -73,6 +73,11 @@ def once(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return np.array(list(last)), np.array(list(last.values()))
 
 
+def number(value: float) -> str:
+    """Format a number with four significant digits, a large one without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
+
+
 # ---------------------------------------------------------------------------------------------------- intervals
 def interquartile_mean(values: np.ndarray) -> np.ndarray:
     """Return the mean over seeds (...) of (seeds, ...), without a quarter of the values, rounded down, at either end.

@@ -8,7 +8,6 @@ custom file. A second run with the same seed makes a second curve. No two curves
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -55,12 +54,12 @@ class Recorded:
     seed: int
     settings: dict[Option, Any]
     config: dict[str, Any] = field(compare=False, repr=False)
-    scans: dict[str, Scan] = field(default_factory=dict, compare=False, repr=False)  # of the logs, read once
+    scans: dict[str, Scan] = field(compare=False, repr=False)  # of the logs that there are
 
     @property
     def name(self) -> str:
         """The folder's name."""
-        return self.folder.name
+        return self.folder.absolute().name
 
     @property
     def experiment(self) -> str:
@@ -78,7 +77,7 @@ class Recorded:
             DuettoError: A file is damaged, and nothing of it can be read.
         """
         notices: list[str] = []
-        for file, scan in self._scanned().items():
+        for file, scan in self.scans.items():
             path = self.folder / file
             points, unreadable = _points(scan, metric, path)
             finite = np.isfinite(points).all(1)
@@ -101,18 +100,8 @@ class Recorded:
 
     def names(self) -> list[str]:
         """Return the names of the metrics, those of the evaluations first."""
-        names = (sorted({name for row in scan.rows for name in row} - {"step"}) for scan in self._scanned().values())
+        names = (sorted({name for row in scan.rows for name in row} - {"step"}) for scan in self.scans.values())
         return list(dict.fromkeys(name for each in names for name in each))
-
-    def _scanned(self) -> dict[str, Scan]:
-        for file, scan in _LOGS.items():
-            path = self.folder / file
-            try:
-                if file not in self.scans and path.exists():
-                    self.scans[file] = scan(path)
-            except OSError as error:
-                raise DuettoError(f"{path} cannot be read: {error.strerror}.") from error
-        return self.scans
 
 
 @dataclass(frozen=True)
@@ -125,7 +114,7 @@ class Group:
     notices: tuple[str, ...] = ()
 
 
-def groups(runs: Iterable[str | Path], metric: str = "mean_return", by_name: bool = False) -> list[Group]:
+def groups(runs: Iterable[str | Path] | str | Path, metric: str = "mean_return", by_name: bool = False) -> list[Group]:
     """Group `runs` into curves, in their order.
 
     Args:
@@ -138,27 +127,19 @@ def groups(runs: Iterable[str | Path], metric: str = "mean_return", by_name: boo
         DuettoError: Nothing of a damaged file can be read.
     """
     named: dict[Path, Path] = {}
-    for run in [runs] if isinstance(runs, str | os.PathLike) else runs:
+    for run in [runs] if isinstance(runs, str | Path) else runs:
         named.setdefault(Path(run).resolve(), Path(run))
     if not named:
         raise UsageError("No run is named. Give one folder or more, such as runs/td3-*")
     recorded, left_out = _usable(list(named.values()), metric)
     by_curve = _by_settings(recorded, by_name)
-    taken: set[tuple[str, str]] = set()
+    names = [(members[0].environment, _label(members, by_curve)) for members in by_curve]
     grouped: list[Group] = []
-    for name, members in zip(_labels(by_curve), by_curve, strict=True):
-        environment, label, number = members[0].environment, _cut(name), 1
-        while (environment, label) in taken:  # a number tells apart what names do not
-            number += 1
-            label = _cut(name, f" ({number})")
-        taken.add((environment, label))
+    for (environment, label), members in zip(names, by_curve, strict=True):
+        if names.count((environment, label)) > 1:  # a path tells apart what options do not
+            label = escaped(str(near(members[0].folder.absolute())))
         grouped.append(Group(label, environment, members, () if grouped else tuple(left_out)))
     return grouped
-
-
-def _cut(label: str, ending: str = "") -> str:
-    label, most = escaped(label).strip(), LONGEST - len(ending)
-    return (label if len(label) <= most else f"{label[: most - 1]}…") + ending
 
 
 # ---------------------------------------------------------------------------------------------------- runs
@@ -208,11 +189,21 @@ def _recorded(folder: Path) -> Recorded:
         settings |= {CHANGED: "; ".join(map(str, history.changed))} if history.changed else {}
         if not (isinstance(environment["id"], str) and isinstance(values["run"]["seed"], int)):
             raise TypeError("an id is text, and a seed a whole number")
-        return Recorded(folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values)
     except (UsageError, CheckpointError) as error:
         raise type(error)(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, OSError, yaml.YAMLError) as error:
         raise DuettoError(f"{path} cannot be read ({error!r}): was it changed by hand?") from error
+    return Recorded(
+        folder, name, user_code.short(environment["id"]), values["run"]["seed"], settings, values, _scans(folder)
+    )
+
+
+def _scans(folder: Path) -> dict[str, Scan]:
+    paths = {folder / file: scan for file, scan in _LOGS.items()}
+    try:
+        return {path.name: scan(path) for path, scan in paths.items() if path.exists()}
+    except OSError as error:
+        raise DuettoError(f"{error.filename} cannot be read: {error.strerror}.") from error
 
 
 def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
@@ -255,20 +246,10 @@ def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:
     return groups
 
 
-def _labels(groups: list[list[Recorded]]) -> list[str]:
-    """Return labels of curves: the algorithm, and the options that differ from those of other curves of the same
-    algorithm and environment; or the folder's path if that does not tell curves apart.
-    """
-    labels = [(group[0].environment, _label(group, groups)) for group in groups]
-    return [
-        label
-        if labels.count((environment, label)) == 1
-        else str(near(group[0].folder.absolute().parent / _folder_name(group)))
-        for (environment, label), group in zip(labels, groups, strict=True)
-    ]
-
-
 def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
+    """Return a label: the algorithm, and the options that differ from those of other curves of the same algorithm and
+    environment; of more than three the folder's name.
+    """
     settings = group[0].settings
     panel = [other[0] for other in groups if other[0].environment == group[0].environment]
     rivals = [run.settings for run in panel if run.algorithm == group[0].algorithm]
@@ -282,12 +263,9 @@ def _label(group: list[Recorded], groups: list[list[Recorded]]) -> str:
         )
     ]
     if len(differing) > _IN_LABEL or (not differing and len(rivals) > 1):
-        return _folder_name(group)
-    named = [option for option in differing if option in settings or option != CHANGED]
-    return ", ".join([group[0].algorithm, *(f"{option[1]} {settings.get(option, 'default')}" for option in named)])
-
-
-def _folder_name(group: list[Recorded]) -> str:
-    """Return the name of the group's first folder; without the seed if there are several."""
-    name = group[0].folder.resolve().name
-    return re.sub(r"-s\d+$", "", name) if len(group) > 1 else name
+        label = group[0].experiment if len(group) > 1 else group[0].name
+    else:
+        named = [option for option in differing if option in settings or option != CHANGED]
+        label = ", ".join([group[0].algorithm, *(f"{option[1]} {settings.get(option, 'default')}" for option in named)])
+    label = escaped(label).strip()
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"

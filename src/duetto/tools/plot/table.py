@@ -30,7 +30,7 @@ class CsvRow(NamedTuple):
 
 
 def table(
-    runs: Iterable[str | Path], output: str | Path | None = None, metrics: Sequence[str] = ("mean_return",)
+    runs: Sequence[str | Path] | str | Path, output: str | Path | None = None, metrics: Sequence[str] = ("mean_return",)
 ) -> list[CsvRow]:
     """Return the numbers of `runs` as rows `(exp_name, env_name, seed, metric, env_step, value)`, one for each point.
 
@@ -52,7 +52,6 @@ def table(
         atomic_io.check_replaceable(path, _is_table, "table")
     if not metrics or isinstance(metrics, str):
         raise UsageError(f"metrics is {metrics!r}; it must be one name or more, such as ['mean_return'].")
-    runs = [runs] if isinstance(runs, str | Path) else list(runs)
     rows: list[CsvRow] = []
     notices: dict[str, None] = {}
     labels: dict[Path, str] = {}  # a run has the same for all metrics

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,50 +45,43 @@ class Chart:
 
 def returns(groups: Sequence[Group], curves: Sequence[Curve], metric: str) -> list[Chart]:
     """Draw the returns, a chart for each environment, with the bands of `duetto plot`."""
-    labels = _labels(groups)
-    charts = []
-    for environment in dict.fromkeys(group.environment for group in groups):
-        pairs = [pair for pair in zip(groups, curves, strict=True) if pair[0].environment == environment]
-        canvas = figure.new_figure(9.0, figure.height_of(labels))
-        axes = canvas.add_subplot()
-        for _, each in pairs:
-            thin = _thinned(each)
-            figure.draw(axes, each.label, thin.steps, thin.values, labels.index(each.label), each.remark)
-        figure.finish(axes, "", metric.replace("_", " "))
-        charts.append(Chart(environment, (metric,), tuple(group for group, _ in pairs), _image(canvas)))
-    return charts
+    by_environment: dict[str, list[tuple[Group, list[Curve]]]] = {}
+    for group, each in zip(groups, curves, strict=True):
+        by_environment.setdefault(group.environment, []).append((group, [each]))
+    return [_chart((metric,), drawn, _labels(groups), is_main=True) for drawn in by_environment.values()]
 
 
-def learning(
-    groups: Sequence[Group], metric: str, tell: Callable[[str], None] = lambda _: None
-) -> tuple[list[Chart], int]:
+def learning(groups: Sequence[Group], metric: str) -> tuple[list[Chart], int]:
     """Draw every other metric that the seeds of a curve share, and return the number of metrics that are too many."""
-    labels = _labels(groups)
     wanted: list[tuple[list[Group], tuple[str, ...]]] = []
     for environment in dict.fromkeys(group.environment for group in groups):
         here = [group for group in groups if group.environment == environment]
         wanted += [(here, metrics) for metrics in _shared(here, metric)]
     charts: list[Chart] = []
     for here, metrics in wanted[:MOST_CHARTS]:
-        environment = here[0].environment
-        tell(f"{environment}: {metrics[0]}")
-        canvas = figure.new_figure(5.0, 2.6)
-        axes = canvas.add_subplot()
-        shown: list[Group] = []
+        drawn: list[tuple[Group, list[Curve]]] = []
         for group in here:
-            try:
-                first, *others = (_thinned(curve(group, name)) for name in metrics)
-            except DuettoError:  # a seed lacks it
-                continue
-            style = labels.index(group.label)
-            figure.draw(axes, group.label, first.steps, first.values, style, first.remark, band=False)
-            for other in others:
-                axes.plot(other.steps, other.values.mean(0), f"C{style % 10}:", linewidth=1.3)
-            shown.append(group)
-        if shown:
-            figure.finish(axes, "", "", legend=len(shown) > 1)
-            charts.append(Chart(environment, metrics, tuple(shown), _image(canvas)))
+            with suppress(DuettoError):  # a seed lacks it
+                drawn.append((group, [curve(group, name) for name in metrics]))
+        if drawn:
+            charts.append(_chart(metrics, drawn, _labels(groups), is_main=False))
     return charts, max(0, len(wanted) - MOST_CHARTS)
+
+
+def _chart(
+    metrics: tuple[str, ...], drawn: Sequence[tuple[Group, list[Curve]]], labels: list[str], is_main: bool
+) -> Chart:
+    """Draw groups with a curve for each metric; only the main charts have bands and a title of the axis."""
+    canvas = figure.new_figure(9.0, figure.height_of(labels)) if is_main else figure.new_figure(5.0, 2.6)
+    axes = canvas.add_subplot()
+    for group, curves in drawn:
+        style = labels.index(group.label)
+        first, *others = map(_thinned, curves)
+        figure.draw(axes, group.label, first.steps, first.values, style, first.remark, band=is_main)
+        for other in others:
+            axes.plot(other.steps, other.values.mean(0), f"C{style % 10}:", linewidth=1.3)
+    figure.finish(axes, "", metrics[0].replace("_", " ") if is_main else "", legend=is_main or len(drawn) > 1)
+    return Chart(drawn[0][0].environment, metrics, tuple(group for group, _ in drawn), _image(canvas))
 
 
 def _shared(groups: Sequence[Group], metric: str) -> list[tuple[str, ...]]:

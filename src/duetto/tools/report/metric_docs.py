@@ -5,6 +5,7 @@ The tables of the documentation are made from the same file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,8 +15,6 @@ from typing import Any
 
 from duetto.algorithms import ALGORITHMS
 from duetto.storage import safe_yaml
-
-_PARTS = ("_mean", "_min", "_max")
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,7 @@ def order(algorithm: str) -> list[str]:
 
 def stem(metric: str) -> str:
     """Return the common name of a mean, a minimum and a maximum: "learn/q" for "learn/q_min"."""
-    for part in _PARTS:
-        if metric.endswith(part):
-            return metric.removesuffix(part)
-    return metric
+    return re.sub("_(mean|min|max)$", "", metric)
 
 
 def _by_nearness(algorithm: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from duetto.errors import DuettoError, UsageError, escaped, few
 from duetto.install_hint import install
 from duetto.storage import atomic_io, repeat_command, safe_open
 from duetto.storage.safe_yaml import LARGEST
-from duetto.tools.plot.curves import MIN_SEEDS, Curve, curve, interquartile_mean
+from duetto.tools.plot.curves import MIN_SEEDS, Curve, curve, interquartile_mean, number
 from duetto.tools.plot.grouping import LONGEST, Group, Recorded, groups
 from duetto.tools.report import charts, metric_docs
 
@@ -33,7 +33,6 @@ def report(
     runs: Iterable[str | Path],
     output: str | Path = "report.html",
     metric: str = "mean_return",
-    tell: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Write one self-contained page about `runs`: results, curves, metrics of learning, how to repeat it.
 
@@ -44,7 +43,6 @@ def report(
         runs: Folders of runs.
         output: An .html.
         metric: The metric of the curves: a column of `evaluations.csv`, or a number of `metrics.jsonl`.
-        tell: Gets a few words now and then on the progress.
 
     Returns:
         The file.
@@ -62,20 +60,19 @@ def report(
     except ImportError as error:
         raise UsageError(f"Reports need Matplotlib and Jinja2. Install: {install('report')}") from error
     with np.errstate(over="ignore", invalid="ignore"), rc_context(charts.STYLE):  # numbers too large are gaps
-        context = _context(runs, metric, tell)
+        context = _context(runs, metric)
     for notice in context["notices"]:
         print(notice, file=sys.stderr)
     atomic_io.write_output(path, _render(context))
     return path
 
 
-def _context(runs: Iterable[str | Path], metric: str, tell: Callable[[str], None]) -> dict[str, Any]:
+def _context(runs: Iterable[str | Path], metric: str) -> dict[str, Any]:
     """Return the template's variables."""
     grouped = groups(runs, metric)
-    tell("the curves")
     curves = [curve(group, metric) for group in grouped]
     returns = charts.returns(grouped, curves, metric)
-    learning, more = charts.learning(grouped, metric, tell)
+    learning, more = charts.learning(grouped, metric)
     films, missing = videos(grouped)
     labels, environments = (
         list(dict.fromkeys(short(name, 40) for name in names))
@@ -123,15 +120,6 @@ def short(value: object, most: int = LONGEST) -> str:
     """Return a text cut to a length that fits on a page."""
     words = str(value)
     return words if len(words) <= most else f"{words[:most]}… ({len(words):,} characters)"
-
-
-def number(value: float) -> str:
-    """Return a number with few digits, and a minus as wide as a plus; "–" if it is not finite."""
-    if not np.isfinite(value):
-        return "–"
-    size = abs(value)
-    words = f"{value:,.0f}" if size >= 1_000 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"
-    return words.replace("-", "−")
 
 
 def results(curves: Sequence[Curve]) -> list[list[object]]:

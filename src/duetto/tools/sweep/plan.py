@@ -22,6 +22,7 @@ from duetto.storage.config import Config
 from duetto.storage.logs import Csv, JsonLines
 from duetto.storage.run_folder import foreign
 from duetto.storage.user_code import named, names_file
+from duetto.tools.plot.curves import number
 
 MAX_NAME = 100  # characters of a sweep's default folder
 _OPTIONS = ("preset", "environment_options", "track")  # in addition to those of runs and algorithms
@@ -195,11 +196,6 @@ class PlannedRun:
         """Return the seconds that the run still needs at its speed so far; None before its first step."""
         trained, spent = self.step - self.first_step, time.monotonic() - self.started
         return max(0, self.steps - self.step) / trained * spent if trained > 0 else None
-
-
-def number(value: float) -> str:
-    """Format a number with four significant digits, a large one without an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:

@@ -15,9 +15,8 @@ from typing import Any
 from duetto.errors import DuettoError, near
 from duetto.storage import atomic_io
 from duetto.tools.plot import figure
-from duetto.tools.plot.curves import curve
+from duetto.tools.plot.curves import curve, number
 from duetto.tools.plot.grouping import groups
-from duetto.tools.sweep.plan import number
 from duetto.tools.sweep.sweep import Sweep
 
 METRIC = "mean_return"

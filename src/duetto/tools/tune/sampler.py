@@ -19,7 +19,7 @@ import numpy as np
 from duetto.errors import CheckpointError, DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.storage import safe_open
-from duetto.tools.tune.space import FROM_ONE, Dimension, Space, as_text, first_params
+from duetto.tools.tune.space import Space, as_text
 
 STARTUP_TRIALS = 5  # that are complete before any is pruned
 
@@ -82,7 +82,8 @@ class Sampler:
                 pruner=pruner,
             )
             if not self._study.get_trials(deepcopy=False):
-                self._study.enqueue_trial(first_params(space, start))
+                params = {name: dimension.param(start[name]) for name, dimension in space.items()}
+                self._study.enqueue_trial({name: param for name, param in params.items() if param is not None})
             self.trials()
         except (OSError, DuettoError):
             raise
@@ -146,11 +147,7 @@ class Sampler:
         return FinishedTrial(
             trial.number,
             state,
-            {
-                name: dimension.value(params[dimension.label])
-                for name, dimension in self._space.items()
-                if dimension.label in params
-            },
+            {name: dimension.value(params[name]) for name, dimension in self._space.items() if name in params},
             trial.value if state == "complete" else None,
             tuple(attributes.get("seeds", ())),
             attributes.get("reason", ""),
@@ -173,22 +170,17 @@ def distributions(space: Space) -> dict[str, Any]:
     kinds = imported_optuna().distributions
     found: dict[str, Any] = {}
     for name, dimension in space.items():
+        low, high, log = dimension.low, dimension.high, dimension.log
         try:
-            found[dimension.label] = _distribution(kinds, dimension)
+            if dimension.choices:
+                found[name] = kinds.CategoricalDistribution([as_text(choice) for choice in dimension.choices])
+            elif dimension.whole:
+                found[name] = kinds.IntDistribution(int(low), int(high), log=log)
+            else:
+                found[name] = kinds.FloatDistribution(low, high, log=log)
         except (TypeError, ValueError) as error:
             raise UsageError(f"{name} cannot be searched so: {dimension.to_dict()} ({error}).") from error
     return found
-
-
-def _distribution(kinds: Any, dimension: Dimension) -> Any:
-    low, high = dimension.low, dimension.high
-    if dimension.choices:
-        return kinds.CategoricalDistribution([as_text(choice) for choice in dimension.choices])
-    if dimension.log == FROM_ONE:
-        return kinds.FloatDistribution(round(1.0 - high, 12), round(1.0 - low, 12), log=True)
-    if dimension.whole:
-        return kinds.IntDistribution(int(low), int(high), log=bool(dimension.log))
-    return kinds.FloatDistribution(low, high, log=bool(dimension.log))
 
 
 class _NoLock:

@@ -1,6 +1,6 @@
 """The search space: a range or choices for each option, from the type and bounds of its field and its present value.
 
-    Positive  0.001     logarithmic, a tenth of it to ten times        Fraction 0.99    by 1 - x: 0.9 to 0.999
+    Positive  0.001     logarithmic, a tenth of it to ten times        Fraction 0.99    0.9, 0.97, 0.99, 0.9967, 0.999
     NonNegative  0.2    logarithmic, a quarter to four times           Fraction 0.005   logarithmic, as Positive
     Count  2            1 to 4                                         Fraction 0.5     0 to 1
     Count  10           logarithmic, a quarter to four times           bool, Literal    all values
@@ -8,10 +8,10 @@
 
 A search file and an algorithm's `option_table` may say otherwise, both in the same form:
 
-    {low, high}, with log: true, log: 1-x or step: doubling      a range
-    {factor: 4}, with step: doubling                             a range around the present value
-    {choices: [...]}                                             these values
-    null                                                         not searched
+    {low, high}, with log: true                  a range
+    {factor: 4}                                  a range around the present value; with step: doubling, choices in it
+    {choices: [...]}                             these values
+    null                                         not searched
 """
 
 from __future__ import annotations
@@ -26,55 +26,39 @@ from duetto.algorithms.option_bounds import Bounds, check_field
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 
-DIGITS = 3  # of a number that is tried
-FROM_ONE, DOUBLING = "1-x", "doubling"
 _EXAMPLE = "actor_learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}"
-_FORMS = ({"low", "high"}, {"low", "high", "log"}, {"low", "high", "step"}, {"factor"}, {"factor", "step"}, {"choices"})
+_FORMS = ({"low", "high"}, {"low", "high", "log"}, {"factor"}, {"factor", "step"}, {"choices"})
 _SMALL = 8  # up to this, all counts are tried with the same probability
 Search = Mapping[str, Any]  # how one option is searched, as a search file has it
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One option that is searched: numbers from `low` to `high`, or choices.
+    """One option that is searched: numbers from `low` to `high`, or choices, which Optuna keeps as texts."""
 
-    Optuna sees parameters under the name `label`, the algorithm sees values.
-    """
-
-    field: str
     choices: tuple[Any, ...] = ()
     low: float = 0.0
     high: float = 0.0
-    log: bool | str = False  # by the logarithm, or by that of the distance from 1 ("1-x")
+    log: bool = False
     whole: bool = False  # numbers without a fraction
 
-    @property
-    def label(self) -> str:
-        """The option's name in Optuna's journal, which also names a transformation."""
-        return f"1 - {self.field}" if self.log == FROM_ONE else self.field
-
     def value(self, param: Any) -> Any:
-        """Return the algorithm's value for Optuna's parameter."""
+        """Return the algorithm's value for Optuna's parameter; a number with four digits."""
         if self.choices:
             return next(choice for choice in self.choices if as_text(choice) == param)
-        if self.whole:
-            return int(param)
-        number = _rounded(param, self.high - self.low)
-        number = 1.0 - number if self.log == FROM_ONE else number
-        return min(max(round(number, 12), self.low), self.high)
+        return int(param) if self.whole else min(max(float(f"{param:.4g}"), self.low), self.high)
 
     def param(self, value: Any) -> Any:
         """Return Optuna's parameter nearest to the algorithm's value; None if no choice is equal to it."""
         if self.choices:
             return next((as_text(choice) for choice in self.choices if choice == value), None)  # 1 is 1.0
-        number = min(max(value, self.low), self.high)
-        return round(1.0 - number, 12) if self.log == FROM_ONE else number
+        return min(max(value, self.low), self.high)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the range or choices as a search file has them."""
         if self.choices:
             return {"choices": [list(choice) if isinstance(choice, tuple) else choice for choice in self.choices]}
-        return {"low": self.low, "high": self.high} | ({"log": self.log} if self.log else {})
+        return {"low": self.low, "high": self.high} | ({"log": True} if self.log else {})
 
 
 Space = dict[str, Dimension]
@@ -128,15 +112,6 @@ def space(
     return dimensions
 
 
-def first_params(space: Space, start: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Optuna's parameters for the first trial, nearest to the values `start`.
-
-    A parameter is missing if no choice is equal to its value: Optuna draws it.
-    """
-    params = {dimension.label: dimension.param(start[name]) for name, dimension in space.items()}
-    return {label: param for label, param in params.items() if param is not None}
-
-
 # ---------------------------------------------------------------------------------------------------- from the type
 def _from_type(value: Any, hint: Any) -> Search | None:
     kind, bound = _taken_apart(hint)
@@ -158,9 +133,10 @@ def _from_type(value: Any, hint: Any) -> Search | None:
         return {"factor": 10 if bound.above else 4} if bound.low >= 0 else None
     if value == 1.0:  # all of it, such as a target that is copied
         return None
-    if value >= 0.9:
-        far = min(10 * (1.0 - value), 1.0)
-        return {"low": round(1.0 - far, 12), "high": round(1.0 - (1.0 - value) / 10, 12), "log": FROM_ONE}
+    if value >= 0.9:  # by its distance from 1
+        distances = [float(f"{scale * (1 - value):.2g}") for scale in (10, 3, 1 / 3, 0.1)]
+        choices = [round(1 - distance, 9) for distance in distances]
+        return {"choices": [*choices[:2], value, *choices[2:]]}
     return {"factor": 10} if value <= 0.1 else {"low": 0.0, "high": 1.0}
 
 
@@ -174,10 +150,15 @@ def _taken_apart(hint: Any) -> tuple[Any, Bounds | None]:
 def _dimension(name: str, how: Any, value: Any, hint: Any) -> Dimension | None:
     """Return the dimension that a search describes; None if the present value gives no range. Raises UsageError."""
     refused = UsageError(
-        f"{name} cannot be searched by {how!r}. Give low and high (with log or step: doubling), choices, factor, auto "
-        f"or null: {_EXAMPLE}."
+        f"{name} cannot be searched by {how!r}. Give low and high (with log), choices, factor, auto or null: "
+        f"{_EXAMPLE}."
     )
-    if not isinstance(how, Mapping) or set(how) not in _FORMS or how.get("step", DOUBLING) != DOUBLING:
+    if (
+        not isinstance(how, Mapping)
+        or set(how) not in _FORMS
+        or how.get("step", "doubling") != "doubling"
+        or not isinstance(how.get("log", False), bool)
+    ):
         raise refused
     if "factor" in how and not value:
         return None
@@ -191,34 +172,23 @@ def _dimension(name: str, how: Any, value: Any, hint: Any) -> Dimension | None:
     if "choices" in how or "step" in how:
         if len(values) < 2:
             raise refused
-        return Dimension(name, tuple(values))
+        return Dimension(tuple(values))
     if kind not in (int, float) or not values[0] < values[1]:
         raise refused
     low, high = values
-    return Dimension(name, (), low, high, how.get("log", "factor" in how), kind is int)
+    return Dimension((), low, high, how.get("log", "factor" in how), kind is int)
 
 
 def _values(how: Search, value: Any, bound: Bounds | None, whole: bool) -> list[Any]:
     """Return the choices, or the two ends of a range."""
     if "choices" in how:
         return [tuple(choice) if isinstance(choice, list) else choice for choice in how["choices"]]
-    if "factor" in how:
-        low, high = value / how["factor"], value * how["factor"]
-        if bound is not None:
-            low, high = max(low, bound.low), min(high, bound.high)
-        if "step" in how:
-            low = value / 2 ** math.floor(math.log2(value / low))  # so that the present value is a choice
-        elif whole:
-            low, high = max(1, int(low)), math.ceil(high)
-        else:
-            low, high = _rounded(low, high - low), _rounded(high, high - low)
-    else:
-        low, high = how["low"], how["high"]
+    if "factor" not in how:
+        return [how["low"], how["high"]]
+    low, high = value / how["factor"], value * how["factor"]
+    if bound is not None:
+        low, high = max(low, bound.low), min(high, bound.high)
     if "step" in how:
-        return [int(low * 2**power) for power in range(math.floor(math.log2(high / low) + 1e-9) + 1)]
-    return [low, high]
-
-
-def _rounded(number: float, width: float) -> float:
-    """Round to DIGITS digits, or more if the range is narrow: at least to a thousandth of its width."""
-    return round(number, DIGITS - 1 - math.floor(math.log10(min(abs(number) or 1.0, width or 1.0))))
+        powers = range(math.ceil(math.log2(low / value)), math.floor(math.log2(high / value)) + 1)
+        return [int(value * 2.0**power) for power in powers]  # the present value is one of them
+    return [max(1, int(low)), math.ceil(high)] if whole else [float(f"{low:.4g}"), float(f"{high:.4g}")]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+from commands import called
 from pretended import pretend
 
-from duetto.errors import DuettoError, UsageError
-from duetto.storage import atomic_io
+from duetto.errors import UsageError
 from duetto.tools.plot.table import table
 
 HEAD = "exp_name,env_name,seed,metric,env_step,value\n"
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 # ---------------------------------------------------------------------------------------------------- written
@@ -36,16 +36,6 @@ def test_a_row_for_each_number_of_each_seed(tmp_path: Path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["t.csv"]
 
 
-def test_runs_of_one_name_are_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)
-    runs = [pretend(tmp_path / place / "runs" / "x-s0", [value]) for place, value in (("A", 1), ("B", 2))]
-    rows = table(runs, tmp_path / "t.csv")
-    assert [(row.exp_name, row.seed, row.value) for row in rows] == [("A/runs/x-s0", 0, 1), ("B/runs/x-s0", 0, 2)]
-    assert capsys.readouterr().err == ""
-
-
 def test_of_two_values_of_one_step_the_last_is_in_the_table(tmp_path: Path):
     """Before and after pre-training, both at step 0."""
     run = pretend(tmp_path / "a", [1.0])
@@ -62,24 +52,6 @@ def test_what_is_read_and_a_runs_own_files_are_not_written_over(tmp_path: Path):
     assert (run / "evaluations.csv").read_text() == own
     for value in (1, 2):  # a table that was put there is no file of the run's
         assert len(table([run], run / "mine.csv")) == 2, value
-
-
-def test_nor_is_what_is_no_such_table(tmp_path: Path):
-    run, path = pretend(tmp_path / "a", [1, 2]), write(tmp_path / "mine.csv", "a,b\n1,2\n")
-    with pytest.raises(UsageError, match=r"mine\.csv is there and no table that Duetto wrote: it would be lost"):
-        table([run], path)
-    assert path.read_text() == "a,b\n1,2\n"
-
-
-def test_only_a_file_of_ours_is_replaced(tmp_path: Path):
-    path = write(tmp_path / "page", "ours")
-    atomic_io.check_replaceable(path, lambda file: file.read_text() == "ours", "page")
-    atomic_io.check_replaceable(tmp_path / "new", lambda _: False, "page")
-    with pytest.raises(UsageError) as refusal:
-        atomic_io.check_replaceable(path, lambda _: False, "page")
-    assert str(refusal.value) == (
-        f"{path} is there and no page that Duetto wrote: it would be lost. Give another --output."
-    )
 
 
 def test_a_run_is_called_the_same_in_every_metric(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -109,22 +81,41 @@ def test_a_name_that_is_none_is_refused_before_anything_is_read(tmp_path: Path):
         table([tmp_path / "nowhere"], None, "mean_return")
 
 
-def test_an_end_while_it_is_written_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = write(tmp_path / "t.csv", "before")
+# ---------------------------------------------------------------------------------------------------- the command
+def test_table_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    command = called(capsys)
+    run = pretend(tmp_path / "a", [1, 2], metrics={"learn/x": [3, 4]})
+    code, out, err = command("table", run, "--metric", "mean_return", "learn/x")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "exp_name,env_name,seed,metric,env_step,value",
+        "td3,Pendulum-v1,0,avg_return,0,1.0",
+        "td3,Pendulum-v1,0,avg_return,10,2.0",
+        "td3,Pendulum-v1,0,learn/x,0,3.0",
+        "td3,Pendulum-v1,0,learn/x,10,4.0",
+    ]
+    path = tmp_path / "t.csv"
+    assert command("table", run, "--metric", "mean_return", "learn/x", "--output", path) == (0, f"{path}\n", "")
+    assert path.read_text() == out
 
-    def write_half(self: Path, data: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(data[: len(data) // 2])
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Path, "write_bytes", write_half)
-    with pytest.raises(KeyboardInterrupt):
-        atomic_io.write_output(path, "a whole table")
-    assert path.read_text() == "before"
-    assert [one.name for one in tmp_path.iterdir()] == ["t.csv"]
-
-
-def test_where_it_cannot_be_written(tmp_path: Path):
-    write(tmp_path / "file", "")
-    with pytest.raises(DuettoError, match=r"t\.csv cannot be written: .*Give another --output"):
-        atomic_io.write_output(tmp_path / "file" / "t.csv", "")
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_a_command_that_is_ended_leaves_no_partial_file(tmp_path: Path):
+    """Ended while it writes: the last of its temporary folder goes with it."""
+    run = pretend(tmp_path / "a", [1, 2])
+    slow = (
+        "import sys, time; from pathlib import Path; from duetto.tools.cli import main; whole = Path.write_bytes\n"
+        "def half(path, data):\n"
+        "    whole(path, data[:5]); print('half', flush=True); time.sleep(60)\n"
+        "Path.write_bytes = half; main(sys.argv[1:])"
+    )
+    arguments = ["table", str(run), "--output", str(tmp_path / "t.csv")]
+    process = subprocess.Popen([sys.executable, "-c", slow, *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        began = time.monotonic()
+        assert process.stdout.readline() == "half\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+        assert time.monotonic() - began < 60
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
