@@ -17,8 +17,8 @@ import numpy as np
 from duetto.cluster.config import Cluster
 from duetto.cluster.transport import Answer
 
-DIED = Answer(failure="died", details="simulated", gone=True)
-LOST = Answer(failure="gave an answer that was lost", details="simulated")
+DIED = Answer(failure="died", details="simulated")
+LOST = Answer(failure="failed", details="simulated")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,6 @@ class Rates:
     dies_before: float = 0.01  # what was asked is done
     dies_after: float = 0.01  # ... but its answer has left
     answer_lost: float = 0.01
-    done_twice: float = 0.02
-    old_answer: float = 0.02  # comes instead of the one that was asked for
     hangs: float = 0.005
     machine_dies: float = 0.005  # with all that is on it
     never_runs: float = 0.3  # per process that is started: its machine is gone, or what was put for it
@@ -43,7 +41,6 @@ class _Process:
     machine: int
     object: Any  # None: it could not start
     alive: bool = True
-    answered: Answer | None = None
 
 
 class Simulated:
@@ -83,18 +80,10 @@ class Simulated:
             return DIED
         if self._happens("hangs"):
             return Answer(failure="hangs")
-        earlier = process.answered
-        process.answered = self._done(process, message)
-        if self._happens("done_twice"):
-            process.answered = self._done(process, message)
+        answer = Answer(_copy(process.object.do(*_copy(message))))
         if self._dies(process, "dies_after"):
             return DIED
-        if self._happens("answer_lost"):
-            return LOST
-        return earlier if earlier and self._happens("old_answer") else process.answered
-
-    def _done(self, process: _Process, message: tuple[Any, ...]) -> Answer:
-        return Answer(_copy(process.object.do(*_copy(message))))
+        return LOST if self._happens("answer_lost") else answer
 
     def wait(self, calls: Sequence[Any], timeout: float, enough: int | None = None) -> dict[Any, Answer]:
         """See Transport."""
@@ -143,7 +132,7 @@ class Simulated:
 class Simulation(Cluster):
     """A cluster that is none."""
 
-    rates: Rates = Rates(dies_before=0.03, dies_after=0.03, hangs=0.01)
+    rates: Rates = Rates(dies_before=0.05, dies_after=0.05, hangs=0.01)
     transports: deque[Simulated] = field(default_factory=deque)
 
     def connect(self, processes: int) -> Simulated:

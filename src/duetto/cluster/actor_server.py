@@ -1,7 +1,4 @@
-"""The object in each process that a run starts on a cluster: it executes every numbered message once.
-
-    pool      message 4 ............. | message 5 ............... | no answer: message 5 again
-    server    executes it, answers 4  | executes it, answer lost  | the same answer again
+"""The object in each process that a run starts on a cluster: it executes messages and answers them.
 
 A role makes the served object: an actor or a shard. With each answer comes the state of the served object. A new
 process starts from the state that the lost one answered last.
@@ -16,8 +13,6 @@ import cloudpickle
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.errors import DuettoError, UsageError
 
-GREETING = 0  # the number of a message that only asks whether the process runs
-
 
 class Request(NamedTuple):
     """A call of a method of the served object."""
@@ -29,7 +24,6 @@ class Request(NamedTuple):
 class Reply(NamedTuple):
     """The answer to a message."""
 
-    number: int  # the message's
     values: list[Any] = []  # of each request  # noqa: RUF012 - never changed
     error: Exception | None = None
     lost: list[str] = []  # why each environment started a new episode before the requests, "" if it did not  # noqa: RUF012
@@ -46,29 +40,25 @@ class ActorServer:
         """`role`, pickled, is a function from the share to the served object."""
         self._role, self._share = role, share
         self._served: Any = None
-        self._reply: Reply | None = None
 
-    def do(self, number: int, requests: list[Request], state: dict[str, Any], *values: Any) -> Reply:
-        """Execute the requests, or repeat the last answer. A new process starts from `state`, if that is not empty."""
-        if number == GREETING:
-            return Reply(number)
-        if self._reply is None or number > self._reply.number:  # an older one gets this answer, and is out of date
-            self._reply = None  # first: two batches may not fit into memory
-            self._reply = self._answer(number, requests, state, values)
-        return self._reply
+    def do(self, requests: list[Request], state: dict[str, Any], *values: Any) -> Reply:
+        """Execute the requests; without any, the answer says that the process runs.
 
-    def _answer(self, number: int, requests: list[Request], state: dict[str, Any], values: tuple[Any, ...]) -> Reply:
+        A new process starts from `state`, if that is not empty.
+        """
         lost: list[str] = []
+        if not requests:
+            return Reply()
         try:
             if self._served is None:
                 self._served = self._make()
                 lost = self._served.restore(state) if state else []
             found = [getattr(self._served, method)(*arguments, *values) for method, arguments in requests]
-            return Reply(number, found, lost=lost, state=self._served.state() if self.restorable else {})
+            return Reply(found, lost=lost, state=self._served.state() if self.restorable else {})
         except self.errors as error:
-            return Reply(number, error=error)
+            return Reply(error=error)
         except (Exception, SystemExit) as error:
-            return Reply(number, error=raised("its process", error, None))
+            return Reply(error=raised("its process", error, None))
 
     def _make(self) -> Any:
         try:

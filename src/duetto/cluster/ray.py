@@ -123,12 +123,10 @@ class RayTransport(Transport):
 def _answer(call: Any) -> Answer:
     try:
         return Answer(ray.get(call))
-    except (exceptions.ActorUnavailableError, exceptions.ObjectLostError) as error:
-        return Answer(failure=f"gave an answer that was lost ({_first_line(error)})", details=str(error))
     except exceptions.RayActorError as error:
-        return Answer(failure=DIED, details=str(error), gone=True)
+        return Answer(failure=DIED, details=str(error))
     except exceptions.RayError as error:
-        return Answer(failure=f"failed ({_first_line(error)})", details=str(error), gone=True)
+        return Answer(failure=f"failed ({_first_line(error)})", details=str(error))
 
 
 def _look_for(address: str) -> None:

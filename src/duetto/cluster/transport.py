@@ -4,9 +4,8 @@
     call    ask the object something; nobody waits                 kill   end a process at once
     wait    for the answers
 
-A call is made at most once by Ray, but may have been *made* although its answer was lost; and a transport may as well
-make it twice, or hand out an answer again. So the caller numbers its messages (`actor_pool`), and a repeated number
-gets the same answer again (`actor_server`).
+A call is made at most once. It may have been *made* although its answer is lost: then the process is replaced, as if it
+had died (`actor_pool`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ class Answer(NamedTuple):
     value: Any = None
     failure: str = ""  # the rest of a sentence that starts with the process: "died."
     details: str = ""  # further information, in several lines
-    gone: bool = False  # the process has ended; otherwise it may be called again
 
 
 class Transport(Protocol):
