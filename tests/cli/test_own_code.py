@@ -18,7 +18,6 @@ import yaml
 from commands import SMALL, Command, Result
 
 import duetto as package
-from duetto import TD3
 from duetto.algorithms import TD3
 from duetto.cluster.actor import ActorRole, pack
 from duetto.errors import UsageError

@@ -1,4 +1,13 @@
-"""The command line. Only the called command is imported."""
+"""The command line. Only the called command is imported.
+
+commands            the commands whose options are the parameters of one function
+train, sweep, tune  the commands that train, each with its own options
+learning            the options that these three share
+demos               `duetto demos record`, `export`, `import` and `inspect`
+options             options that several commands have, and how their values are parsed
+parser              groups of options, a short and a full help, errors of one line
+output              JSON, file names, notices and errors
+"""
 
 from __future__ import annotations
 

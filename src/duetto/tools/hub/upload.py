@@ -87,19 +87,7 @@ def push(
     try:
         with TemporaryDirectory(prefix="duetto-push-") as temporary:
             bundle = Path(temporary)
-            step, found = pack(run, bundle, checkpoint, memory)
-            notices = Notices(found)
-            agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
-            evaluation = run.evaluate(episodes, agent, seed, tell)
-            if video:
-                try:
-                    run.video(bundle / file_rules.VIDEO, agent, seed, tell=tell)
-                except DuettoError as error:
-                    notices.append(f"There is no video: {error}")
-            used_seed = run.config.run.seed if seed is None else seed
-            result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
-            text = model_card.card(run.config, repository, result, (bundle / file_rules.VIDEO).exists())
-            atomic_io.write_file(bundle / file_rules.CARD, text.encode())
+            evaluation, notices = _write_bundle(run, bundle, repository, checkpoint, episodes, seed, video, memory, tell)
             paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
             sizes = {path.relative_to(bundle).as_posix(): path.stat().st_size for path in paths}
             if hub is None:
@@ -112,6 +100,34 @@ def push(
     except OSError as error:
         raise DuettoError(f"{error.filename} cannot be written: {error.strerror}.") from error
     return Pushed(where, sizes, evaluation, [*notices, *dict.fromkeys(run.notices)])
+
+
+def _write_bundle(
+    run: Run,
+    bundle: Path,
+    repository: str,
+    checkpoint: str | int,
+    episodes: int,
+    seed: int | None,
+    video: bool,
+    memory: bool,
+    tell: Callable[[str], None],
+) -> tuple[Evaluation, list[str]]:
+    """Write all files into an empty folder; return the evaluation on the card, and notices."""
+    step, found = pack(run, bundle, checkpoint, memory)
+    notices = Notices(found)
+    agent = step if checkpoint == "last" else checkpoint  # a running run may make newer ones
+    evaluation = run.evaluate(episodes, agent, seed, tell)
+    if video:
+        try:
+            run.video(bundle / file_rules.VIDEO, agent, seed, tell=tell)
+        except DuettoError as error:
+            notices.append(f"There is no video: {error}")
+    used_seed = run.config.run.seed if seed is None else seed
+    result = model_card.CardResult(evaluation, str(checkpoint), step, used_seed)
+    text = model_card.card(run.config, repository, result, (bundle / file_rules.VIDEO).exists())
+    atomic_io.write_file(bundle / file_rules.CARD, text.encode())
+    return evaluation, [*notices]
 
 
 def _check_repository_free(repository: str, listing: Listing | None, private: bool) -> None:
