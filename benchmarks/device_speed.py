@@ -78,8 +78,8 @@ def host(task: str) -> Iterator[tuple[int, Callable[[], Any]]]:
         def advance(steps: int) -> None:
             for _ in range(steps):
                 trainer._collect()
-                for samples in trainer._learning.due():
-                    list(trainer._learning.learn(samples, trainer.step))
+                for samples in trainer._due():
+                    trainer._learn(samples)
             trainer.log.look()
 
         for steps in (260, WARM_UP, *[UPDATES] * ROUNDS):

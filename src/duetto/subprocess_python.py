@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import IO
 
-_FINDS = "import json, sys; told = json.loads(sys.argv[1]); sys.path[:], sys.argv = told['path'], told['argv']"
+_FINDS = "import json, sys; state = json.loads(sys.argv[1]); sys.path[:], sys.argv = state['path'], state['argv']"
 Stream = int | IO[bytes] | None
 
 
@@ -24,8 +24,8 @@ def start(
     Raises:
         OSError: No process can be started.
     """
-    told = json.dumps({"path": [str(path) for path in sys.path], "argv": sys.argv})
-    command = [sys.executable, "-c", f"{_FINDS}\n{program}", told]
+    state = json.dumps({"path": [str(path) for path in sys.path], "argv": sys.argv})
+    command = [sys.executable, "-c", f"{_FINDS}\n{program}", state]
     group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0  # where there are no trainers
     return subprocess.Popen(
         command, stdin=stdin, stdout=stdout, stderr=stderr, env=environ, process_group=0, creationflags=group

@@ -29,7 +29,7 @@ def test_eight_games_at_different_points(fire_reset: bool | str, monkeypatch: py
     state, numbers = saving.state_dict(), random.bit_generator.state
     plain(state)
     assert len(set(saving._lengths.tolist())) >= 7
-    told = [tape["told"] for tape in state["environments"]["engine"].values()]
+    told = [tape["actions"] for tape in state["environments"]["engine"].values()]
     assert 1 <= sum(bool((one == atari_native.RESET).any()) for one in told) <= 7
     expected = record(saving, random, 160)
     resumed.load_state_dict(state)
@@ -52,7 +52,7 @@ def test_another_picture_is_no_exact_resume(spoil: str) -> None:
     state = saving.state_dict()
     tape: dict[str, Any] = state["environments"]["1"]
     if spoil == "action":
-        tape["told"] = np.zeros_like(tape["told"])
+        tape["actions"] = np.zeros_like(tape["actions"])
     else:
         tape["origin"] += 1
     resumed.load_state_dict(state)

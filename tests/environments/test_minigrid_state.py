@@ -49,8 +49,8 @@ def test_another_episode_is_no_exact_resume(spoil: str, vectorization: Any) -> N
     state = saving.state_dict()
     own = state["environments"]["1"]
     if spoil == "action":
-        own["told"] = own["told"].copy()
-        own["told"][-8] = (own["told"][-8] + 1) % 2
+        own["actions"] = own["actions"].copy()
+        own["actions"][-8] = (own["actions"][-8] + 1) % 2
     else:
         own["begin"]["seed"] += 1
     resumed.load_state_dict(state)

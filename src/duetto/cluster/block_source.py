@@ -95,7 +95,7 @@ class BlockSource(Source, ABC):
         try:
             self._fill(step, total_steps)
         except EnvironmentFault as fault:
-            raise fault.told(self._stepper.name, self._stepper.steps) from fault.__cause__
+            raise fault.located(self._stepper.name, self._stepper.steps) from fault.__cause__
         ready = self._ready.popleft()
         self._rows -= len(ready.experience.env)
         self._lags.append(self._learner.updates - ready.updates)

@@ -74,7 +74,7 @@ class ClusterExecution(Execution):
         except BaseException as error:
             self._pool.close()
             if isinstance(error, EnvironmentFault):
-                raise error.told("The environments", 0) from error
+                raise error.located("The environments", 0) from error
             raise
         stepper = VecEnv(engine, engine.name)
         stepper.older = True

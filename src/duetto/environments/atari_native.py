@@ -24,7 +24,7 @@ from duetto.environments.engines import Engine, StepResult
 from duetto.environments.episode_recorder import ELSEWHERE
 from duetto.environments.obs_tree import Tree
 
-LONGEST = 20_000  # told, before the next game starts with a new seed: 27 s to play again 8 environments on two cores
+LONGEST = 20_000  # actions, before the next game starts with a new seed: 27 s to play again 8 environments on two cores
 RESET = 255  # on the tape: a game starts without a new seed
 SEEDS = 2**31
 LEAVE, SEED, PLAIN = 0, 1, 2  # what to do with an environment before a step of a timetable
@@ -80,7 +80,7 @@ class NativeAtari(Engine):
     def step(self, actions: np.ndarray) -> StepResult:
         next_obs, reward, terminated, _, infos = self._vector.step(actions)
         for tape, action in zip(self._tapes, actions.tolist(), strict=True):
-            tape.told.append(action)
+            tape.actions.append(action)
         self._steps += 1
         truncated = (self._steps >= self._max_steps) & ~terminated
         done = terminated | truncated
@@ -104,7 +104,9 @@ class NativeAtari(Engine):
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
         """The observations may differ with another ale-py, for example."""
         tapes = [saved[str(env)] for env in range(self.num_envs)]
-        self._tapes = [Tape(**one | {"told": bytearray(np.asarray(one["told"], np.uint8).tobytes())}) for one in tapes]
+        self._tapes = [
+            Tape(**one | {"actions": bytearray(np.asarray(one["actions"], np.uint8).tobytes())}) for one in tapes
+        ]
         self._steps[:] = [tape.steps for tape in self._tapes]
         actions, starts = timetable(self._tapes)
         self._begin(np.ones(self.num_envs, bool), [tape.seed for tape in self._tapes])  # the first one must be of all
@@ -146,12 +148,12 @@ class Tape:
     Attributes:
         origin: The seed of the first games.
         number: How often a new seed followed.
-        told: Actions, and `RESET` where a game started without a new seed; a byte each.
+        actions: Actions, and `RESET` where a game started without a new seed; a byte each.
     """
 
     origin: int
     number: int = 0
-    told: bytearray = field(default_factory=bytearray)
+    actions: bytearray = field(default_factory=bytearray)
 
     @property
     def seed(self) -> int:
@@ -162,30 +164,30 @@ class Tape:
 
     def next_game(self) -> int | None:
         """Note that another game starts; return its seed, or None if it continues with the same random numbers."""
-        if len(self.told) < LONGEST:
-            self.told.append(RESET)
+        if len(self.actions) < LONGEST:
+            self.actions.append(RESET)
             return None
         self.number += 1
-        self.told.clear()
+        self.actions.clear()
         return self.seed
 
     @property
     def steps(self) -> int:
         """Number of steps since the game started."""
-        return len(self.told) - 1 - self.told.rfind(RESET)
+        return len(self.actions) - 1 - self.actions.rfind(RESET)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the fields for a checkpoint."""
-        return {"origin": self.origin, "number": self.number, "told": np.frombuffer(bytes(self.told), np.uint8)}
+        return {"origin": self.origin, "number": self.number, "actions": np.frombuffer(bytes(self.actions), np.uint8)}
 
 
 def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
     """Plan how environments that step together repeat their records so that all end at the same time.
 
         step            0      1      2      after the last
-        environment 0   SEED a      b PLAIN c                    told a b RESET c
-        environment 1        .      . SEED  d   PLAIN            told d RESET
-        environment 2        .      .       .   SEED             told nothing
+        environment 0   SEED a      b PLAIN c                    a b RESET c
+        environment 1        .      . SEED  d   PLAIN            d RESET
+        environment 2        .      .       .   SEED             no action
 
     Returns:
         Actions (T, N) uint8, 0 before an environment's turn; and (T + 1, N) uint8, what to do before each action and
@@ -194,7 +196,7 @@ def timetable(tapes: Sequence[Tape]) -> tuple[np.ndarray, np.ndarray]:
     plans: list[list[tuple[int, int]]] = []  # of each environment: SEED, PLAIN or LEAVE, and the action after it
     for tape in tapes:
         what, plan = SEED, []
-        for byte in tape.told:
+        for byte in tape.actions:
             if byte == RESET:
                 what = PLAIN
             else:

@@ -1,14 +1,14 @@
 """Resume an environment in the middle of an episode by repeating the episode.
 
-    run         reset      step step  set_attr  step   checkpoint
-    kept        start      told told  changes   told   and a checksum of all that came back
+    run         reset    step    step    set_attr  step    checkpoint
+    kept        start    action  action  change    action  and a checksum of all that came back
     resume      the same reset, steps and changes in a new environment; then the checksum is compared
 
 An episode follows from the random generators at its reset and the actions since.
 `EpisodeRecorder`, the outermost wrapper of every single environment, keeps both:
 
 - `begin`: the reset's seed and, from before it, the states of the generators (`rng_state.places`),
-- `told`: the actions as the environment got them, one row of bytes each,
+- `actions`: the actions as the environment got them, one row of bytes each,
 - `changes`: the attributes that `set_attr` changed, and after how many steps; earlier ones come before the reset,
 - `checksum`: of rewards, ends and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
 
@@ -63,7 +63,7 @@ _CHANGES = {"changes": DictOf({"steps": INTEGER, "name": str, "value": ANY})}
 _OWN = {"own": {}, "counts": ListOf(int), "generators": DictOf(ANY)}
 _REPLAY = {
     "begin": {"seed": OptionalOf(INTEGER), "first": bool, "generators": DictOf(ANY)},
-    "told": ARRAY,
+    "actions": ARRAY,
     "checksum": int,
     "generators": DictOf(ANY),
 }
@@ -109,7 +109,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._places: list[rng_state.Place] = []
         self._resets = 0
         self._begin: dict[str, Any] = {}
-        self._told = bytearray()
+        self._actions = bytearray()
         self._changes: list[Change] = []
         self._checksum, self._seconds = 0, 0.0
         self._too_long = False
@@ -133,7 +133,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._begin = {"generators": rng_state.save(self._places), "seed": seed, "first": self._resets == 1}
         if self._draws or self._resets == 1:
             self._begin["process"] = self._process if self._resets == 1 else rng_state.process_state()
-        self._told, self._seconds, self._too_long = bytearray(), 0.0, False
+        self._actions, self._seconds, self._too_long = bytearray(), 0.0, False
         newest = {change.name: change._replace(steps=_BEFORE) for change in self._changes}
         self._changes = list(newest.values())
 
@@ -149,7 +149,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         if not self._records:
             return self.env.step(action)
         row = self._structure.row(action) if self._nested else np.asarray(action, self._dtype)
-        self._told += row.tobytes()
+        self._actions += row.tobytes()
         before = perf_counter()
         given = self.env.step(action)
         self._seconds += perf_counter() - before
@@ -162,8 +162,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
             self._checksum = crc32(obs, checksum) if self._array else self._sum(obs, checksum)
         except (TypeError, ValueError, BufferError):  # a list, or an array with gaps
             self._checksum = self._sum(obs, checksum)
-        if len(self._told) > LONGEST * self._size or self._seconds > PATIENCE:
-            self._told, self._too_long = bytearray(), True
+        if len(self._actions) > LONGEST * self._size or self._seconds > PATIENCE:
+            self._actions, self._too_long = bytearray(), True
         return given
 
     def _sum(self, obs: Any, checksum: int) -> int:
@@ -179,7 +179,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         """Plain values are recorded; with another one in it, an episode is not repeated."""
         done = self.env.set_wrapper_attr(name, value, force=force)
         try:
-            steps = len(self._told) // self._size if self._begin else _BEFORE
+            steps = len(self._actions) // self._size if self._begin else _BEFORE
             self._changes.append(Change(steps, name, encode(value)))
         except TypeError:
             if self._records:
@@ -202,7 +202,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
             begin["process"], saved["process"] = process, rng_state.process_state()
         return saved | {
             "begin": begin,
-            "told": np.frombuffer(bytes(self._told), np.uint8),
+            "actions": np.frombuffer(bytes(self._actions), np.uint8),
             "checksum": self._checksum,
             "generators": self._generators(),
         }
@@ -259,8 +259,8 @@ class EpisodeRecorder(gymnasium.Wrapper):
 
     def _repeat(self, saved: dict[str, Any], changes: list[Change]) -> Restored:
         state_schema.check(saved, _REPLAY, "stepper/environments")
-        begin, told = saved["begin"], saved["told"]
-        if told.dtype != np.uint8 or told.size % self._size:
+        begin, actions = saved["begin"], saved["actions"]
+        if actions.dtype != np.uint8 or actions.size % self._size:
             raise CheckpointError("The checkpoint's recorded actions are none of this environment.")
         if not begin["first"]:  # the first reset may build what later ones find
             self.env.reset(seed=0)
@@ -274,10 +274,10 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._places = rng_state.places(self.env)
         obs, info = self.reset(seed=begin["seed"])
         self._changes = [change for change in changes if change.steps == _BEFORE]
-        for steps, row in enumerate(told.copy().view(self._dtype).reshape(-1, *self._shape)):
+        for steps, row in enumerate(actions.copy().view(self._dtype).reshape(-1, *self._shape)):
             self._apply(changes, steps)
             obs, _, _, _, info = self.step(self._structure.one(row))
-        self._apply(changes, len(told) // self._size)
+        self._apply(changes, len(actions) // self._size)
         exact = self._checksum == saved["checksum"] and rng_state.load(self.env, saved["generators"])
         return Restored("" if exact else ELSEWHERE, obs, info)
 

@@ -46,7 +46,7 @@ class EnvironmentFault(Exception):  # noqa: N818 - it never leaves this package
     def __str__(self) -> str:
         return self.what if self.env is None else f"environment {self.env}: {self.what}"
 
-    def told(self, name: str, step: int, first: int = 0) -> DuettoError:
+    def located(self, name: str, step: int, first: int = 0) -> DuettoError:
         """Return the error for the user, with environments counted from `first`."""
         number = "" if self.env is None else f"environment {self.env + first}, "
         sentence = f"{name}, {number}vector step {step}: {self.what}"

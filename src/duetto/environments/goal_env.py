@@ -63,11 +63,11 @@ class GoalEnv:
             if answer.shape != (len(achieved),):  # it takes one pair only
                 answer = np.array([function(*pair, {}) for pair in zip(achieved, desired, strict=True)])
         except Exception as error:
-            raise raised(f"{name}, with an empty info,", error, None).told(self.name, self._stepper.steps) from error
+            raise raised(f"{name}, with an empty info,", error, None).located(self.name, self._stepper.steps) from error
         if answer.shape != (len(achieved),) or answer.dtype.kind not in "biuf":
             what = f"{answer.dtype} of shape {answer.shape} for {len(achieved)} pairs"
             fault = EnvironmentFault(f"{name} gave {what}. Return a number for each.")
-            raise fault.told(self.name, self._stepper.steps)
+            raise fault.located(self.name, self._stepper.steps)
         return answer.astype(dtype)
 
 

@@ -94,7 +94,7 @@ class SubprocEngine(Engine):
         except BaseException as error:
             self._close(0.0)
             if isinstance(error, EnvironmentFault):
-                raise error.told(label, 0) from error
+                raise error.located(label, 0) from error
             raise
         self._timeout = timeout
         super().__init__(self.num_envs, label, *described[0])
@@ -134,7 +134,7 @@ class SubprocEngine(Engine):
         return self._first(self._ask("reset", [None if seed is None else seed + i for i in range(self.num_envs)]))
 
     def _first(self, rows: list[tuple[Tree, ActionMasks]]) -> Tree:
-        """Return the workers' first observations, and take over what their infos told of masks."""
+        """Return the workers' first observations, and take over the masks in their infos."""
         self.action_masks: ActionMasks = rows[0][1]
         for env, (_, masks) in enumerate(rows):
             if masks.given != self.action_masks.given:

@@ -144,7 +144,7 @@ class VecEnv:
         try:
             result = self.engine.step(self._actions.to_environment(action))
         except EnvironmentFault as fault:
-            raise fault.told(self.name, self.steps, self.first) from fault.__cause__
+            raise fault.located(self.name, self.steps, self.first) from fault.__cause__
         rows = self._rows if result.reset_only is None else np.flatnonzero(~result.reset_only)
         if result.score is not None:
             self._check("reward", result.score, self._rows)
@@ -318,7 +318,7 @@ class VecEnv:
         try:
             yield
         except EnvironmentFault as fault:
-            raise fault.told(self.name, self.steps, self.first) from fault.__cause__
+            raise fault.located(self.name, self.steps, self.first) from fault.__cause__
 
     def _check_rows(self, state: dict[str, Any]) -> None:
         """Raise CheckpointError unless the rows kept of each environment have this stepper's shapes and dtypes."""

@@ -105,24 +105,26 @@ class TorchLearner(Learner, Updater):
     # ------------------------------------------------------------------------------------------------ learning
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        return list(map(self._update, updates))
-
-    def _update(self, update: Update) -> Metrics:
-        self._phase = update.phase
-        update = update._replace(learning_rates=self._step_sizes(update.learning_rates))
-        if self._recorder is not None:
-            return self._replayed(self._recorder, update)
-        self._rates, self._noise = update.learning_rates, as_tensors(update.noise, self.device)
-        self.scheduled = {
-            name: torch.tensor(value, dtype=torch.float32, device=self.device)
-            for name, value in update.scheduled.items()
-        }
-        self._use_threads(self.threads)
-        values = []
-        for nth, part in enumerate([update.batch] if update.rows is None else self._parts(update.batch, update.rows)):
-            self._nth = nth
-            values.append(self._step(as_tensors(part, self.device)))
-        return self._metrics(tuple(self._names), values, self._priority)
+        metrics = []
+        for update in updates:
+            self._phase = update.phase
+            rates = self._step_sizes(update.learning_rates)
+            if self._recorder is not None:
+                metrics.append(self._replayed(self._recorder, update._replace(learning_rates=rates)))
+                continue
+            self._rates, self._noise = rates, as_tensors(update.noise, self.device)
+            self.scheduled = {
+                name: torch.tensor(value, dtype=torch.float32, device=self.device)
+                for name, value in update.scheduled.items()
+            }
+            self._use_threads(self.threads)
+            values = []
+            parts = [update.batch] if update.rows is None else self._parts(update.batch, update.rows)
+            for nth, part in enumerate(parts):
+                self._nth = nth
+                values.append(self._step(as_tensors(part, self.device)))
+            metrics.append(self._metrics(tuple(self._names), values, self._priority))
+        return metrics
 
     def _metrics(self, names: tuple[str, ...], values: Sequence[Tensor], priority: Tensor | None) -> Metrics:
         mean = values[0] if len(values) == 1 else torch.stack(list(values)).mean(0)

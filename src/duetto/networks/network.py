@@ -61,8 +61,8 @@ class Network:
         for torso in self.spec.torsos:
             x = self._encoded(torso, *parts)
             xp = array_namespace(x)
-            told = encode_action(spec.action, window.previous_action), window.previous_reward[..., None]
-            x = xp.concat([xp.reshape(x, (*shape, -1)), *(xp.astype(part, x.dtype) for part in told)], axis=-1)
+            previous = encode_action(spec.action, window.previous_action), window.previous_reward[..., None]
+            x = xp.concat([xp.reshape(x, (*shape, -1)), *(xp.astype(part, x.dtype) for part in previous)], axis=-1)
             prefix = f"{torso}/" if len(self.spec.heads) > 1 else ""
             weights = _below(self.values, f"{torso}.recurrent.weights.")
             zeros = xp.zeros((shape[0], spec.layers, spec.size), dtype=xp.float32, device=device(x))

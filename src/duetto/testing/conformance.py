@@ -322,25 +322,25 @@ def _compare_together(trial: Trial, backend: Backend) -> None:
     given = trial.batches(LESSONS * len(seeds))
 
     def learn(learner: Learner, seed: int) -> dict[str, np.ndarray]:
-        told: dict[str, np.ndarray] = {}
+        results: dict[str, np.ndarray] = {}
         for number, batch in enumerate(given[seed :: len(seeds)], 1):
             metrics = learner.update(batch, (number - 1) / LESSONS)
-            told |= {f"{name}, update {number}": np.array(value) for name, value in _metrics(metrics).items()}
+            results |= {f"{name}, update {number}": np.array(value) for name, value in _metrics(metrics).items()}
             if metrics.priority is not None:
-                told[f"priorities, update {number}"] = on_host(metrics.priority)
+                results[f"priorities, update {number}"] = on_host(metrics.priority)
             if not (learner.on_policy or learner.recurrent):
-                told[f"actions after update {number}"] = learner.act(batch.obs, None)
-        return told
+                results[f"actions after update {number}"] = learner.act(batch.obs, None)
+        return results
 
-    told: dict[int, dict[str, np.ndarray]] = {}
-    raised = group.run([lambda seed=seed: told.update({seed: learn(members[seed], seed)}) for seed in seeds])
+    results: dict[int, dict[str, np.ndarray]] = {}
+    raised = group.run([lambda seed=seed: results.update({seed: learn(members[seed], seed)}) for seed in seeds])
     for error in raised:
         if error is not None:
             raise AssertionError(f"{about}: {error}") from error
     for seed in seeds:
         by_itself = learn(alone[seed], seed)
-        assert told[seed].keys() == by_itself.keys()
-        for name, value in told[seed].items():
+        assert results[seed].keys() == by_itself.keys()
+        for name, value in results[seed].items():
             _near(value, by_itself[name], 1e-3, f"{about}, seed {TOGETHER[seed]}, {name}")
         _close([members[seed], alone[seed]], 1e-3, f"{about}, seed {TOGETHER[seed]}")
 

@@ -225,7 +225,7 @@ class DeviceLoop:
         env, result = self.vector.step(carry["env"], action)
         done = result.terminated | result.truncated
         returns, lengths = carry["returns"] + result.reward, carry["lengths"] + 1
-        told = {"done": done, "returns": returns, "lengths": lengths, "finite": _finite(result)}
+        outputs = {"done": done, "returns": returns, "lengths": lengths, "finite": _finite(result)}
         transition = {
             "obs": seen if self._stores_scaled else carry["obs"],
             "action": action,
@@ -244,11 +244,11 @@ class DeviceLoop:
         }
         if self._rewards is not None:
             after, transition["reward"] = self._scale_reward(after, result.reward, done)
-        return after, transition, told
+        return after, transition, outputs
 
     def _replay_turn(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any]]:
         one = plan | {"explore": plan["explore"][0], "random": plan["random"][0]}
-        carry, transition, told = self._collect(carry, step, one)
+        carry, transition, outputs = self._collect(carry, step, one)
         assert self.replay is not None
         memory = self.replay.add(carry["memory"], step, transition)
         key = jax.random.fold_in(self._keys["updates"], step)
@@ -263,7 +263,7 @@ class DeviceLoop:
         values = jnp.zeros((self._most_due, self._width()), jnp.float32)
         state = carry["learner"], carry["moments"], values
         learner, moments, values = jax.lax.fori_loop(0, plan["due"], update, state)
-        return carry | {"learner": learner, "moments": moments, "memory": memory}, told | {"values": values}
+        return carry | {"learner": learner, "moments": moments, "memory": memory}, outputs | {"values": values}
 
     def _draw(self, carry: Carry, written: Any, random: Any) -> tuple[Any, Any]:
         """Return a batch as networks see it, and the statistics after it, in the order of `Normalizer.batch`."""
@@ -281,14 +281,14 @@ class DeviceLoop:
         return batch._replace(obs=obs, next_obs=self._scaled(carry, batch.next_obs)), carry["moments"]
 
     def _rollout_turn(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any]]:
-        carry, batch, raw, told = self._rollout(carry, step, plan)
+        carry, batch, raw, outputs = self._rollout(carry, step, plan)
         epoch = partial(self._epoch, batch, plan, jax.random.fold_in(self._keys["updates"], step))
         learner, values = jax.lax.scan(epoch, carry["learner"], jnp.arange(self._spec.epochs))
         carry = carry | {"learner": learner}
         if self._scaling.mode == "rollouts":
             carry = self._observe(carry, raw)
-        told["finite"] = told["finite"].all()
-        return carry, told | {"values": values, "explained": explained_variance(batch.value, batch.returns)}
+        outputs["finite"] = outputs["finite"].all()
+        return carry, outputs | {"values": values, "explained": explained_variance(batch.value, batch.returns)}
 
     def _rollout(
         self, carry: Carry, step: Any, plan: dict[str, Any]
@@ -297,7 +297,7 @@ class DeviceLoop:
 
         def collect(carry: Carry, inputs: tuple[Any, Any]) -> tuple[Carry, Any]:
             number, own = inputs
-            carry, transition, told = self._collect(carry, step + number, plan | own)
+            carry, transition, outputs = self._collect(carry, step + number, plan | own)
             final = transition.pop("next_obs")
             final = final if self._stores_scaled else self._scaled(carry, final)
             transition["final_value"] = jax.lax.cond(
@@ -305,12 +305,12 @@ class DeviceLoop:
                 lambda: self._value(carry, final),
                 lambda: jnp.zeros(len(final), jnp.float32),
             )
-            return carry, (transition, told)
+            return carry, (transition, outputs)
 
         own = {name: plan[name] for name in ("explore", "random")}
-        carry, (steps, told) = jax.lax.scan(collect, carry, (jnp.arange(self._length), own))
+        carry, (steps, outputs) = jax.lax.scan(collect, carry, (jnp.arange(self._length), own))
         last = self._value(carry, self._scaled(carry, carry["obs"]))
-        return carry, *self._batch(carry, steps, last), told
+        return carry, *self._batch(carry, steps, last), outputs
 
     def _batch(self, carry: Carry, steps: dict[str, Any], last: Any) -> tuple[RolloutBatch, Any]:
         """Return the batch, its T·N rows in the order of `buffers.Rollout`, and its raw observations."""

@@ -87,7 +87,9 @@ def push(
     try:
         with TemporaryDirectory(prefix="duetto-push-") as temporary:
             bundle = Path(temporary)
-            evaluation, notices = _write_bundle(run, bundle, repository, checkpoint, episodes, seed, video, memory, tell)
+            evaluation, notices = _write_bundle(
+                run, bundle, repository, checkpoint, episodes, seed, video, memory, tell
+            )
             paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
             sizes = {path.relative_to(bundle).as_posix(): path.stat().st_size for path in paths}
             if hub is None:
