@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from duetto.environments import make
-from duetto.environments.episode_recorder import EpisodeRecorder
+from duetto.environments.exact_resume import EpisodeRecorder
 
 STEPS, ROUNDS = 3000, 10
 SPACES: dict[str, tuple[Box, Any]] = {

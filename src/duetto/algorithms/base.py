@@ -389,7 +389,7 @@ class Algorithm(Options):
         raise NotImplementedError
 
     def observation_scaling(self) -> ObservationScaling:
-        """Return how observations are scaled; None for no scaling."""
+        """Return how observations are scaled; by default they are not."""
         return ObservationScaling()
 
     def symptom(self, means: Mapping[str, float], action: Space) -> str:

@@ -9,7 +9,8 @@
 - `rollout`: on-policy batches
 - `sharded_replay`: a buffer in several processes
 - `update_schedule`: how many batches are due
-- `base`, `experience`: the data that goes in and out
+- `base`: the data that goes in and out
+- `experience`: functions that join steps and split them
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class EpisodeStorage:
     def add(self, steps: Experience) -> np.ndarray:
         """Store copies of steps, one of each of K environments; return the indices (K,) of their items.
 
-        `obs` is stored only where an episode starts: elsewhere it is the last step's `next_obs`.
+        `obs` is stored where it differs from the last step's `next_obs`, as at an episode's start.
 
         Raises:
             ValueError, TypeError: Shapes or dtypes other than the storage's. Then nothing is stored.
@@ -162,9 +162,9 @@ class EpisodeStorage:
 
     # ------------------------------------------------------------------------------------------------ reading
     def observation(self, index: np.ndarray, ahead: Any = 0) -> Tree:
-        """Return the observations (..., *shape) of the steps `index` (...).
+        """Return the observations (..., *shape) of the steps `index` (...); where `ahead` is 1, those after the steps.
 
-        Where `ahead` (a number, or like `index`) is 1, the observations that the steps led to.
+        `ahead` is 0, 1, or an array of these like `index`.
         """
         if isinstance(ahead, int):
             newest = self._places[ahead].take(index)

@@ -19,8 +19,8 @@ import numpy as np
 
 from duetto.cluster.actor_server import ActorServer, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
-from duetto.environments.episode_recorder import PATIENCE
 from duetto.environments.errors import EnvironmentFault
+from duetto.environments.exact_resume import PATIENCE
 from duetto.errors import PartLostError
 
 ATTEMPTS = 3  # of one actor without an answer between, before the run stops

@@ -6,7 +6,7 @@ vec_env                                    `VecEnv`, the door of this room: step
 engines, subproc                           what steps: our loop, a Gymnasium vector environment, processes
 spaces, actions, obs_tree, action_masks    observations and actions as plain arrays
 validation                                 the values of each step: checked
-episode_recorder, rng_state                exact resume: `EpisodeRecorder`, around every environment, repeats episodes
+exact_resume, rng_state                    exact resume: `EpisodeRecorder`, around every environment, repeats episodes
 copying                                    environments that were handed over, for evaluations
 goal_env, wrappers, check                  hindsight's goals; velocities and resets; `duetto check`
 device_env                                 environments of arrays: `DeviceEnv`, and N of them
@@ -21,7 +21,7 @@ from duetto.environments.actions import ActionMap, Structure, structure
 from duetto.environments.atari import AtariOptions
 from duetto.environments.env_registry import FAMILIES, Family, is_device, registration
 from duetto.environments.env_registry import register_spec as register
-from duetto.environments.episode_recorder import obstacles
+from duetto.environments.exact_resume import obstacles
 from duetto.environments.goal_env import GoalEnv
 from duetto.environments.learner_view import learned_reward
 from duetto.environments.make_env import complete_options, is_instance, make, make_eval

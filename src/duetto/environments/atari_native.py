@@ -21,7 +21,7 @@ from duetto.cpu import cores
 from duetto.environments import env_registry
 from duetto.environments.atari import FRAMES_PER_SECOND, AtariGame, AtariOptions, sticky_actions
 from duetto.environments.engines import Engine, StepResult
-from duetto.environments.episode_recorder import ELSEWHERE
+from duetto.environments.exact_resume import ELSEWHERE
 from duetto.environments.obs_tree import Tree
 
 LONGEST = 20_000  # actions, before the next game starts with a new seed: 27 s to play again 8 environments on two cores

@@ -1,6 +1,7 @@
-"""Engines that step the environments: our own loop, or a Gymnasium vector environment in any autoreset mode.
+"""Engines that step environments: one after the other in this process, or a Gymnasium vector environment.
 
-Both give the same `StepResult`, so that nobody else needs to know that autoreset modes exist (SPEC 1.1).
+Other engines are in `subproc`, `atari_native`, `envpool_vector`, `device_env` and in the cluster. All return a
+`StepResult`, so that the trainer needs to know nothing about Gymnasium's autoreset modes.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
-from duetto.environments import episode_recorder, obs_tree, validation
+from duetto.environments import exact_resume, obs_tree, validation
 from duetto.environments.action_masks import KEY, ActionMasks
 from duetto.environments.actions import Structure, structure
-from duetto.environments.episode_recorder import EpisodeRecorder, recorder
 from duetto.environments.errors import EnvironmentFault, kind, raised
+from duetto.environments.exact_resume import EpisodeRecorder, recorder
 from duetto.environments.obs_tree import Tree
 from duetto.environments.spaces import Layout
 from duetto.errors import DuettoError, UsageError
@@ -112,13 +113,13 @@ class Engine(ABC):
             why, first, info = env.load(saved[str(i)])
             if not why:
                 self.layout.write(found, i, first)
-                why = "" if "own" in saved[str(i)] or _same_row(found, obs, i) else episode_recorder.ELSEWHERE
+                why = "" if "own" in saved[str(i)] or _same_row(found, obs, i) else exact_resume.ELSEWHERE
             if why:
                 first, info = validation.reset(env, i, seed=seed + i)
                 self.layout.write(found, i, first)
             reasons.append(why)
             masks.append(info.get(KEY))
-        episode_recorder.load_process(saved[str(i)] for i in range(self.num_envs))
+        exact_resume.load_process(saved[str(i)] for i in range(self.num_envs))
         found = self.action_masks.attach(found, masks, np.ones(self.num_envs, bool))
         if [name for name, _ in obs_tree.parts(found)] == [name for name, _ in obs_tree.parts(obs)]:
             obs_tree.assign(found, obs, np.array([not why for why in reasons]))
@@ -318,7 +319,7 @@ DECLARE = (
 
 def _final(infos: dict[str, Any], done: np.ndarray) -> tuple[Any, np.ndarray]:
     """Return the final observations, and (N,) bool which rows are given: without a mask, those that are `done`."""
-    given = "final_obs" in infos  # an entry is valid only where its mask is True (C2)
+    given = "final_obs" in infos  # an entry is valid only where its mask is True
     return infos.get("final_obs"), np.asarray(infos.get("_final_obs", done), bool) & given
 
 

@@ -33,8 +33,8 @@ from duetto import subprocess_python
 from duetto.environments import obs_tree, validation
 from duetto.environments.action_masks import ALWAYS, KEY, ActionMasks
 from duetto.environments.engines import Engine, StepResult, SyncEngine, plain_metadata
-from duetto.environments.episode_recorder import PATIENCE
 from duetto.environments.errors import EnvironmentFault, raised, summary
+from duetto.environments.exact_resume import PATIENCE
 from duetto.environments.obs_tree import Tree
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.pytree import tree_map_many

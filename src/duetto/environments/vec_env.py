@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from duetto.environments import env_registry, episode_recorder, obs_tree, silence
+from duetto.environments import env_registry, exact_resume, obs_tree, silence
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.errors import EnvironmentFault, shown
@@ -296,7 +296,7 @@ class VecEnv:
                 self.restored, self.not_restored = np.zeros(self.num_envs, bool), []
                 return
             try:
-                self.attributes |= episode_recorder.attributes(saved)
+                self.attributes |= exact_resume.attributes(saved)
                 obs, reasons = self.engine.load(saved, state["obs"], seed)
             except (DuettoError, EnvironmentFault):
                 raise

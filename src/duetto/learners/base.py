@@ -3,8 +3,8 @@
 A learner owns everything that learning changes: parameters, optimizer moments, counters, random state. Its state
 consists of arrays and JSON values under the same names in both frameworks, so each loads the other's.
 
-    update_each(batches)   count the updates, draw their noise and minibatches -> groups of `Update`s of one kind
-    update_alike(updates)  PyTorch: one after the other; JAX: one compiled program; a seed of several: `multi_seed`
+    update_each(batches)   count the updates, draw their noise and minibatches, and make them in groups of one kind
+    update_alike(updates)  make a group. PyTorch: one after the other; JAX: one compiled program
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Learner(Policy):
         return self.update_each([batch], [progress])[0]
 
     def update_each(self, batches: Sequence[Any], progress: Sequence[float]) -> list[Metrics]:
-        """Call `update` with each batch in turn, `at_once` at most in one program.
+        """Learn from each batch in turn, with at most `at_once` updates in one program; return their metrics.
 
         No batch may depend on the update before it. The epochs of a rollout have the same object as their batch.
         """

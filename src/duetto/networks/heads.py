@@ -1,4 +1,6 @@
-"""Heads: the last layers of a network, and what losses and policies get from them.
+"""Heads: the layers of a network after its torso, and what losses and policies get from them.
+
+A network without a torso, such as TD3's critic, has all its layers in the head.
 
 A head is declared once for PyTorch, JAX and NumPy: `stacks` its layers, `output` and `interpret` its result. A new kind
 is a frozen dataclass below `Head` or `HiddenHead`, which may live in an algorithm's file.

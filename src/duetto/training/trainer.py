@@ -195,7 +195,7 @@ class Trainer:
 
     # ------------------------------------------------------------------------------------------------ learning
     def _due(self) -> Iterator[list[buffers.Sample]]:
-        """Draw the samples of all updates that are due; learn from each draw before the next.
+        """Yield the samples of all updates that are due. The caller learns from each draw before it takes the next one.
 
         A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
         """
@@ -353,9 +353,8 @@ class Trainer:
     # ------------------------------------------------------------------------------------------------ checkpoints
     def checkpoint(self) -> Path:
         """Write a checkpoint, and return its folder.
-        In a hook it is written after the step's last one, or it would lack what other callbacks learn from the step;
-        the folder is the one that it will have.
-        and the folder is that last one's.
+
+        Called in a hook, it is written after the step's last hook, with what the other callbacks learn from the step.
 
         Raises:
             NonFiniteError: Learning has diverged; nothing is written.

@@ -13,7 +13,7 @@ from gymnasium.wrappers import TimeLimit
 from resuming import assert_equal, check_resume, plain, record
 from scripted_environments import Opaque, OwnState, Unsure, Walk
 
-from duetto.environments import VecEnv, episode_recorder, make, obstacles
+from duetto.environments import VecEnv, exact_resume, make, obstacles
 from duetto.environments.check import rules
 from duetto.errors import CheckpointError, UsageError
 
@@ -216,7 +216,7 @@ def test_state_that_outlives_an_episode_begins_a_new_one_and_the_checker_finds_i
     first.reset(3)
     record(first, np.random.default_rng(0), 120)
     second.load_state_dict(first.state_dict())
-    assert second.not_restored == [episode_recorder.ELSEWHERE]
+    assert second.not_restored == [exact_resume.ELSEWHERE]
     assert second.starts.all()
     assert "state that outlives an episode" in about_resume(environment)
 
@@ -235,7 +235,7 @@ def about_resume(environment: Any) -> str:
 
 @pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning")  # SWIG in Box2D
 def test_recording_changes_no_number() -> None:
-    bare, recorded = gymnasium.make("LunarLander-v3"), episode_recorder.recorder(gymnasium.make("LunarLander-v3"))
+    bare, recorded = gymnasium.make("LunarLander-v3"), exact_resume.recorder(gymnasium.make("LunarLander-v3"))
     traces = []
     for env in (bare, recorded):
         env.action_space.seed(0)
@@ -325,9 +325,9 @@ class Robot(Walk):
 def test_what_is_not_repeated_begins_a_new_episode_without_a_step(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (make(Robot if limit == "metadata" else Quiet) for _ in range(2))
     if limit == "steps":
-        monkeypatch.setattr(episode_recorder, "LONGEST", 9)
+        monkeypatch.setattr(exact_resume, "LONGEST", 9)
     if limit == "seconds":
-        monkeypatch.setattr(episode_recorder, "PATIENCE", 0.0)
+        monkeypatch.setattr(exact_resume, "PATIENCE", 0.0)
     first.reset(0)
     record(first, np.random.default_rng(0), 10)
     state = first.state_dict()
@@ -345,8 +345,8 @@ def test_videos_are_not_written_again() -> None:
     """The wrapper needs a package that few have, so only its kind is looked at."""
     filmed = object.__new__(gymnasium.wrappers.RecordVideo)
     gymnasium.Wrapper.__init__(filmed, Walk())
-    assert "RecordVideo" in episode_recorder._never(filmed)
-    assert episode_recorder._never(Walk()) == ""
+    assert "RecordVideo" in exact_resume._never(filmed)
+    assert exact_resume._never(Walk()) == ""
 
 
 def test_an_episode_whose_replay_raises_begins_a_new_one() -> None:
