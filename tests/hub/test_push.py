@@ -230,7 +230,7 @@ def test_what_environments_hold_is_not_sent(server: Server, personal: Run, tmp_p
         duetto.push(personal, "me/filed", episodes=1, video=False, memory=memory)
         everything = b"\n".join(server.repositories["me/filed"].files().values())
         assert b"hunter2" not in everything
-        assert (b"environments/0/told" in everything) is memory
+        assert (b"environments/0/actions" in everything) is memory
 
 
 def test_of_an_environments_file_its_name_is_sent(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
