@@ -10,7 +10,7 @@ An episode follows from the random generators at its reset and the actions since
 - `begin`: the reset's seed and, from before it, the states of the generators (`rng_state.places`),
 - `actions`: the actions as the environment got them, one row of bytes each,
 - `changes`: the attributes that `set_attr` changed, and after how many steps; earlier ones come before the reset,
-- `checksum`: of rewards, ends and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
+- `checksum`: of rewards and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
 
 An environment that draws from the process's global generators (`random`, `np.random`) is found at its second reset or
 at a checkpoint; from then on they are kept with each reset. It comes back exactly if it is alone in its process.
@@ -28,7 +28,7 @@ from __future__ import annotations
 import ast
 import copy
 import math
-import struct
+from array import array as numbers
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from time import perf_counter
@@ -58,7 +58,6 @@ LARGEST = 1024  # bytes of an observation that is in the checksum
 _COUNTING = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit)
 _WITHOUT_STATE = (*_COUNTING, gymnasium.ActionWrapper, gymnasium.RewardWrapper)
 _BEFORE = -1  # the number of steps of a change that came before the reset
-_ENDS = struct.Struct("<d??")
 _CHANGES = {"changes": DictOf({"steps": INTEGER, "name": str, "value": ANY})}
 _OWN = {"own": {}, "counts": ListOf(int), "generators": DictOf(ANY)}
 _REPLAY = {
@@ -109,7 +108,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._places: list[rng_state.Place] = []
         self._resets = 0
         self._begin: dict[str, Any] = {}
-        self._actions = bytearray()
+        self._actions, self._rewards = bytearray(), numbers("d")
         self._changes: list[Change] = []
         self._checksum, self._seconds = 0, 0.0
         self._too_long = False
@@ -133,7 +132,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._begin = {"generators": rng_state.save(self._places), "seed": seed, "first": self._resets == 1}
         if self._draws or self._resets == 1:
             self._begin["process"] = self._process if self._resets == 1 else rng_state.process_state()
-        self._actions, self._seconds, self._too_long = bytearray(), 0.0, False
+        self._actions, self._rewards, self._seconds, self._too_long = bytearray(), numbers("d"), 0.0, False
         newest = {change.name: change._replace(steps=_BEFORE) for change in self._changes}
         self._changes = list(newest.values())
 
@@ -154,17 +153,20 @@ class EpisodeRecorder(gymnasium.Wrapper):
         given = self.env.step(action)
         self._seconds += perf_counter() - before
         try:
-            obs, reward, terminated, truncated, _ = given
-            checksum = crc32(_ENDS.pack(reward, terminated, truncated), self._checksum)
+            obs, reward, _, _, _ = given
+            self._rewards.append(reward)
         except Exception:  # it gives what no environment may, which ends the run
             return given
         try:
-            self._checksum = crc32(obs, checksum) if self._array else self._sum(obs, checksum)
+            self._checksum = crc32(obs, self._checksum) if self._array else self._sum(obs, self._checksum)
         except (TypeError, ValueError, BufferError):  # a list, or an array with gaps
-            self._checksum = self._sum(obs, checksum)
+            self._checksum = self._sum(obs, self._checksum)
         if len(self._actions) > LONGEST * self._size or self._seconds > PATIENCE:
-            self._actions, self._too_long = bytearray(), True
+            self._actions, self._rewards, self._too_long = bytearray(), numbers("d"), True
         return given
+
+    def _sum_with_rewards(self) -> int:
+        return crc32(self._rewards, self._checksum)
 
     def _sum(self, obs: Any, checksum: int) -> int:
         """Return the checksum of an observation after another one; of none that its space allows, that other one."""
@@ -203,7 +205,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         return saved | {
             "begin": begin,
             "actions": np.frombuffer(bytes(self._actions), np.uint8),
-            "checksum": self._checksum,
+            "checksum": self._sum_with_rewards(),
             "generators": self._generators(),
         }
 
@@ -278,7 +280,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
             self._apply(changes, steps)
             obs, _, _, _, info = self.step(self._structure.one(row))
         self._apply(changes, len(actions) // self._size)
-        exact = self._checksum == saved["checksum"] and rng_state.load(self.env, saved["generators"])
+        exact = self._sum_with_rewards() == saved["checksum"] and rng_state.load(self.env, saved["generators"])
         return Restored("" if exact else ELSEWHERE, obs, info)
 
     def _apply(self, changes: list[Change], steps: int | None = None) -> None:
