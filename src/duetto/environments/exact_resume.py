@@ -154,7 +154,7 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._seconds += perf_counter() - before
         try:
             obs, reward, _, _, _ = given
-            self._rewards.append(reward)
+            self._rewards.append(float(reward))
         except Exception:  # it gives what no environment may, which ends the run
             return given
         try:
