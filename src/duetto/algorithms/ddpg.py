@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ActorCritic, categorical_loss
+from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise, Noise
 from duetto.algorithms.option_bounds import NonNegative
@@ -63,20 +63,17 @@ class DDPG(ActorCritic):
         error = q - target
         return batch.weighted_mean(error**2), {"q": q, "target": target, PRIORITY: xp.abs(error)}
 
-    def distribution_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of a categorical critic with the target of `critic_loss` (as D4PG, arXiv:1804.08617)."""
-        next_action = nets.target_actor(batch.next_obs)
-        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        no_entropy = array_namespace(next_action).zeros_like(batch.reward)
-        return categorical_loss(batch, logits, next_logits, no_entropy, self.value_range)
-
     def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
         return -batch.mean(self.q_values(nets.critic.q1(batch.obs, nets.actor(batch.obs)))), {}
 
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs, which are values here."""
+        return output
+
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
         """Update the critic, then the actor, then both targets."""
-        learner.minimize("critic", self.loss_of_critics(), batch, noise)
+        learner.minimize("critic", self.critic_loss, batch, noise)
         learner.minimize("actor", self.actor_loss, batch)
         self.track_targets(learner)
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import categorical_loss
+from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
 from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
 from duetto.algorithms.ddpg import DDPG
 from duetto.algorithms.option_bounds import Count, NonNegative
@@ -29,7 +29,7 @@ from duetto.functional.targets import bootstrap, smoothed_action
 
 
 @dataclass(frozen=True)
-class TD3(DDPG):
+class TD3(CategoricalCritics, DDPG):
     """Twin Delayed DDPG (Fujimoto et al., 2018, arXiv:1802.09477)."""
 
     policy_delay: Count = 2
