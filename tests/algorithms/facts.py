@@ -16,7 +16,7 @@ def at_start(kind: type[SAC]) -> Callable[..., Any]:
     """Every kind is built once for each backend, and put back to its start."""
 
     @dataclass(frozen=True)
-    class Alone(kind):  # type: ignore[valid-type, misc]
+    class Alone(kind):
         """One of the losses by itself."""
 
         only: str = "critic"

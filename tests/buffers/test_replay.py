@@ -154,7 +154,7 @@ VALUE = np.array([10.0, 20.0, 30.0, 40.0, 50.0])  # SPEC O2: of the state after 
 def o2_targets(n, capacity=5, terminated_at=None, truncated_at=None, first=0, **changes):
     """SPEC O2's trajectory through a memory: step t has reward t+1 and its next observation carries B_t."""
     replay = build_all(capacity=capacity, n_step=n, **changes)
-    for number in range(-first, 0):  # older transitions, so that the trajectory lies across the ring's end
+    for number in range(-first, 0):  # older transitions, so that the trajectory continues at the ring's start
         replay.add(rows(0, number, truncated=number == -1))
     for t in range(5):
         experience = rows(0, t, reward=t + 1, terminated=t == terminated_at, truncated=t == truncated_at)
@@ -320,7 +320,7 @@ def test_states_are_copies():
 
 
 def test_a_row_newer_than_the_state_is_left_out():
-    """The state is of 2 transitions in a ring of 3, the segment of 4: number 3 lies in slot 0, where 0 belongs."""
+    """The state is of 2 transitions in a ring of 3, the segment of 4: number 3 is in slot 0, where 0 belongs."""
     replay, restored = (build(batch_size=64, capacity=3) for _ in range(2))
     fill(replay, [2])
     state, early = replay.state_dict(), {name: part.copy() for name, part in replay.segment(np.array([0])).items()}

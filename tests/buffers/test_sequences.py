@@ -14,7 +14,7 @@ from duetto.errors import CheckpointError, UsageError
 from duetto.networks.spaces import Box, MultiDiscrete
 from duetto.storage.tree_codec import decode_arrays, decode_tree, encode_arrays, encode_tree
 
-# An operation: the next `steps` steps of an environment, of which the last may end its episode; None: an interruption.
+# An operation: the next `steps` steps of an environment; the last one may end its episode. None: an interruption.
 PART = st.tuples(st.integers(0, 2), st.integers(1, 13), st.sampled_from(["", "terminated", "truncated"]))
 OPERATIONS = st.lists(st.one_of(PART, PART, PART, st.none()), min_size=1, max_size=30)
 
@@ -193,7 +193,7 @@ def same_from_now_on(one, other, world):
 
 
 def restored(replay, segments, **options):
-    """Another memory from what a checkpoint makes of the state, and from segments in the order given."""
+    """Another memory, loaded from a state that a checkpoint has stored and from segments in the order given."""
     again = build(seed=99, **options)
     again.load_state_dict(decode_tree("state", encode_tree("state", replay.state_dict())))
     for segment in segments:

@@ -323,7 +323,7 @@ def test_it_trains_goes_on_from_elsewhere_and_is_evaluated(
         *("--environment-options", "length=3"),
     )
     assert json.loads(other.out)["returns"] == [3.0]
-    assert "cannot be shown" not in duetto("video", folder).err  # it draws nothing, and that is what is said
+    assert "cannot be shown" not in duetto("video", folder).err  # the message says that it draws nothing
 
 
 def test_sweep_tune_and_demonstrations_take_it(make: Callable[[str], Own], duetto: Command):

@@ -286,7 +286,7 @@ def test_statistics_are_those_of_all_actors():
 
 
 class AtOnce(Simulated):
-    """Whatever is asked is there."""
+    """Every answer is there at once."""
 
     def _delay(self) -> float:
         return 0.0

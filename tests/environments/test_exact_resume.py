@@ -106,6 +106,33 @@ def test_an_environment_that_says_it_is_elsewhere_begins_a_new_episode() -> None
     assert np.array_equal(rows[1].next_obs[1], rows[2].next_obs[1])
 
 
+class Shortened(gymnasium.Env[np.ndarray, Any]):
+    """Its observations and rewards are always the same; only its end differs."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+    length = 9
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return np.zeros(1, np.float32), 0.0, self.steps == self.length, False, {}
+
+
+def test_an_episode_that_ends_when_it_is_repeated_is_not_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = make(Shortened), make(Shortened)
+    first.reset(0)
+    record(first, np.random.default_rng(0), 3)
+    saved = first.state_dict()
+    monkeypatch.setattr(Shortened, "length", 2)
+    second.load_state_dict(saved)
+    assert second.not_restored == [exact_resume.ELSEWHERE]
+
+
 def test_foreign_states_are_refused() -> None:
     one, two = make("CartPole-v1"), make("CartPole-v1", num_envs=2)
     with pytest.raises(UsageError, match="before the first reset"):

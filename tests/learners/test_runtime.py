@@ -75,7 +75,7 @@ print(*alone, *[faults() for _ in range(2)])
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
+@pytest.mark.skipif(sys.platform != "linux", reason="Duetto sets the memory allocator of glibc only, which Linux has")
 def test_freed_memory_stays_with_a_process_that_learns(backend: str):
     """What an update frees, the next one gets again without asking the system for fresh pages."""
     done = subprocess.run([sys.executable, "-c", FAULTS, backend], capture_output=True, text=True, check=True)

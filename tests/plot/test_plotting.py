@@ -86,7 +86,7 @@ LABELS: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
         [{}, {"name": "ddpg", "discount": 0.5}, {"environment": "Hopper-v5", "tau": 0.5}],
         ["td3", "ddpg", "td3"],
     ),
-    "another task of the same name is said, whoever learns it": (
+    "another task of the same name is in the label, of every algorithm": (
         [SHORT, {"name": "sac"}, SHORT | {"name": "ddpg"}],
         ["td3, max_episode_steps 50", "sac, max_episode_steps default", "ddpg, max_episode_steps 50"],
     ),

@@ -99,7 +99,7 @@ def test_table_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert path.read_text() == out
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.skipif(os.name == "nt", reason="Windows ends a process at SIGTERM, without a handler")
 def test_a_command_that_is_ended_leaves_no_partial_file(tmp_path: Path):
     """Ended while it writes: the last of its temporary folder goes with it."""
     run = pretend(tmp_path / "a", [1, 2])

@@ -11,6 +11,7 @@ An episode follows from the random generators at its reset and the actions since
 - `actions`: the actions as the environment got them, one row of bytes each,
 - `changes`: the attributes that `set_attr` changed, and after how many steps; earlier ones come before the reset,
 - `checksum`: of rewards and observations of at most `LARGEST` bytes; of larger ones the current one is compared.
+  A repeated episode must not end, either.
 
 An environment that draws from the process's global generators (`random`, `np.random`) is found at its second reset or
 at a checkpoint; from then on they are kept with each reset. It comes back exactly if it is alone in its process.
@@ -278,7 +279,9 @@ class EpisodeRecorder(gymnasium.Wrapper):
         self._changes = [change for change in changes if change.steps == _BEFORE]
         for steps, row in enumerate(actions.copy().view(self._dtype).reshape(-1, *self._shape)):
             self._apply(changes, steps)
-            obs, _, _, _, info = self.step(self._structure.one(row))
+            obs, _, terminated, truncated, info = self.step(self._structure.one(row))
+            if terminated or truncated:  # the recorded episode did not
+                return Restored(ELSEWHERE)
         self._apply(changes, len(actions) // self._size)
         exact = self._sum_with_rewards() == saved["checksum"] and rng_state.load(self.env, saved["generators"])
         return Restored("" if exact else ELSEWHERE, obs, info)

@@ -33,7 +33,7 @@ def _channels_last(value: Tensor) -> Tensor:
 
 
 class TorchNetwork(network.Network):
-    """A network; of a `ParameterSpec` the array, without calls.
+    """A network; for a `ParameterSpec` only its array, which cannot be called.
 
     Attributes:
         learned: All arrays except the running statistics.

@@ -86,7 +86,7 @@ def _of_file(path: Path, environment: str) -> Preset:
     if name not in known:
         raise UsageError(
             f"{path} has no preset for {environment}. It has: {', '.join(known) or 'none'}. Rename one to "
-            f"{environment}, or put it into a file of its own."
+            f"{environment}, or put it alone in a file."
         )
     options = [entry.name for entry in fields(RunOptions)]
     if unknown := [option for option in known[name].run if option not in options]:

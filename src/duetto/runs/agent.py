@@ -280,7 +280,7 @@ def observed(layout: environments.Layout, given: Any, several: bool) -> Any:
             layout.write(obs := layout.empty(1), 0, given)
     except (EnvironmentFault, TypeError) as error:
         raise UsageError(
-            f"The environment does not fit the agent: {getattr(error, 'what', f'{error}.')} act takes one observation, "
+            f"The observation does not fit the agent: {getattr(error, 'what', f'{error}.')} act takes one observation, "
             "act_batch several."
         ) from error
     if not all(np.isfinite(part).all() for _, part in obs_tree.parts(obs) if part.dtype.kind == "f"):
