@@ -42,8 +42,9 @@ class RemoteEngine(Engine):
         for other in described:
             if (other["layout"].space, other["single_action_space"]) != (self.layout.space, self.single_action_space):
                 raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
-        self.action_masks, self.envs = ActionMasks(self.single_action_space), []
-        self.pending = np.zeros(self.num_envs, bool)
+        self.action_masks: ActionMasks = ActionMasks(self.single_action_space)
+        self.envs: list[Any] = []
+        self.pending: np.ndarray = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0
         self.acting: list[dict[str, Any]] = []
         self.source_numbers: Callable[[], dict[str, float]] = dict
