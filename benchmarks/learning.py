@@ -109,7 +109,7 @@ def _swept(chosen: Sequence[Runs], folder: Path, jobs: int) -> list[RunResult]:
         return []
     settings = [setting(job.name, shlex.split(job.train), seeds) for job, seeds in chosen]
     with SweepDisplay(Console()) as display:
-        found = conduct(settings, "learning", folder, jobs, display=display)
+        found = conduct(settings, folder, jobs, display)
     display.finish(found)
     for job, seeds in chosen:
         for seed in seeds:

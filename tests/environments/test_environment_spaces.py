@@ -70,7 +70,7 @@ def test_one_observation_at_a_time_gives_the_same_arrays() -> None:
     samples = [NESTED.sample() for _ in range(5)]
     tree = layout.empty(5)
     for i, sample in enumerate(samples):
-        layout.write(tree, i, sample)
+        layout.write(tree, {i: sample})
         batched = gym_batch(sample)
         alone = Layout(NESTED).batch(batched)
         assert isinstance(tree, dict)

@@ -112,11 +112,11 @@ class Engine(ABC):
         for i, env in enumerate(self.envs):
             why, first, info = env.load(saved[str(i)])
             if not why:
-                self.layout.write(found, i, first)
+                self.layout.write(found, {i: first})
                 why = "" if "own" in saved[str(i)] or _same_row(found, obs, i) else exact_resume.ELSEWHERE
             if why:
                 first, info = validation.reset(env, i, seed=seed + i)
-                self.layout.write(found, i, first)
+                self.layout.write(found, {i: first})
             reasons.append(why)
             masks.append(info.get(KEY))
         exact_resume.load_process(saved[str(i)] for i in range(self.num_envs))
@@ -187,21 +187,21 @@ class SyncEngine(Engine):
         obs, masks = self.layout.empty(self.num_envs), [None] * self.num_envs
         for i, seed in seeds.items():
             first, info = validation.reset(self.envs[i], i, seed=seed)
-            self.layout.write(obs, i, first)
+            self.layout.write(obs, {i: first})
             masks[i] = info.get(KEY)
         return self.action_masks.attach(obs, masks, np.array([i not in seeds for i in range(self.num_envs)]))
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
-        n, write = self.num_envs, self.layout.write
-        next_obs = self.layout.empty(n)
-        reward, terminated, truncated, infos = np.empty(n), np.empty(n, bool), np.empty(n, bool), []
+        n = self.num_envs
+        next_obs, given, infos = self.layout.empty(n), {}, []
+        reward, terminated, truncated = np.empty(n), np.empty(n, bool), np.empty(n, bool)
         for i, env in enumerate(self.envs):
-            one_obs, reward[i], terminated[i], truncated[i], info = validation.step(
+            given[i], reward[i], terminated[i], truncated[i], info = validation.step(
                 env, i, self._structure.one(actions[i])
             )
-            write(next_obs, i, one_obs)
             infos.append(info)
+        self.layout.write(next_obs, given)
         done = terminated | truncated
         next_obs = self.action_masks.attach(next_obs, [info.get(KEY) for info in infos], terminated)
         obs, success = obs_tree.copy(next_obs), None
@@ -209,7 +209,7 @@ class SyncEngine(Engine):
             success = _successes(infos, done)
             for i in np.flatnonzero(done).tolist():
                 first, info = validation.reset(self.envs[i], i)
-                write(obs, i, first)
+                self.layout.write(obs, {i: first})
                 self.action_masks.write(obs, i, info.get(KEY))
         lives = None
         if "lives" in infos[0] and all(kind(info.get("lives")) in "biuf" for info in infos):
@@ -304,7 +304,7 @@ class GymVectorEngine(Engine):
                     f"its autoreset mode is declared as SAME_STEP. {DECLARE}"
                 )
             parts = isinstance(found, dict)
-            self.layout.write(next_obs, i, {key: part[i] for key, part in found.items()} if parts else found[i])
+            self.layout.write(next_obs, {i: {key: part[i] for key, part in found.items()} if parts else found[i]})
 
     @override
     def close(self) -> None:

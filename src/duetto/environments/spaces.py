@@ -112,17 +112,18 @@ class Layout:
             return np.empty((n, *leaf.row_shape), leaf.dtype)
         return {leaf.name: np.empty((n, *leaf.row_shape), leaf.dtype) for leaf in self.leaves}
 
-    def write(self, tree: Tree, row: int, obs: Any) -> None:
-        """Copy one environment's observation into a row; EnvironmentFault if it is not in its space."""
-        for leaf in self.leaves:
-            value = leaf.read(obs, row)
-            target = tree if isinstance(tree, np.ndarray) else tree[leaf.name]
-            if leaf.start is not None:
-                target[row] = (value.astype(np.int64, copy=False) - leaf.start).reshape(leaf.row_shape)
-            elif value.dtype == target.dtype:
-                target[row] = value
-            else:
-                target[row] = _cast(leaf, value)
+    def write(self, tree: Tree, rows: Mapping[int, Any]) -> None:
+        """Copy the observations of several environments into their rows.
+
+        Numbers too large for float32 become infinite. Raises EnvironmentFault for one that is not in its space.
+        """
+        with np.errstate(over="ignore"):
+            for row, obs in rows.items():
+                for leaf in self.leaves:
+                    value = leaf.read(obs, row)
+                    if leaf.start is not None:
+                        value = (value.astype(np.int64, copy=False) - leaf.start).reshape(leaf.row_shape)
+                    (tree if isinstance(tree, np.ndarray) else tree[leaf.name])[row] = value
 
     def check(self, obs: Any, rows: tuple[int, ...] = ()) -> None:
         """Raise EnvironmentFault if an observation, or one of several rows, is not in its space."""
@@ -136,16 +137,12 @@ class Layout:
 
 
 def _convert(leaf: Leaf, value: np.ndarray) -> np.ndarray:
+    """Copy a batched part to our dtype; numbers too large for float32 become infinite."""
     if leaf.start is None:
-        return _cast(leaf, value)
+        with np.errstate(over="ignore"):
+            return np.array(value, leaf.dtype)
     value = value.astype(np.int64, copy=False) - leaf.start
     return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
-
-
-def _cast(leaf: Leaf, value: np.ndarray) -> np.ndarray:
-    """Copy a Box's numbers to the dtype that networks take; numbers too large for float32 become infinite."""
-    with np.errstate(over="ignore"):
-        return np.array(value, leaf.dtype)
 
 
 def from_gymnasium(space: gymnasium.Space[Any]) -> Space:

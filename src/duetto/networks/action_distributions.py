@@ -18,24 +18,31 @@ def num_outputs(action: Space) -> int:
     return 2 * action.size if isinstance(action, Box) else action.size
 
 
-def distribution(action: Space, parameters: Any) -> Distribution:
+def distribution(action: Space, parameters: Any, log_std: Any = None) -> Distribution:
     """Return the distribution over actions for outputs (..., num_outputs).
 
     Discrete: logits. MultiDiscrete: the concatenated logits. Box: means, then log-stds. Dict: the concatenated outputs
-    of its parts.
+    of its parts. If the log-stds of all numbers are given, (n,), outputs have only means, (..., action.size).
     """
     match action:
         case Discrete():
             return Categorical(parameters)
-        case Box():
+        case Box() if log_std is None:
             return DiagonalGaussian(parameters[..., : action.size], parameters[..., action.size :])
+        case Box():
+            rows = log_std[(None,) * (parameters.ndim - 1)]  # JAX takes equal ranks only
+            return DiagonalGaussian(parameters, rows + array_namespace(parameters).zeros_like(parameters))
         case MultiDiscrete():
             spaces: list[Space] = [Discrete(n) for n in action.nvec]
         case Dict():
             spaces = [part for _, part in action.parts]
+    sizes = [num_outputs(space) if log_std is None else space.size for space in spaces]
     parts: list[Any] = []
-    for space, (low, high) in zip(spaces, split_bounds(map(num_outputs, spaces)), strict=True):
-        part = distribution(space, parameters[..., low:high])
+    for space, (low, high) in zip(spaces, split_bounds(sizes), strict=True):
+        stds = None
+        if log_std is not None and isinstance(space, Box):
+            stds, log_std = log_std[: space.size], log_std[space.size :]
+        part = distribution(space, parameters[..., low:high], stds)
         parts += part.parts if isinstance(part, Joint) else [part]
     return Joint(tuple(parts))
 

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 from array_api_compat import array_namespace
 from typing_extensions import override
 
-from duetto.functional.distributions import SquashedGaussian, split_bounds
+from duetto.functional.distributions import SquashedGaussian
 from duetto.functional.q_values import dueling, mask_actions
 from duetto.networks.action_distributions import distribution, num_outputs
 from duetto.networks.layers import Activation, AllBlocks, Array, FlashBlocks, Stack, Values
-from duetto.networks.spaces import Box, Dict, Space
+from duetto.networks.spaces import Space
 
 
 class Head:
@@ -53,8 +53,12 @@ class Head:
         """Return the layers, for `width` features."""
         raise NotImplementedError
 
-    def output(self, outputs: Sequence[Array], values: Values) -> Array:
-        """Return (..., *shape) from each stack's output (..., n). `values` has the `parameters` by name."""
+    def result(self, outputs: Sequence[Array], values: Values) -> Any:
+        """Return what losses get for each stack's output (..., n). `values` has the `parameters` by name."""
+        return self.interpret(self.output(outputs))
+
+    def output(self, outputs: Sequence[Array]) -> Array:
+        """Return (..., *shape) from each stack's output (..., n)."""
         return outputs[0] if self.shape else outputs[0][..., 0]
 
     def interpret(self, output: Array) -> Any:
@@ -96,7 +100,7 @@ class DeterministicHead(HiddenHead):
 
     name: ClassVar[str] = "action"
 
-    def output(self, outputs: Sequence[Array], values: Values) -> Array:
+    def output(self, outputs: Sequence[Array]) -> Array:
         """Return tanh of the layers' output."""
         return array_namespace(outputs[0]).tanh(outputs[0])
 
@@ -163,7 +167,7 @@ class ActionValueHead(HiddenHead):
         ends = {"value": 1, "advantage": self.action} if self.dueling else {"advantage": self.action}
         return [Stack(name, width, self.hidden, end, self.activation, self.blocks) for name, end in ends.items()]
 
-    def output(self, outputs: Sequence[Array], values: Values) -> Array:
+    def output(self, outputs: Sequence[Array]) -> Array:
         """Return the values."""
         return dueling(*outputs) if self.dueling else outputs[0]
 
@@ -199,22 +203,9 @@ class PolicyHead(Head):
         """Return one layer."""
         return [Stack("policy_head", width, (), self.space.size, numbered=False)]
 
-    def output(self, outputs: Sequence[Array], values: Values) -> Array:
-        """Return the layer's output with the log-stds after the means of each Box."""
-        (x,) = outputs
-        if "log_std" not in values:
-            return x
-        xp, first = array_namespace(x), 0
-        log_std = values["log_std"][(None,) * (x.ndim - 1)]
-        parts = [part for _, part in self.space.parts] if isinstance(self.space, Dict) else [self.space]
-        columns: list[Array] = []
-        for part, (low, high) in zip(parts, split_bounds(part.size for part in parts), strict=True):
-            columns.append(x[..., low:high])
-            if isinstance(part, Box):
-                std = log_std[..., first : first + part.size]
-                columns.append(std + xp.zeros_like(columns[-1]))
-                first += part.size
-        return xp.concat(columns, axis=-1)
+    @override
+    def result(self, outputs: Sequence[Array], values: Values) -> Any:
+        return distribution(self.space, outputs[0], values.get("log_std"))
 
     def interpret(self, output: Array) -> Any:
         """Return the distribution."""

@@ -133,7 +133,7 @@ class Network:
         x = layers.cast_input(x, next(iter(values.values())))
         stacks = self.spec.stacks[i]
         outputs = [stack.forward(StackArrays(stack, layers, values, "", stats), x, *inputs) for stack in stacks]
-        return head.interpret(head.output(outputs, values))
+        return head.result(outputs, values)
 
     def _pair(self, name: str) -> tuple[Array, Array]:
         return self.values[f"{name}.weight"], self.values[f"{name}.bias"]

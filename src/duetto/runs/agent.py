@@ -277,7 +277,7 @@ def observed(layout: environments.Layout, given: Any, several: bool) -> Any:
             layout.check(given, (len(given if layout.single else given[layout.leaves[0].name]),))
             obs = layout.batch(given)
         else:
-            layout.write(obs := layout.empty(1), 0, given)
+            layout.write(obs := layout.empty(1), {0: given})
     except (EnvironmentFault, TypeError) as error:
         raise UsageError(
             f"The observation does not fit the agent: {getattr(error, 'what', f'{error}.')} act takes one observation, "
