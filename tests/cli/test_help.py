@@ -55,7 +55,7 @@ def test_help_of_each_command(duetto: Command, command: str, option: str):
     assert out.startswith(f"usage: duetto {command} ")
     of_several = dict.fromkeys(("plot", "report", "table"), "Folders of runs: runs/td3-*")
     said = {"list": "List algorithms", "pull": "Fetch a run from"} | of_several
-    said |= {"check": "An id, module:ID, or FILE.py:CLASS"}
+    said |= {"check": "An id, module:ID, or a class or function: FILE.py:NAME"}
     assert said.get(command, "The run's folder.") in out
 
 

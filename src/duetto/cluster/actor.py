@@ -154,7 +154,7 @@ class BlockActor:
             self._collector.rewards.largest = weights.largest
 
     def state(self) -> dict[str, Any]:
-        """Return all that the next blocks depend on except the weights; {} before the first reset."""
+        """Return everything except the weights that the next steps depend on; {} before the first reset."""
         if not self._stepper.started:
             return {}
         stepper, collector = self._stepper.state_dict(), self._collector.state_dict()

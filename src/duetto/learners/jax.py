@@ -86,7 +86,7 @@ class JaxLearner(Learner):
     # ------------------------------------------------------------------------------------------------ learning
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        """In one program, which gets a rollout once for all epochs."""
+        """Make updates of one phase in one compiled program, which gets a rollout once for all epochs."""
         first, rollout = updates[0], updates[0].batch if self.on_policy else None
         if (compiled := self._compiled.get(first.phase)) is None:
             compiled = self._compiled[first.phase] = CompiledUpdate(self, self._state, first)

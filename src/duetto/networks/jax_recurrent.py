@@ -27,7 +27,7 @@ State = tuple[Array, ...]  # (B, size) each; the first one is also the output
 class Cell(NamedTuple):
     """A step of a recurrent layer: from x Wᵀ + b and h Wᵀ + b, (B, gates * size) each, and a state to the next state.
 
-    If the gradients of both products are equal, `backward` returns one object twice, which is stored once.
+    If both products have the same gradient, `backward` returns the same object twice, to save memory.
     """
 
     forward: Callable[[Array, Array, State], tuple[State, State]]  # next state, residuals

@@ -26,7 +26,7 @@ class WarmStart:
 
     @classmethod
     def asked_for(cls, run: str | os.PathLike[str] | None, checkpoint: str) -> Self | None:
-        """Return the warm start for a call's arguments; None without `run`."""
+        """Return the warm start that the arguments request; None without `run`."""
         if run is not None:
             return cls(str(Path(run).absolute()), checkpoint)
         if checkpoint != "last":

@@ -63,7 +63,7 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """Threads on a CPU. 0: on JAX one a core; on PyTorch one for vectors, for images one a core, at most 4."""
+    """CPU threads. 0: one per core (JAX); 1, or for images one per core, at most 4 (PyTorch)."""
     num_envs: Count = 1
     """Number of environments."""
     vectorization: Literal["sync", "subprocess"] = "sync"

@@ -127,7 +127,7 @@ class DeviceSource(Source):
         self.carry: Carry = {}
 
     def collect(self, step: int, total_steps: int) -> Any:
-        """Refuse: the compiled loop collects."""
+        """Raise an error: the compiled loop collects."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:

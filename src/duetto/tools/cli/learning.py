@@ -96,7 +96,8 @@ class LearningCommand:
                 parser.check_complete(given)
             return given
         name, preset = self.preset(given)
-        about = f"{inspect.getdoc(self.algorithm)}\n\nDefaults shown are those of the preset {name!r}."
+        defaults = f"Defaults are those of the preset {name!r}; name the environment to see its own."
+        about = f"{inspect.getdoc(self.algorithm)}\n\n{defaults}"
         self.parser(preset).print_help(about, everything="help_all" in given)
         return None
 

@@ -13,7 +13,9 @@ from duetto.errors import UsageError
 from duetto.storage import safe_yaml
 from duetto.tools.cli.parser import Arg, Flag, Texts
 
-EnvironmentId = Annotated[str, Arg("An id, module:ID, or FILE.py:CLASS.", "ENVIRONMENT", is_positional=True)]
+EnvironmentId = Annotated[
+    str, Arg("An id, module:ID, or a class or function: FILE.py:NAME.", "ENVIRONMENT", is_positional=True)
+]
 EnvironmentOptions = Annotated[Texts, Arg("Options of the environment, such as sticky_actions=0.25.", "KEY=VALUE ...")]
 RunFolder = Annotated[str, Arg("The run's folder.", "RUN", is_positional=True)]
 Runs = Annotated[
@@ -44,9 +46,9 @@ Address = Annotated[
 Actors = Annotated[int | None, Arg("Number of actors (2). In the mode sync, results depend on it.")]
 AnyMode = Annotated[
     Mode | None,
-    Arg("sync: reproducible (default); async: no waiting. Actors use parameters that are one block old."),
+    Arg("sync (default): reproducible, with parameters one block old; async: no waiting."),
 ]
-Blocks = Annotated[int | None, Arg("Vector steps per block of an actor: a rollout's, or 16. Results depend on it.")]
+Blocks = Annotated[int | None, Arg("Vector steps per block of an actor (rollout_steps, or 16). Results depend on it.")]
 ReplayShards = Annotated[int | None, Arg("Processes that store the replay buffer (0: the run's process).")]
 CLUSTER = {  # the options of a cluster, and those that need --cluster
     "cluster": Address,
