@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -45,9 +46,9 @@ def of_seeds(job: str) -> list[list[tuple[float, float]]]:
     return [curve[: min(len(other) for other in curves)] for curve in curves]
 
 
-def banded(d: Drawing, plot: Plot, job: str, name: str, ink: str, shift: float = 4) -> None:
-    """Draw the mean over the seeds, with a band from min to max for several seeds."""
-    curves = of_seeds(job)
+def banded(d: Drawing, plot: Plot, job: str, name: str, ink: str, shift: float = 4, last: float = math.inf) -> None:
+    """Draw the mean over the seeds up to the step `last`, with a band from min to max for several seeds."""
+    curves = [[at for at in curve if at[0] <= last] for curve in of_seeds(job)]
     steps = [step for step, _ in curves[0]]
     values = [[value for _, value in at] for at in zip(*curves, strict=True)]
     if len(curves) > 1:
@@ -78,14 +79,33 @@ def soft() -> str:
     )
 
 
-def _on_halfcheetah(title: str, runs: Jobs, crosses: list[tuple[float, float]]) -> str:
-    d = Drawing(680, 330, title)
-    plot = Plot(d, 70, 34, 520, 240, (0, 1_000_000), (-500.0, 13_000.0))
-    plot.axes(
-        (0, 250_000, 500_000, 750_000, 1_000_000), (0, 4_000, 8_000, 12_000), "steps", "mean return of ten episodes"
+def hopper() -> str:
+    """TD3 and DDPG with the same networks and settings."""
+    title = "Returns of TD3 and DDPG on Hopper with the same settings"
+    runs = (
+        ("td3-hopper-300k-400-300", "TD3", "ink-actor", 4.0),
+        ("ddpg-hopper-300k-400-300", "DDPG", "ink-critic", 4.0),
     )
+    return _returns(title, runs, [], 200_000, (0, 1_000, 2_000, 3_000), (-100.0, 3_800.0))
+
+
+def _on_halfcheetah(title: str, runs: Jobs, crosses: list[tuple[float, float]]) -> str:
+    return _returns(title, runs, crosses, 1_000_000, (0, 4_000, 8_000, 12_000), (-500.0, 13_000.0))
+
+
+def _returns(
+    title: str,
+    runs: Jobs,
+    crosses: list[tuple[float, float]],
+    steps: int,
+    ticks: tuple[float, ...],
+    span: tuple[float, float],
+) -> str:
+    d = Drawing(680, 330, title)
+    plot = Plot(d, 70, 34, 520, 240, (0, steps), span)
+    plot.axes([steps * i // 4 for i in range(5)], ticks, "steps", "mean return of ten episodes")
     for job, name, ink, shift in runs:
-        banded(d, plot, job, name, ink, shift)
+        banded(d, plot, job, name, ink, shift, steps)
     for step, value in crosses:
         _cross(d, *plot.at(step, value))
     return d.svg()

@@ -115,7 +115,9 @@ def test_evaluate_prints_every_episode(duetto: Command, trained: Path):
         float(number) for number in re.findall(r"^episode +\d  return +(-[\d.]+)  steps    200$", out, re.MULTILINE)
     ]
     assert len(returns) == 3
-    mean, std, count = re.findall(r"^mean return (-[\d.]+) ± ([\d.]+) over (\d) episodes$", out, re.MULTILINE)[0]
+    mean, std, count = re.findall(
+        r"^mean return (-[\d.]+) ± ([\d.]+) over (\d) episodes$", out.replace(",", ""), re.MULTILINE
+    )[0]
     assert float(mean) == pytest.approx(np.mean(returns), abs=0.06)
     assert float(std) == pytest.approx(np.std(returns), abs=0.06)
     assert count == "3"
@@ -213,7 +215,7 @@ def test_a_terminal_sees_how_far_an_evaluation_is(duetto: Command, run: Path, mo
     code, out, err = duetto("evaluate", run, "--episodes", "1")
     assert code == 0
     assert "evaluating" not in out
-    assert re.search(r"evaluating: 0 of 1 episodes, step \d+ of those that run \(\d+ s\)", err)
+    assert re.search(r"evaluating: 0 of 1 episodes done, step \d+ \(\d+ s\)", err)
 
 
 # ---------------------------------------------------------------------------------------------------- plot

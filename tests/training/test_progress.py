@@ -32,6 +32,17 @@ def shown(tmp_path: Path, terminal: bool, name: str = "shown", **options) -> str
     return console.export_text()
 
 
+def test_a_terminals_lines_break_between_words():
+    file = io.StringIO()
+    sentence = "3,000 steps are too few, because learning_starts is 25,000. Increase --steps, or lower this option."
+    say(Console(file=file, force_terminal=True, width=40, color_system=None), f"{sentence}\n  indented", "yellow")
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 40
+    assert " ".join(lines[:3]) == sentence
+    assert lines[3] == "  indented"
+
+
 def test_the_first_lines_say_what_runs_where(tmp_path: Path):
     text = shown(tmp_path, terminal=False, seed=3, steps=1200, evaluate_every=600, checkpoint_every=0)
     assert text.startswith(
@@ -176,8 +187,9 @@ def test_quiet_is_quiet_but_for_what_has_to_be_known(tmp_path: Path):
         options = RunOptions(**OPTIONS | {"steps": 20})
         start(RunSpec(small(), Line, options, runs_dir=tmp_path), [display])
         display.finish(tmp_path)
-    [line] = console.export_text().splitlines()
-    assert line.startswith("20 steps are too few")
+    text = console.export_text()
+    assert text.startswith("20 steps are too few")
+    assert text.count(". ") <= 2
 
 
 def test_text_is_printed_as_it_is():

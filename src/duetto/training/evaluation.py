@@ -77,7 +77,7 @@ class Evaluation(NamedTuple):
     def __str__(self) -> str:
         plural = "" if len(self.returns) == 1 else "s"
         done = "" if self.success_rate is None else f", success {self.success_rate:.2f}"
-        return f"{self.mean_return:.1f} ± {self.std_return:.1f} over {len(self.returns)} episode{plural}{done}"
+        return f"{self.mean_return:,.1f} ± {self.std_return:,.1f} over {len(self.returns)} episode{plural}{done}"
 
 
 @preserve()
@@ -95,7 +95,7 @@ def evaluate(
     upcoming = len(running)
     while running:
         done = min(upcoming, episodes) - len(running)
-        tell(f"evaluating: {done} of {episodes} episodes, step {stepper.steps - started:,} of those that run")
+        tell(f"evaluating: {done} of {episodes} episodes done, step {stepper.steps - started:,}")
         ended = _step(act, stepper)
         if stepper.steps - since == PATIENCE:
             LOGGER.warning("%s: %s", escaped(stepper.name), ENDLESS)

@@ -67,9 +67,9 @@ class ProgressDisplay(LiveDisplay, Callback):
         # a run that goes back to a checkpoint has a new trainer
         self._counting, self._evaluated = False, -1 if first.last_evaluation is None else first.last_evaluation[0]
         seeds = ", ".join(str(trainer.config.run.seed) for trainer in trainers)
-        several = len(trainers) > 1
+        several, environment = len(trainers) > 1, user_code.short(config.environment)
         self.say(
-            f"{config.algorithm.name()} on {config.environment}, {options.backend} on {options.device}, "
+            f"{config.algorithm.name()} on {environment}, {options.backend} on {options.device}, "
             f"seed{'s' * several} {seeds}{' side by side' * several}, preset {config.preset}, "
             f"{options.steps:,} steps{' each' * several}"
         )

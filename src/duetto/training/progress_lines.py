@@ -6,6 +6,7 @@ evaluation 4,321.0  training 4,012.3  critic loss 0.0123                        
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,12 +26,17 @@ RATE_SECONDS = 60.0  # over which steps/s is a mean at most
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print text without markup; show control characters escaped. A terminal's lines break between words only."""
+    """Print text without markup; show control characters escaped.
+
+    On a terminal, sentences in a style break between words; other lines, such as paths, do not break.
+    """
     if console.is_jupyter:  # where Rich would make an output for each line
         print(escaped(text), file=console.file)
         return
-    breaks: dict[str, Any] = {"overflow": "ignore", "crop": False} if console.is_terminal else {"soft_wrap": True}
-    console.print(escaped(text), style=style, highlight=False, markup=False, **breaks)
+    lines = escaped(text).splitlines()
+    if style and console.is_terminal:
+        lines = [textwrap.fill(line, console.width, break_long_words=False, break_on_hyphens=False) for line in lines]
+    console.print("\n".join(lines), style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def is_watched(console: Console) -> bool:

@@ -17,6 +17,7 @@ from gymnasium.utils import env_checker
 from duetto.algorithms import ALGORITHMS
 from duetto.environments import obs_tree, validation
 from duetto.environments.action_masks import KEY
+from duetto.environments.spaces import Layout
 from duetto.environments.vec_env import Episode, Transition, VecEnv
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, UsageError
 from duetto.networks.preprocessing import image_warnings
@@ -153,6 +154,17 @@ def _has_mask_method(env: gymnasium.Env) -> bool:
     return env.has_wrapper_attr("action_masks")
 
 
+def _other_dtypes(env: gymnasium.Env) -> list[str]:
+    """Return a sentence for each part of a first observation that has another dtype than its space."""
+    obs, _ = env.reset(seed=0)
+    sentences = []
+    for leaf in Layout(env.observation_space).leaves:
+        given, wanted = obs_tree.array(leaf.find(obs)).dtype, leaf.find(env.observation_space).dtype
+        if given != wanted:
+            sentences.append(f"The {leaf.describe()} is {given}, its space says {wanted}: return that dtype.")
+    return sentences
+
+
 def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
     costs, space = [], vec.observation_space
     for name, part in space.parts if isinstance(space, Dict) else [("", space)]:
@@ -173,6 +185,7 @@ def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) 
                 f"The {label} reaches {np.abs(seen).max():.4g}, and networks learn best from numbers of about 1. Scale "
                 f"it, or use {NORMALIZE}."
             )
+    costs += vec.call(_other_dtypes)
     fine = "Observations stay within their space and are of a good size."
     findings.add("observations", costs=" ".join(costs), fine=fine)
 

@@ -287,8 +287,8 @@ def _print_findings(findings: list[Any]) -> None:
 
     titles = {
         "broken": "Broken: training fails or learns the wrong thing",
-        "costs": "Costs you something",
-        "fine": "Fine",
+        "costs": "Warnings: training works, but note these",
+        "fine": "Passed",
     }
     for level, title in titles.items():
         found = [finding for finding in findings if finding.level == level]

@@ -105,7 +105,8 @@ def finish(axes: Any, title: str, ylabel: str, legend: bool = True) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
     if legend:  # below the axes, where a long label takes no width from them
-        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.17), borderaxespad=0.0)
+        below = -0.17 * max(1.0, 4.5 / axes.figure.get_figheight())  # in heights of the axes: below the axis' name
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, below), borderaxespad=0.0)
 
 
 def save(figure: Any, path: Path) -> None:

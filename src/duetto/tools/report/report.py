@@ -119,7 +119,7 @@ def _render(context: dict[str, Any]) -> str:
 def short(value: object, most: int = LONGEST) -> str:
     """Return a text cut to a length that fits on a page."""
     words = str(value)
-    return words if len(words) <= most else f"{words[:most]}… ({len(words):,} characters)"
+    return words if len(words) <= most else f"{words[:most]}…"
 
 
 def results(curves: Sequence[Curve]) -> list[list[object]]:
