@@ -93,7 +93,7 @@ def test_a_seed_among_others_is_that_seed_alone(tmp_path: Path, name: str, monke
         return original(self, carries, *others)
 
     monkeypatch.setattr(device_loop.DeviceLoop, "_advance_each", counted)
-    runs = train(tmp_path, small(name, **EVERYTHING[name]), POINT, seeds=SEEDS, **OPTIONS)
+    runs: Any = train(tmp_path, small(name, **EVERYTHING[name]), POINT, seeds=SEEDS, **OPTIONS)
     assert calls == [3]  # traced once, for all seeds
     alone = train(tmp_path, small(name, **EVERYTHING[name]), POINT, name="alone", seed=3, **OPTIONS)
     assert_alike(runs[1], alone)
@@ -101,7 +101,7 @@ def test_a_seed_among_others_is_that_seed_alone(tmp_path: Path, name: str, monke
 
 
 def test_a_seed_that_stops_or_fails_leaves_the_others_and_is_resumed_alone(tmp_path: Path):
-    def disturb(trainer: Trainer) -> None:
+    def disturb(trainer: Any) -> None:
         seed = trainer.config.run.seed
         if seed == 0 and trainer.step >= 300:
             trainer.stop()
