@@ -179,5 +179,13 @@ def test_requests_of_several_shapes_at_once(group: SeedGroup):
         assert_alone(number, asked[number], answer[0])
 
 
+def test_functions_are_called_once_for_each_kind_of_request():
+    def marked(each: list[Any]) -> list[Any]:
+        return [(value, len(each)) for (value,) in each]
+
+    asked = {number: SeedRequest(marked, (value,), kind) for number, (value, kind) in enumerate(["ax", "by", "cx"])}
+    assert SeedGroup(SEEDS).answer(asked) == {0: ("a", 2), 1: ("b", 1), 2: ("c", 2)}
+
+
 def test_a_request_outside_run(group: SeedGroup):
     assert_alone(1, request(2), group.request(1, request(2))[0])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from line_environment import Line, Looking
-from small_runs import AtStart, CrashAt, CrashError, checkpoints, small
+from small_runs import AtStart, CrashAt, CrashError, assert_close, checkpoints, small
 
 import duetto
 from duetto.errors import DuettoError, EnvironmentFailedError, UsageError
@@ -211,19 +211,3 @@ def test_what_cannot_be_side_by_side_is_refused_and_leaves_nothing(
     with pytest.raises(UsageError, match=sentence):
         duetto.train(algorithm, options.pop("environment"), runs_dir=tmp_path / "runs", **options)
     assert not list(tmp_path.glob("runs/*"))
-
-
-def assert_close(one: Any, other: Any, path: str = "") -> None:
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), path
-        for key in one:
-            if key != "seconds" and not key.startswith("time/"):
-                assert_close(one[key], other[key], f"{path}/{key}")
-    elif isinstance(one, list):
-        assert len(one) == len(other), path
-        for i, pair in enumerate(zip(one, other, strict=True)):
-            assert_close(*pair, f"{path}/{i}")
-    elif one is None or isinstance(one, str | int):
-        assert one == other, path
-    else:
-        np.testing.assert_allclose(one, other, rtol=2e-3, atol=1e-5, err_msg=path)

@@ -147,5 +147,22 @@ def assert_same(one: Run, other: Run, about: object = "") -> None:
     assert not different, f"{len(different)} differences {about}: " + "; ".join(different[:8])
 
 
+def assert_close(one: Any, other: Any, path: str = "", rtol: float = 2e-3) -> None:
+    """Compare two trees up to rounding, except for times."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), path
+        for key in one:
+            if key != "seconds" and not key.startswith("time/"):
+                assert_close(one[key], other[key], f"{path}/{key}", rtol)
+    elif isinstance(one, list):
+        assert len(one) == len(other), path
+        for i, pair in enumerate(zip(one, other, strict=True)):
+            assert_close(*pair, f"{path}/{i}", rtol)
+    elif one is None or isinstance(one, str | int):
+        assert one == other, path
+    else:
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=1e-5, err_msg=path)
+
+
 def _short(value: Any) -> str:
     return f"{value.dtype}{value.shape} {value.ravel()[:3]}" if isinstance(value, np.ndarray) else repr(value)[:80]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from mortal import killed
-from small_runs import checkpoints, differences, small, train
+from small_runs import AtStart, assert_close, checkpoints, differences, small, train
 
 from duetto.algorithms import ALGORITHMS
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
 from duetto.storage.logs import Csv, JsonLines
 from duetto.training import device_loop
@@ -68,6 +68,56 @@ def test_killed_and_resumed_with_other_calls(tmp_path: Path, name: str, monkeypa
     assert len(whole.evaluations()) == 3
     assert whole.config.run.steps <= whole.metrics()[-1]["step"]
     assert_same(whole, resumed)
+
+
+SEEDS = (0, 3, 1)
+
+
+def assert_alike(one: Run, other: Run) -> None:
+    """Compare runs of one seed, of which one was trained with other seeds."""
+    pair = outcome(one), outcome(other)
+    for found, run in zip(pair, (one, other), strict=True):
+        del found["state"]["versions"]["seeds side by side"]
+        found["evaluations"] = run.evaluations()
+    assert_close(*pair, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_a_seed_among_others_is_that_seed_alone(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch):
+    """After 26 epochs (PPO) or 192 updates (SAC), up to rounding: the last checkpoint, metrics and evaluations."""
+    calls: list[int] = []
+    original = device_loop.DeviceLoop._advance_each
+
+    def counted(self: Any, carries: Any, *others: Any) -> Any:
+        calls.append(len(carries))
+        return original(self, carries, *others)
+
+    monkeypatch.setattr(device_loop.DeviceLoop, "_advance_each", counted)
+    runs: Any = train(tmp_path, small(name, **EVERYTHING[name]), POINT, seeds=SEEDS, **OPTIONS)
+    assert calls == [3]  # traced once, for all seeds
+    alone = train(tmp_path, small(name, **EVERYTHING[name]), POINT, name="alone", seed=3, **OPTIONS)
+    assert_alike(runs[1], alone)
+    assert [run.config.other_seeds for run in runs] == [(3, 1), (0, 1), (0, 3)]
+
+
+def test_a_seed_that_stops_or_fails_leaves_the_others_and_is_resumed_alone(tmp_path: Path):
+    def disturb(trainer: Any) -> None:
+        seed = trainer.config.run.seed
+        if seed == 0 and trainer.step >= 300:
+            trainer.stop()
+        if seed == 3 and trainer.step >= 500:
+            trainer.components.collector.carry["obs"] *= np.nan
+
+    with pytest.raises(DuettoError, match=r"1 of 3 seeds failed\.\nSeed 3: An observation or a reward is NaN"):
+        train(tmp_path, small("ppo"), POINT, seeds=SEEDS, name="some", callbacks=[disturb], **OPTIONS)
+    runs = {seed: Run(tmp_path / f"some-s{seed}") for seed in SEEDS}
+    assert [checkpoints(run).load_latest().step for run in runs.values()] == [320, 448, 832]
+    notices: list[str] = []
+    runs[0].resume(callbacks=[AtStart(lambda trainer: notices.extend(trainer.notices))])
+    assert any("seeds side by side was 3, is now 1" in notice for notice in notices)
+    runs[3].resume()
+    for seed, run in runs.items():
+        assert_alike(run, train(tmp_path, small("ppo"), POINT, seed=seed, name=f"alone-{seed}", **OPTIONS))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ function for each seed, in turn; a function gives up its turn when its learner r
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
@@ -39,10 +39,15 @@ from duetto.networks.specs import NetworkSpec
 
 
 class SeedRequest(NamedTuple):
-    """A call of `Learner.update_alike` or `Learner._act` that a seed wants of the learner of all seeds."""
+    """A call of `Learner.update_alike` or `Learner._act` that a seed wants of the learner of all seeds.
 
-    method: Method | Literal["update_alike"]
+    Or a call of a function that gets the inputs of all seeds whose requests have the same `kind`, and returns their
+    results. The first of these seeds provides the function.
+    """
+
+    method: Method | Literal["update_alike"] | Callable[[list[Any]], list[Any]]
     inputs: tuple[Any, ...]
+    kind: Hashable = None
 
 
 Kind = Literal["parameters", "optimizer_state"]
@@ -153,16 +158,20 @@ class SeedGroup:
         Acting comes first: it changes nothing, so for a seed without such a request another's is computed. An update is
         made once all seeds request one, so all have made equally many.
         """
-        alike: dict[str, dict[int, SeedRequest]] = {}
+        alike: dict[Hashable, dict[int, SeedRequest]] = {}
         for number, one in requests.items():
             if one.method != "update_alike":
-                alike.setdefault(f"{one.method} {tree_map(np.shape, one.inputs)}", {})[number] = one
+                kind = one.kind or f"{one.method} {tree_map(np.shape, one.inputs)}"
+                alike.setdefault(kind, {})[number] = one
         groups = alike.values() or [requests]
         return {number: found for group in groups for number, found in self._computed(group).items()}
 
     def _computed(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
         """Compute equal requests for all seeds; for a seed without a request, another's."""
         other = next(iter(requests.values()))
+        if callable(other.method):
+            results = other.method([one.inputs for one in requests.values()])
+            return dict(zip(requests, results, strict=True))
         each = [requests.get(number, other).inputs for number in range(len(self.seeds))]
         if other.method != "update_alike":
             found = self._learner._act(other.method, *tree_stack(each))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from duetto import environments, learners
+from duetto import environments
 from duetto.errors import DuettoError, UsageError
 from duetto.learners.multi_seed import SeedGroup
 from duetto.runs.argument_checks import parse_seeds
@@ -72,8 +72,7 @@ def start_many(
                 seed = config.run.seed
                 default = run_name(spec.algorithm, spec.label, seed)
                 path = new_folder(parent, f"{spec.name}-s{seed}" if spec.name else default)
-                build = group.learner if len(configs) > 1 else learners.build  # one alone is one alone
-                trainer = new_trainer(spec, config, path, build_learner=build)
+                trainer = new_trainer(spec, config, path, group=group if len(configs) > 1 else None)
                 paths.append(path)  # only now: a run that cannot start has taken its folder away
                 trainers.append(opened.enter_context(trainer))
                 trainers[-1].diagnostics.before_run(trainers[-1].step)

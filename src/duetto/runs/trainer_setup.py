@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from duetto import environments, learners
+from duetto import environments
 from duetto.errors import UsageError
+from duetto.learners.multi_seed import SeedGroup
 from duetto.runs.finetune import WarmStart
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
@@ -36,7 +37,7 @@ def new_trainer(
     config: Config,
     path: Path,
     place: Execution | None = None,
-    build_learner: Callable[..., learners.Learner] = learners.build,
+    group: SeedGroup | None = None,
 ) -> Iterator[Trainer]:
     """Make the trainer of a new run in its new folder, which is deleted again if that fails.
 
@@ -45,14 +46,14 @@ def new_trainer(
         config: The spec's config.
         path: The folder.
         place: Where environments run; None: in this process.
-        build_learner: Makes the learner, as `learners.build`.
+        group: The seeds that are trained with it; None: it is trained alone.
     """
     made = False
     try:
         with FolderLock(path):
             config.save(path / "config.yaml")
             kind = trainer_type(config, spec.environment)
-            with closing(kind(config, path, spec.environment, place, build_learner)) as trainer:
+            with closing(kind(config, path, spec.environment, place, group)) as trainer:
                 if spec.warm_start is not None:
                     source = spec.warm_start.apply(trainer).to_dict()
                     trainer.config = replace(trainer.config, began_from=source).signed()

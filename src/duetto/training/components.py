@@ -18,6 +18,7 @@ import numpy as np
 from duetto import buffers, demonstrations, environments, learners
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional.rng import generator
+from duetto.learners.multi_seed import SeedGroup
 from duetto.learners.parameters import Parameters
 from duetto.networks import masks, preprocessing, spaces
 from duetto.networks.specs import ParameterSpec
@@ -81,7 +82,7 @@ class Components:
         config: Config,
         environment: Any,
         place: Execution,
-        build_learner: Callable[..., learners.Learner],
+        group: SeedGroup | None,
         notices: Notices,
     ) -> None:
         """Make the parts. Sentences for the user go to `notices`."""
@@ -98,7 +99,7 @@ class Components:
             self.stepper = place.make_stepper(config, environment, notices, **how)
             if not environments.is_instance(environment):  # that one is the user's to close
                 opened.callback(self.stepper.close)
-            self.learner = self._make_learner(build_learner)
+            self.learner = self._make_learner(learners.build if group is None else group.learner)
             self._goals, self.shards = self._make_goals(opened), place.make_shards(self.stepper)
             if self.shards is not None:
                 opened.callback(self.shards.close)

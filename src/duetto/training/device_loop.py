@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ from duetto.learners.base import LazyArray, Metrics, Update
 from duetto.learners.jax import JaxLearner
 from duetto.learners.jax_random import KeyGenerator, purpose_key
 from duetto.learners.jax_update import CompiledUpdate
+from duetto.learners.multi_seed import SeedGroup, SeedRequest
 from duetto.networks.spaces import Box, Discrete, Space
 from duetto.training.diagnostics import ADVICE
 
@@ -89,8 +91,16 @@ class DeviceLoop:
         most_turns: Turns of one call at most.
     """
 
-    def __init__(self, algorithm: Algorithm, learner: JaxLearner, vector: VectorDeviceEnv, seed: int) -> None:
-        self._algorithm, self._learner = algorithm, learner
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        learner: JaxLearner,
+        vector: VectorDeviceEnv,
+        seed: int,
+        group: SeedGroup | None = None,
+    ) -> None:
+        """`group` computes the program of several seeds at once."""
+        self._algorithm, self._learner, self._seed, self._group = algorithm, learner, seed, group
         self.vector: VectorDeviceEnv = vector
         self._spec: Any = algorithm.memory()
         self._explorer = algorithm.explorer()
@@ -134,8 +144,16 @@ class DeviceLoop:
         if self._run is None or set().union(*phases) - self._phases:
             self._phases.update(*phases)
             self._prepare(carry, plan)
-        assert self._run is not None
-        carry, out = self._run(carry, plan, np.int32(step // self.vector.num_envs), np.int32(turns))
+        plan_of_all = plan, np.int32(step // self.vector.num_envs), np.int32(turns)
+
+        def run(each: list[tuple[Carry, Any]]) -> list[tuple[Carry, dict[str, Any]]]:
+            return self._run(*zip(*each, strict=True), *plan_of_all)
+
+        if self._group is None:
+            [(carry, out)] = run([(carry, self._keys)])
+        else:
+            request = SeedRequest(run, (carry, self._keys), kind=(step, turns))
+            carry, out = self._group.request(self._group.seeds.index(self._seed), request)
         out = jax.tree.map(np.asarray, out)
         self._check_finite(out["finite"][:turns], step)
         return carry, Advance(list(self._metrics(out, phases, step)), *_episodes(out, turns))
@@ -191,13 +209,27 @@ class DeviceLoop:
             )
 
     # ------------------------------------------------------------------------------------------------ the program
-    def _advance(self, carry: Carry, plan: dict[str, Any], first: Any, turns: Any) -> tuple[Carry, dict[str, Any]]:
+    def _advance_each(self, carries: list[Carry], keys: list[Any], *plan: Any) -> list[tuple[Carry, dict[str, Any]]]:
+        """Make the same turns for one or several seeds; return a result of `_advance` for each.
+
+        Numbers of the plan are the same for all seeds, so loops and branches that depend on them stay as they are.
+        """
+        if len(carries) == 1:
+            return [self._advance(carries[0], keys[0], *plan)]
+        stacked = jax.tree.map(lambda *rows: jnp.stack(rows), *zip(carries, keys, strict=True))
+        every = jax.vmap(self._advance, in_axes=(0, 0, None, None, None))(*stacked, *plan)
+        return [jax.tree.map(itemgetter(number), every) for number in range(len(carries))]
+
+    def _advance(
+        self, carry: Carry, keys: dict[str, Any], plan: dict[str, Any], first: Any, turns: Any
+    ) -> tuple[Carry, dict[str, Any]]:
         """Make turns from the vector step `first` on; return arrays (most_turns, ...) about them."""
 
         def turn(i: Any, state: tuple[Carry, dict[str, Any]]) -> tuple[Carry, dict[str, Any]]:
             carry, out = state
             make = self._replay_turn if self.replay else self._rollout_turn
-            carry, row = make(carry, first + i * self._length, jax.tree.map(lambda part: part[i], plan))
+            own = jax.tree.map(lambda part: part[i], plan) | {"keys": keys}
+            carry, row = make(carry, first + i * self._length, own)
             return carry, jax.tree.map(lambda all_, one: all_.at[i].set(one), out, row)
 
         of_steps = (self.most_turns, *(() if self.replay else (self._length,)), self.vector.num_envs)
@@ -214,7 +246,7 @@ class DeviceLoop:
 
     def _collect(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any], dict[str, Any]]:
         """Act and step; return the carry, the transition (N, ...) by name, and outputs for the host."""
-        random = KeyGenerator(jax.random.fold_in(self._keys["exploration"], step))
+        random = KeyGenerator(jax.random.fold_in(plan["keys"]["exploration"], step))
         if self._scaling.mode in ("collected", "steps"):
             carry = self._observe(carry, carry["obs"])
         seen = self._scaled(carry, carry["obs"])
@@ -251,7 +283,7 @@ class DeviceLoop:
         carry, transition, outputs = self._collect(carry, step, one)
         assert self.replay is not None
         memory = self.replay.add(carry["memory"], step, transition)
-        key = jax.random.fold_in(self._keys["updates"], step)
+        key = jax.random.fold_in(plan["keys"]["updates"], step)
 
         def update(i: Any, state: Any) -> Any:
             learner, moments, values = state
@@ -282,7 +314,7 @@ class DeviceLoop:
 
     def _rollout_turn(self, carry: Carry, step: Any, plan: dict[str, Any]) -> tuple[Carry, dict[str, Any]]:
         carry, batch, raw, outputs = self._rollout(carry, step, plan)
-        epoch = partial(self._epoch, batch, plan, jax.random.fold_in(self._keys["updates"], step))
+        epoch = partial(self._epoch, batch, plan, jax.random.fold_in(plan["keys"]["updates"], step))
         learner, values = jax.lax.scan(epoch, carry["learner"], jnp.arange(self._spec.epochs))
         carry = carry | {"learner": learner}
         if self._scaling.mode == "rollouts":
@@ -350,6 +382,7 @@ class DeviceLoop:
     def _prepare(self, carry: Carry, plan: dict[str, Any]) -> None:
         """Trace the update of every phase, and compile the program again."""
         one, random = jax.tree.map(lambda part: part[0], plan), KeyGenerator(self._keys["updates"])
+        one["keys"] = self._keys
         if self.replay:
             batch = jax.eval_shape(lambda: self._draw(carry, 1, random)[0])
         else:
@@ -364,7 +397,7 @@ class DeviceLoop:
             for phase in sorted(self._phases)
         }
         options = self._learner.compiler_options(len(jax.tree.leaves(batch)[0]))
-        self._run = jax.jit(self._advance, donate_argnums=0, compiler_options=options)
+        self._run = jax.jit(self._advance_each, donate_argnums=0, compiler_options=options)
 
     def _width(self) -> int:
         return max(len(update.names) for update in self._updates.values())

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
-from duetto import environments, learners
+from duetto import environments
 from duetto.algorithms.base import ReplaySpec
 from duetto.buffers import Sample
 from duetto.buffers.base import Memory
@@ -28,6 +28,7 @@ from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
 from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf
+from duetto.learners.multi_seed import SeedGroup
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training import device_loop
@@ -153,12 +154,17 @@ def arrays_of_carry(carry: Carry) -> dict[str, np.ndarray]:
 
 
 class DeviceExecution(Execution):
-    """Runs environments and updates in the compiled loop."""
+    """Runs environments and updates in the compiled loop, which may be that of several seeds."""
+
+    def __init__(self, group: SeedGroup | None) -> None:
+        self._group = group
 
     @override
     def make_source(self, config: Config, stepper: environments.VecEnv, learner: Any, normalizer: Any) -> Any:
         engine: Any = stepper.engine
-        return DeviceSource(DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed))
+        if self._group is not None:
+            learner.seeds = len(self._group.seeds)
+        return DeviceSource(DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed, self._group))
 
 
 class DeviceComponents(Components):
@@ -241,15 +247,16 @@ class DeviceTrainer(Trainer):
     step: int
     components: Any  # DeviceComponents
 
-    def __init__(self, config: Config, folder: Any, environment: Any, place: Any = None, *more: Any):
+    def __init__(
+        self, config: Config, folder: Any, environment: Any, place: Any = None, group: SeedGroup | None = None
+    ):
         """Create a trainer. UsageError for options that the compiled loop does not support."""
         device_loop.check(config.algorithm, config.environment)
-        if place is not None or (more and more[0] is not learners.build):
+        if place is not None:
             raise UsageError(
-                f"{config.environment} steps in one compiled program of one seed, not on a cluster. Leave --cluster "
-                "out, and train several seeds in separate processes: duetto sweep."
+                f"{config.environment} steps in one compiled program, not on a cluster. Leave --cluster out."
             )
-        super().__init__(config, folder, environment, DeviceExecution(), *more)
+        super().__init__(config, folder, environment, DeviceExecution(group))  # each seed has a learner of its own
 
     def _collect(self) -> None:
         """Make the turns until the next evaluation, checkpoint or line of metrics."""

@@ -23,6 +23,7 @@ from duetto import buffers, environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
 from duetto.learners.base import on_host
+from duetto.learners.multi_seed import SeedGroup
 from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
 from duetto.storage.config import Config
@@ -67,9 +68,9 @@ class Trainer:
         folder: Path,
         environment: Any,
         place: Execution | None = None,
-        build_learner: Callable[..., learners.Learner] = learners.build,
+        group: SeedGroup | None = None,
     ) -> None:
-        """`place`: the processes of the training environments; None: this process."""
+        """`place`: the processes of the environments; None: this process. `group`: the seeds that train with it."""
         self.folder: Path = folder
         self._environment = environment
         self.notices: Notices = Notices()
@@ -80,7 +81,7 @@ class Trainer:
         self.on_activity: Callable[[str], None] = lambda _: None  # the display's: shows a step that takes long
         place = place or Execution()
         with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
-            made = self.components_type(config, environment, place, build_learner, self.notices)
+            made = self.components_type(config, environment, place, group, self.notices)
             self.components: Components = made
             opened.callback(made.close)
             self.stepper: environments.VecEnv = made.stepper
