@@ -53,7 +53,7 @@ def test_what_is_broken_ends_with_1(duetto: Command, file: Path):
     assert code == 1
     assert err == "duetto: ./mine.py:Mine is broken in 1 point(s): contract.\n"
     assert out.startswith("Broken: training fails or learns the wrong thing\n  contract: Mine, environment 0, vector")
-    assert "Fine\n" in out
+    assert "Passed\n" in out
 
 
 @pytest.mark.parametrize(

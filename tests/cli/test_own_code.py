@@ -309,7 +309,7 @@ def test_it_trains_goes_on_from_elsewhere_and_is_evaluated(
 ):
     own = make("environment")
     out = own.train("--num-envs", "2", "--vectorization", "subprocess").printed()
-    assert out.splitlines()[0].startswith(f"td3 on {own.file}:Mine, torch on cpu")
+    assert out.splitlines()[0].startswith("td3 on mine.py:Mine, torch on cpu")
     said = yaml.safe_load(Path(own.folder, "config.yaml").read_text("utf-8"))["environment"]
     assert (said["id"], said["remakeable"], len(said["sha256"])) == (f"{own.file}:Mine", True, 64)
     (own.file.parent / "elsewhere").mkdir()
