@@ -283,7 +283,7 @@ def join(x: Array, joined: Any) -> Array:
     if joined is None:
         return x
     xp = array_namespace(x)
-    joined = xp.astype(joined, x.dtype)
+    joined = xp.astype(joined, x.dtype, copy=False)
     if x.ndim > joined.ndim:
         joined = xp.broadcast_to(joined[None], (*x.shape[:-1], joined.shape[-1]))
     return xp.concat([x, joined], axis=-1)
