@@ -74,7 +74,7 @@ SEEDS = (0, 3, 1)
 
 
 def assert_alike(one: Run, other: Run) -> None:
-    """Compare runs of one seed, of which one was trained with other seeds."""
+    """Compare a run that was trained alone with one of the same seed that was trained with other seeds."""
     pair = outcome(one), outcome(other)
     for found, run in zip(pair, (one, other), strict=True):
         del found["state"]["versions"]["seeds side by side"]

@@ -231,7 +231,7 @@ class PPO(Algorithm):
         """Return sampled actions, their log-probabilities, and the values of the observations."""
         policy, value = nets.agent(obs)
         action = policy.sample(noise)
-        # Of the action as it is stored, rounded: later the ratio is computed for that action.
+        # log π of the action as it is stored (rounded), because losses compute the ratio for that action.
         return action, {"log_prob": policy.log_prob(action), "value": value}
 
     def value(self, nets: Any, obs: Tree) -> Array:

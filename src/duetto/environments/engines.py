@@ -201,7 +201,7 @@ class SyncEngine(Engine):
                 env, i, self._structure.one(actions[i])
             )
             infos.append(info)
-        self.layout.write(next_obs, given)
+        self.layout.write(next_obs, given)  # so environments must not share an array, as in Gymnasium's SyncVectorEnv
         done = terminated | truncated
         next_obs = self.action_masks.attach(next_obs, [info.get(KEY) for info in infos], terminated)
         obs, success = obs_tree.copy(next_obs), None

@@ -256,7 +256,7 @@ class DeviceTrainer(Trainer):
             raise UsageError(
                 f"{config.environment} steps in one compiled program, not on a cluster. Leave --cluster out."
             )
-        super().__init__(config, folder, environment, DeviceExecution(group))  # each seed has a learner of its own
+        super().__init__(config, folder, environment, DeviceExecution(group))  # each seed has its own learner
 
     def _collect(self) -> None:
         """Make the turns until the next evaluation, checkpoint or line of metrics."""

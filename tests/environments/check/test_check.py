@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import questionable_environments as questionable
-from gymnasium.wrappers import NormalizeObservation, TimeLimit
+from gymnasium.wrappers import NormalizeObservation, TimeLimit, TransformObservation
 
 import duetto
 from duetto.algorithms import ALGORITHMS
@@ -113,6 +114,11 @@ def test_costs(environment: Any, about: str, sentence: str):
     sentences = check(environment)
     assert faults(sentences) == {("costs", about)}
     assert sentence in sentences["costs", about]
+
+
+def test_another_dtype_than_the_spaces():
+    sentences = check(lambda: TransformObservation(questionable.Plain(), lambda obs: obs.astype(np.float64), None))
+    assert "The observation is float64, its space says float32" in sentences["costs", "observations"]
 
 
 def test_observations_outside_their_space():

@@ -154,13 +154,13 @@ def _has_mask_method(env: gymnasium.Env) -> bool:
     return env.has_wrapper_attr("action_masks")
 
 
-def _other_dtypes(env: gymnasium.Env) -> list[str]:
+def _wrong_dtypes(env: gymnasium.Env) -> list[str]:
     """Return a sentence for each part of a first observation that has another dtype than its space."""
     obs, _ = env.reset(seed=0)
     sentences = []
     for leaf in Layout(env.observation_space).leaves:
         given, wanted = obs_tree.array(leaf.find(obs)).dtype, leaf.find(env.observation_space).dtype
-        if given != wanted:
+        if leaf.count is None and given != wanted:  # discrete numbers may have any integer dtype
             sentences.append(f"The {leaf.describe()} is {given}, its space says {wanted}: return that dtype.")
     return sentences
 
@@ -185,7 +185,7 @@ def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) 
                 f"The {label} reaches {np.abs(seen).max():.4g}, and networks learn best from numbers of about 1. Scale "
                 f"it, or use {NORMALIZE}."
             )
-    costs += vec.call(_other_dtypes)
+    costs += vec.call(_wrong_dtypes)
     fine = "Observations stay within their space and are of a good size."
     findings.add("observations", costs=" ".join(costs), fine=fine)
 
