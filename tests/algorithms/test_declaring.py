@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from duetto.algorithms import ALGORITHMS, TD3, Algorithm
-from duetto.algorithms.option_bounds import Fraction
+from duetto.algorithms.options import Fraction
 from duetto.errors import UsageError
 
 

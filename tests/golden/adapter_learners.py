@@ -19,7 +19,7 @@ from duetto.functional.pytree import tree_leaves
 from duetto.learners import multi_seed
 from duetto.learners.policy import NumpyPolicy, in_numpy
 from duetto.networks import masks
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 
 # ---------------------------------------------------------------------------------------------------- learners
 NAMES: dict[str, str] = {}  # words in names of metrics, networks, parameters, hidden states: the traces' words for them

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from duetto.learners import jax_cache
+from duetto.learners import runtime
 
 SCRIPT = """
 import jax, jax.numpy as jnp
-from duetto.learners import jax_cache
+from duetto.learners import runtime
 
 seen = []
 jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
-jax_cache.use()
+runtime.use_jax_cache()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 print(float(jax.jit(lambda x: jnp.sum(jnp.tanh(x) ** 2))(jnp.arange(3.0))))
 print(sum(event.endswith("/cache_hits") for event in seen) > 0, flush=True)
@@ -63,6 +63,6 @@ def test_the_oldest_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for age, name in enumerate("abc"):
         (tmp_path / f"{name}-cache").write_bytes(bytes(100))
         os.utime(tmp_path / f"{name}-cache", (10**9 - age, 10**9 - age))
-    monkeypatch.setattr(jax_cache, "LIMIT", 250)
-    jax_cache._tidy(tmp_path)
+    monkeypatch.setattr(runtime, "CACHE_LIMIT", 250)
+    runtime._tidy(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-cache", "b-cache"]

@@ -12,7 +12,7 @@ from policy_cases import ACTIONS, OBSERVATIONS, VECTOR, build, gradient, noise, 
 from test_parity import assert_parity, close, compare_state
 
 from duetto.algorithms import PPO
-from duetto.networks import numpy as host
+from duetto.learners import policy
 
 # After a step from 0 a parameter is that step alone, whose size the two optimisers compute .7e-5 apart.
 FROM_SOMEWHERE = {"zero_biases": False, "initial_log_std": -0.5}
@@ -62,7 +62,7 @@ ACTING = 40  # rows
 @pytest.fixture
 def in_frameworks(monkeypatch):
     """No network is small enough to act in NumPy."""
-    monkeypatch.setattr(host, "MAX_HIDDEN", -1)
+    monkeypatch.setattr(policy, "MAX_HIDDEN", -1)
 
 
 @pytest.mark.usefixtures("in_frameworks")
@@ -137,7 +137,7 @@ def test_acting_in_numpy_is_acting_in_the_framework(backend, action, monkeypatch
     before = learner.value(obs)
     for _ in range(2):
         with monkeypatch.context() as patched:
-            patched.setattr(host, "MAX_HIDDEN", -1)
+            patched.setattr(policy, "MAX_HIDDEN", -1)
             other = build(backend, action=action, seed=5)
         other.load_parameters(learner.parameters())
         compare_acting([learner, other], VECTOR, action, 1e-5)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from duetto.networks import numpy_layers
-from duetto.networks.layers import Stack, StackArrays
-from duetto.networks.weight_projection import projected
+from duetto.networks.layers import Stack, StackArrays, projected
 
 
 def arrays_of(stack: Stack, make: Any = np.asarray) -> dict[str, Any]:

@@ -14,18 +14,12 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.exploration import Exploration
-from duetto.algorithms.option_bounds import Bounds as Bounds
-from duetto.algorithms.option_bounds import Count as Count  # for an algorithm's fields
-from duetto.algorithms.option_bounds import CountOrZero as CountOrZero
-from duetto.algorithms.option_bounds import Fraction as Fraction
-from duetto.algorithms.option_bounds import NonNegative as NonNegative
-from duetto.algorithms.option_bounds import Positive as Positive
 from duetto.algorithms.options import Options
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import weighted_mean
 from duetto.functional.schedules import Decay
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Space
 from duetto.networks.specs import AnyNetworkSpec
 

@@ -22,10 +22,9 @@ from array_api_compat import array_namespace
 from duetto.algorithms.actor_critic import ActorCritic
 from duetto.algorithms.base import PRIORITY, Array, Batch, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise, Noise
-from duetto.algorithms.option_bounds import NonNegative
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import NonNegative, Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
-from duetto.functional.targets import bootstrap
+from duetto.functional.returns import bootstrap
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
-from duetto.algorithms.option_bounds import NonNegative
-from duetto.algorithms.options import Option, OptionTable
+from duetto.algorithms.actor_critic import squared_loss
+from duetto.algorithms.base import Array, Batch, Updater
+from duetto.algorithms.options import NonNegative, Option, OptionTable
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.q_values import value_of_action
-from duetto.functional.targets import bootstrap
+from duetto.functional.returns import bootstrap
 from duetto.networks.heads import ActionValueHead, PolicyHead
 from duetto.networks.spaces import Discrete, Space
 from duetto.networks.specs import AnyNetworkSpec
@@ -60,10 +60,7 @@ class DiscreteSAC(SAC):
         target = bootstrap(batch.reward, batch.discount, xp.sum(xp.exp(log_probs) * soft_q, axis=-1))
         every_q = nets.critic(batch.obs)  # (2, B, n)
         q = xp.stack([value_of_action(every_q[0], batch.action), value_of_action(every_q[1], batch.action)])
-        check_same_shape(q=q[0], target=target)
-        error = q - target[None]
-        info = {"q": q, "target": target, PRIORITY: xp.mean(xp.abs(error), axis=0)}
-        return batch.weighted_mean(xp.sum(error**2, axis=0)), info
+        return squared_loss(batch, q, target)
 
     def actor_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> tuple[Array, dict[str, Array]]:
         """Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); with it the terms π(a|s) log π(a|s), (B, n)."""

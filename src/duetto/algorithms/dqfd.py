@@ -21,10 +21,8 @@ from array_api_compat import array_namespace
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, DemonstrationSpec, ReplaySpec, SequenceBatch, SequenceSpec
 from duetto.algorithms.dqn import DQN
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative
-from duetto.algorithms.options import Option, OptionTable, in_group
-from duetto.functional.imitation import large_margin
-from duetto.functional.q_values import huber, value_of_action
+from duetto.algorithms.options import Count, CountOrZero, Fraction, NonNegative, Option, OptionTable, in_group
+from duetto.functional.q_values import huber, large_margin, value_of_action
 
 
 @dataclass(frozen=True)

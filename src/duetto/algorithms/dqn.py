@@ -23,14 +23,22 @@ from typing_extensions import override
 from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, SequenceBatch, Tree, Updater
 from duetto.algorithms.exploration import EpsilonGreedy, EpsilonSchedule
 from duetto.algorithms.off_policy import OffPolicy
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive, Sizes
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import (
+    Count,
+    CountOrZero,
+    Fraction,
+    NonNegative,
+    Option,
+    OptionTable,
+    Positive,
+    Sizes,
+    in_group,
+)
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
-from duetto.functional.q_values import huber, value_of_action
-from duetto.functional.rescaling import rescale, unrescale
+from duetto.functional.q_values import huber, rescale, unrescale, value_of_action
+from duetto.functional.returns import bootstrap
 from duetto.functional.schedules import Decay
-from duetto.functional.targets import bootstrap
 from duetto.networks.heads import ActionValueHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.spaces import Discrete, Space

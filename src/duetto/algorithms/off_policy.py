@@ -13,11 +13,10 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import Algorithm, Prioritization, ReplaySpec, SequenceSpec
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import Count, CountOrZero, Fraction, NonNegative, Option, OptionTable, Positive, in_group
 from duetto.errors import UsageError
-from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.networks.layers import Recurrent, RecurrentSpec
+from duetto.networks.preprocessing import SeenReward, seen_reward
 from duetto.networks.spaces import Space
 
 

@@ -23,8 +23,7 @@ from typing import Any, ClassVar
 from array_api_compat import array_namespace, device
 
 from duetto.algorithms.base import PRIORITY, Array, Batch
-from duetto.algorithms.option_bounds import Count, CountOrZero
-from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.options import Count, CountOrZero, OptionTable, in_group
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape

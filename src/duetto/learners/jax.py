@@ -24,12 +24,10 @@ from typing_extensions import override
 from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional.pytree import tree_map, tree_map_many
-from duetto.learners import jax_cache
 from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
 from duetto.learners.jax_update import CompiledUpdate, State
-from duetto.learners.parameters import Parameters, matched
-from duetto.learners.policy import NumpyPolicy, carried, in_numpy
-from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax, xla_has
+from duetto.learners.policy import Parameters, carried, in_numpy, matched
+from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax, use_jax_cache, xla_has
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
@@ -62,7 +60,7 @@ class JaxLearner(Learner):
         self.threads: int = start_jax(threads) if device == "cpu" else 0
         rollout: Any = algorithm.memory()
         self.at_once: int = 1 if self._adapted else rollout.epochs if self.on_policy else MOST_AT_ONCE
-        jax_cache.use()
+        use_jax_cache()
         if device == "cpu":
             keep_freed_memory()
         self.device: Any = _device(device)
@@ -81,7 +79,8 @@ class JaxLearner(Learner):
         acting = [shape for name in algorithm.acting_networks for shape in self._nets[name].shapes]
         small = sum(math.prod(shape) for shape in acting) <= MOST_PARAMETERS
         elsewhere = self.on_policy or self.recurrent or device != "cpu"
-        self._copies_to_act: bool = small and not elsewhere and in_numpy(algorithm, self.specs)
+        if small and not elsewhere and in_numpy(algorithm, self.specs):  # a copy of them is faster than a call
+            self._numpy_rows = MOST_ROWS
 
     # ------------------------------------------------------------------------------------------------ learning
     @override
@@ -101,17 +100,6 @@ class JaxLearner(Learner):
         return [metrics.row(number) for number in range(len(updates))]
 
     # ------------------------------------------------------------------------------------------------ acting
-    @override
-    def _acting(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """For few observations, NumPy with a copy of a small network is faster than a call."""
-        if not self._copies_to_act or len(jax.tree.leaves(obs)[0]) > MOST_ROWS:
-            return super()._acting(method, obs, *noise)
-        if self._numpy_policy is None:
-            self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)
-            arrays = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
-            self._numpy_policy.use({name: self._named(name, own) for name, own in arrays.items()})
-        return self._numpy_policy._acting(method, obs, *noise)
-
     @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         if method not in self._programs:
@@ -135,7 +123,7 @@ class JaxLearner(Learner):
         return jax.default_matmul_precision("float32") if self.on_gpu else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to compile for a function of one learner's arrays: here itself; see `jax_vmap`."""
+        """Return the function to compile for a function of one learner's arrays: here itself; see `JaxVmapLearner`."""
         return function
 
     def of_one(self, tree: Any) -> Any:
@@ -176,8 +164,8 @@ class JaxLearner(Learner):
         self._state, self._numpy_policy = state, None
 
     @override
-    def parameters(self) -> Parameters:
-        return {name: self._named(name, self._state[f"net/{name}"]) for name in self._nets}
+    def parameters(self, *networks: str) -> Parameters:
+        return {name: self._named(name, self._state[f"net/{name}"]) for name in networks or self._nets}
 
     @override
     def load_parameters(self, parameters: Parameters) -> None:
@@ -224,6 +212,32 @@ class JaxLearner(Learner):
     def _put(self, tree: Any) -> Any:
         """Return the tree on the device."""
         return jax.device_put(tree, self.device)
+
+
+class JaxVmapLearner(JaxLearner):
+    """A learner whose parameters, inputs and outputs have a first axis of N seeds; see `multi_seed`."""
+
+    def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seeds: Sequence[int], *how: Any):
+        """`how` are the device, the precision and the number of threads."""
+        super().__init__(algorithm, observation, action, seeds[0], *how)
+        states = [JaxLearner(algorithm, observation, action, seed, *how)._state for seed in seeds]
+        self._state = self._put(jax.tree.map(lambda *rows: np.stack(list(map(np.asarray, rows))), *states))
+        for name in self.specs:  # a target shares its source's
+            net = self._nets[name]
+            net.shapes = [(len(seeds), *shape) for shape in net.shapes]
+
+    @override
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(function)
+
+    @override
+    def of_one(self, tree: Any) -> Any:
+        return jax.tree.map(_first, tree)
+
+
+def _first(rows: Any) -> Any:
+    """Return the first seed's array; of an array on a device only its shape, which is all that tracing needs."""
+    return rows[0] if isinstance(rows, np.ndarray) else jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
 
 
 def _float32(update: Update, rollout: Any) -> Update:

@@ -7,7 +7,7 @@ they are those of one learner, on tensors that are N times as long.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -50,10 +50,6 @@ class TorchVmapLearner(TorchLearner):
         }
 
     # ------------------------------------------------------------------------------------------------ learning
-    def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
-        seeds = np.arange(len(rows))[:, None]
-        return (tree_map(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
-
     @override
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
         """Each seed has its own rows."""
@@ -130,7 +126,7 @@ class VmapAdam(Adam):
             self._move(*moving, self._steps, rate)
             return norm
         before = [steps.clone() for steps in self._steps]
-        for seed, own in enumerate(rate.tolist() if isinstance(rate, np.ndarray) else rate):
+        for seed, own in enumerate(rate.tolist() if rate.device.type == "cpu" else rate):
             weights, slopes, first, second = ([part[seed] for part in parts] for parts in moving)
             steps = self._steps if seed == 0 else [steps.clone() for steps in before]
             self._move(weights, slopes, first, second, steps, own)

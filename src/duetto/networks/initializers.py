@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from duetto.cpu import one_blas_thread
-from duetto.networks.layers import RecurrentSpec, Stack
+from duetto.networks.layers import RecurrentSpec, Stack, projected
 from duetto.networks.specs import AnyNetworkSpec, Initializer, NetworkSpec, ParameterSpec
-from duetto.networks.weight_projection import projected
 
 Random = np.random.Generator
 

@@ -32,8 +32,7 @@ from duetto.errors import UsageError
 from duetto.learners import Backend, Learner
 from duetto.learners.base import on_host
 from duetto.learners.multi_seed import SeedGroup
-from duetto.learners.parameters import Parameters
-from duetto.learners.policy import NumpyPolicy, Policy, in_numpy
+from duetto.learners.policy import NumpyPolicy, Parameters, Policy, in_numpy
 from duetto.networks import masks
 from duetto.networks.spaces import Dict
 from duetto.testing.alternatives import UNTRIED, alternative, is_custom
