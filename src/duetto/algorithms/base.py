@@ -20,6 +20,7 @@ from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import weighted_mean
 from duetto.functional.schedules import Decay
 from duetto.networks.layers import SequenceInput
+from duetto.networks.preprocessing import seen_reward
 from duetto.networks.spaces import Space
 from duetto.networks.specs import AnyNetworkSpec
 
@@ -408,8 +409,8 @@ class Algorithm(Options):
         return folder or ""
 
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        """Return the previous reward (N,) as recurrent networks see it."""
-        return reward
+        """Return the previous reward (N,) as recurrent networks see it, by the option `previous_reward`."""
+        return seen_reward(getattr(self, "previous_reward", "raw"), reward)
 
     def reward_scaling(self) -> RewardScaling | None:
         """Return how rewards are scaled; by default not at all."""

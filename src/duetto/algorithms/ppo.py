@@ -54,7 +54,7 @@ from duetto.functional.schedules import Decay, decay_factor
 from duetto.networks.heads import PolicyHead, StateValueHead
 from duetto.networks.layers import Activation, Blocks, Recurrent, RecurrentSpec
 from duetto.networks.masks import choice_sizes
-from duetto.networks.preprocessing import SeenReward, named_parts, seen_reward
+from duetto.networks.preprocessing import SeenReward, named_parts
 from duetto.networks.spaces import Box, Space
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
 
@@ -301,7 +301,3 @@ class PPO(Algorithm):
             recurrent=self.recurrent != "none",
             target_kl=self.target_kl,
         )
-
-    @override
-    def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        return seen_reward(self.previous_reward, reward)

@@ -125,11 +125,10 @@ class VmapAdam(Adam):
         if np.ndim(rate) == 0:
             self._move(*moving, self._steps, rate)
             return norm
-        before = [steps.clone() for steps in self._steps]
-        for seed, own in enumerate(rate.tolist() if rate.device.type == "cpu" else rate):
-            weights, slopes, first, second = ([part[seed] for part in parts] for parts in moving)
-            steps = self._steps if seed == 0 else [steps.clone() for steps in before]
-            self._move(weights, slopes, first, second, steps, own)
+        moved = [weight.clone() for weight in self.weights]
+        self._move(moved, *moving[1:], self._steps, 1.0)  # a step of rate 1, which is then taken in part
+        for weight, end in zip(self.weights, moved, strict=True):
+            weight.lerp_(end, torch.as_tensor(rate, dtype=weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1)))
         return norm
 
 

@@ -124,16 +124,12 @@ class Network:
     # ------------------------------------------------------------------------------------------------ heads
     def _heads(self, features: Features, inputs: Any, values: Values, stats: dict[str, Array] | None = None) -> Any:
         """Return the heads' outputs; new running statistics go into `stats`, None when not training."""
-        count = len(self.spec.heads)
-        found = tuple(self._head(i, features[i % len(features)], inputs, values, stats) for i in range(count))
-        return found if isinstance(self.spec.head, tuple) else found[0]
-
-    def _head(self, i: int, x: Array, inputs: Any, values: Values, stats: dict[str, Array] | None = None) -> Any:
-        head, layers = self.spec.heads[i], self._layers
-        x = layers.cast_input(x, next(iter(values.values())))
-        stacks = self.spec.stacks[i]
-        outputs = [stack.forward(StackArrays(stack, layers, values, "", stats), x, *inputs) for stack in stacks]
-        return head.result(outputs, values)
+        layers, found = self._layers, []
+        for i, (head, stacks) in enumerate(zip(self.spec.heads, self.spec.stacks, strict=True)):
+            x = layers.cast_input(features[i % len(features)], next(iter(values.values())))
+            outputs = [stack.forward(StackArrays(stack, layers, values, "", stats), x, *inputs) for stack in stacks]
+            found.append(head.result(outputs, values))
+        return tuple(found) if isinstance(self.spec.head, tuple) else found[0]
 
     def _pair(self, name: str) -> tuple[Array, Array]:
         return self.values[f"{name}.weight"], self.values[f"{name}.bias"]
