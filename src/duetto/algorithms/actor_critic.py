@@ -134,10 +134,6 @@ class ActorCritic(OffPolicy):
     def observation_scaling(self) -> ObservationScaling:
         return ObservationScaling(self.normalize_observations)
 
-    @override
-    def first_random_steps(self) -> int:
-        return self.random_steps
-
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Raise UsageError unless the action space is a Box with finite bounds and observations contain no image."""
         if not isinstance(action, Box):

@@ -392,8 +392,8 @@ class Algorithm(Options):
         return ""
 
     def first_random_steps(self) -> int:
-        """Return the number of steps with uniformly random actions at the start of a run."""
-        return 0
+        """Return the number of steps with uniformly random actions at the start of a run, the option `random_steps`."""
+        return getattr(self, "random_steps", 0)
 
     def demonstration_folder(self) -> str:
         """Return the folder of the demonstrations, the option `demonstrations`; "" for algorithms without it.

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
-from typing_extensions import override
 
 from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, SequenceBatch, Tree, Updater
 from duetto.algorithms.exploration import EpsilonGreedy, EpsilonSchedule
@@ -174,10 +173,7 @@ class DQN(OffPolicy):
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
         """Return the greedy actions (N,), or `noise` (N, 1) where it is not -1."""
-        return self.choice(nets.q(obs), noise)
-
-    def choice(self, q: Array, noise: Array | None) -> Array:
-        """Return the actions (N,) of `act`, from the action values (N, n)."""
+        q = nets.q(obs)  # (N, n)
         xp = array_namespace(q)
         greedy = xp.argmax(q, axis=-1)
         return greedy if noise is None else xp.where(noise[:, 0] < 0, greedy, xp.astype(noise[:, 0], greedy.dtype))
@@ -192,10 +188,6 @@ class DQN(OffPolicy):
             self.ladder_exponent,
             self.evaluation_epsilon,
         )
-
-    @override
-    def first_random_steps(self) -> int:
-        return self.random_steps
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
