@@ -72,7 +72,7 @@ class Learner:
                 return None
             policy = NumpyPolicy(algorithm, specs)
             policy.load_parameters(self._learner.parameters())
-            ask = policy._acting
+            ask = policy.remember
         found, carry = ask("act" if noise is None else "collect", self._observed(fields), noise)
         action, extras = found if isinstance(found, tuple) else (found, {})
         extras |= {f"carry/{_name(name)}": part for name, part in carry.items()}

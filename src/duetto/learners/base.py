@@ -179,14 +179,14 @@ class Learner(Policy):
             self._adapted[name] = kl_adaptive(rate, metrics.value(DIVERGENCE), self.optimizer_specs[name].kl)
 
     @override
-    def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+    def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """In NumPy if that is faster."""
         if not self._numpy_rows or len(tree_leaves(obs)[0]) > self._numpy_rows:
             return self._act(method, obs, *noise)
         if self._numpy_policy is None:
             self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)
             self._numpy_policy.use(self.parameters(*self.algorithm.acting_networks))
-        return self._numpy_policy._acting(method, obs, *noise)
+        return self._numpy_policy.remember(method, obs, *noise)
 
     def _callable(self, name: str, net: Any) -> Any:
         """Return the network as losses and policies call it."""

@@ -25,7 +25,6 @@ from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.networks import numpy_layers
 from duetto.networks.heads import PolicyHead
 from duetto.networks.initializers import parameter_shapes
-from duetto.networks.layers import SequenceInput
 from duetto.networks.network import Network, RecurrentUnroll
 from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Space
@@ -60,21 +59,15 @@ class Policy(ABC):
 
     def act(self, obs: Tree, noise: np.ndarray | None = None) -> np.ndarray:
         """Return actions (N, ...) for observations (N, ...)."""
-        return self._acting("act", obs, noise)[0]
+        return self.remember("act", obs, noise)[0]
 
     def collect(self, obs: Tree, noise: np.ndarray | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return actions (N, ...) to learn from, and the arrays stored with them; see `Algorithm.collect`."""
-        return self._acting("collect", obs, noise)[0]
+        return self.remember("collect", obs, noise)[0]
 
     def value(self, obs: Tree) -> np.ndarray:
         """Return state values (N,); see `Algorithm.value`."""
-        return self._acting("value", obs)[0]
-
-    def remember(
-        self, method: Method, window: SequenceInput, *noise: np.ndarray | None
-    ) -> tuple[Any, dict[str, np.ndarray]]:
-        """Return the result of `act`, `collect` or `value` of recurrent networks, and their new hidden states."""
-        return self._acting(method, window, *noise)
+        return self.remember("value", obs)[0]
 
     def carry_shapes(self) -> dict[str, tuple[int, int]]:
         """Return shapes of the acting networks' hidden states by name, without the leading axis."""
@@ -90,8 +83,11 @@ class Policy(ABC):
         """
 
     @abstractmethod
-    def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """Return the result of the algorithm's method, and the new hidden states ({} without recurrence)."""
+    def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+        """Return the result of the algorithm's method, and the new hidden states ({} without recurrence).
+
+        Recurrent networks get a `SequenceInput`.
+        """
 
 
 class NumpyPolicy(Policy):
@@ -118,7 +114,7 @@ class NumpyPolicy(Policy):
         self._nets = {name: Network(specs[name], parameters[name], layers) for name in self.algorithm.acting_networks}
 
     @override
-    def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+    def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         nets = SimpleNamespace(**{name: as_called(name, self.specs[name], net) for name, net in self._nets.items()})
         with one_blas_thread():
             return getattr(self.algorithm, method)(nets, obs, *noise), carried(self.algorithm, nets)

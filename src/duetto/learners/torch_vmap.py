@@ -128,7 +128,7 @@ class VmapAdam(Adam):
         moved = [weight.clone() for weight in self.weights]
         self._move(moved, *moving[1:], self._steps, 1.0)  # a step of rate 1, which is then taken in part
         for weight, end in zip(self.weights, moved, strict=True):
-            weight.lerp_(end, torch.as_tensor(rate, dtype=weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1)))
+            weight.lerp_(end, rate.to(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1)))
         return norm
 
 

@@ -353,7 +353,7 @@ def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> No
     ours = _acted(trial, NumpyPolicy(trial.algorithm, learner.specs), parameters)
     for backend in backends:
         other = _learner(trial, backend)
-        vars(other)["_acting"] = other._act  # not in NumPy
+        vars(other)["remember"] = other._act  # not in NumPy
         theirs = _acted(trial, other, parameters)
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():
