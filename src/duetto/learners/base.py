@@ -181,7 +181,8 @@ class Learner(Policy):
     @override
     def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """In NumPy if that is faster."""
-        if not self._numpy_rows or len(tree_leaves(obs)[0]) > self._numpy_rows:
+        most = self._numpy_rows
+        if not most or (most < math.inf and len(tree_leaves(obs)[0]) > most):
             return self._act(method, obs, *noise)
         if self._numpy_policy is None:
             self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)

@@ -96,6 +96,7 @@ class TorchLearner(Learner, Updater):
             with torch.no_grad():  # custom networks may draw from other generators than PyTorch's
                 for key, value in self._nets[source].values.items():
                     self._nets[name].values[key].copy_(value)
+        self._plain = SimpleNamespace(**{name: self._called(name) for name in self._nets})
         self._optimizers = {name: Adam(spec, self._nets[name].learned) for name, spec in self.optimizer_specs.items()}
         self._recorder: GraphRecorder | None = None
         if device == "cuda" and self._recordable() and os.environ.get(RECORDS) != "0":
@@ -243,6 +244,8 @@ class TorchLearner(Learner, Updater):
 
     def networks(self) -> SimpleNamespace:
         """Return the networks as a loss or a policy calls them, recurrent ones in a new `RecurrentUnroll`."""
+        if not self.recurrent:
+            return self._plain
         return SimpleNamespace(**{name: self._called(name) for name in self._nets})
 
     def freeze(self) -> None:
