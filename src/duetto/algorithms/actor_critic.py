@@ -14,6 +14,7 @@ from duetto.algorithms.base import (
     Array,
     Batch,
     HindsightSpec,
+    LossAndInfo,
     ObservationScaling,
     OptimizerSpec,
     ReplaySpec,
@@ -239,7 +240,7 @@ class CategoricalCritics(ActorCritic):
         return replace(super().critic_head(size), outputs=0 if self.critic == "scalar" else self.num_atoms)
 
 
-def squared_loss(batch: Batch, q: Array, target: Array) -> tuple[Array, dict[str, Array]]:
+def squared_loss(batch: Batch, q: Array, target: Array) -> LossAndInfo:
     """Return Σ_i mean (Q_i - y)² of values q (M, B) towards y (B,), which gets no gradient, and the report."""
     xp = array_namespace(q)
     check_same_shape(q=q[0], target=target)
@@ -253,7 +254,7 @@ def squared_loss(batch: Batch, q: Array, target: Array) -> tuple[Array, dict[str
 
 def categorical_loss(
     batch: Batch, logits: Array, next_logits: Array, entropy_cost: Array, value_range: tuple[float, float]
-) -> tuple[Array, dict[str, Array]]:
+) -> LossAndInfo:
     """Return the mean cross-entropy of critics (Bellemare et al., 2017, arXiv:1707.06887, algorithm 1).
 
     p = distribution of the target critic with the lower mean at (s', a'),   y_j = r + γ (z_j - e),   z_j: fixed returns

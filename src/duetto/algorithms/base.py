@@ -29,7 +29,9 @@ Array = Any  # an array of NumPy, PyTorch or JAX
 # SequenceInput.
 Tree = Any
 
-# Two entries of a loss's report have a meaning.
+LossAndInfo = tuple[Array, dict[str, Array]]  # a scalar; and by name arrays, which are logged
+
+# Two entries of a loss's info have a meaning.
 PRIORITY = "priority"  # (B,), updates the replay buffer's priorities and is not logged
 DIVERGENCE = "approx_kl"  # a scalar: ends a rollout's epochs early, and adapts learning rates
 

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from duetto.algorithms.base import (
     PRIORITY,
-    Array,
     Batch,
     DemonstrationSpec,
+    LossAndInfo,
     ReplaySpec,
     SequenceBatch,
     SequenceSpec,
@@ -59,7 +59,7 @@ class BC(R2D2):
         **in_group("demonstrations", "demonstration_share"),
     }
 
-    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
+    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
         """Cross-entropy of the expert's actions."""
         losses = batch.of_experts(-Categorical(nets.q(batch.obs)).log_prob(batch.action))
         return batch.weighted_mean(losses), {PRIORITY: losses}

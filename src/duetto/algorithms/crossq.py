@@ -24,7 +24,7 @@ from typing import Annotated, Any, ClassVar
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import categorical_loss, squared_loss
-from duetto.algorithms.base import Array, Batch, OptimizerSpec, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Updater
 from duetto.algorithms.options import Bounds, Count, Option, OptionTable, Positive
 from duetto.algorithms.sac import SAC, ActionNoisePair
 from duetto.functional.array_ops import concat
@@ -57,7 +57,7 @@ class CrossQ(SAC):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Mean squared soft TD errors of one pass over (s, a) and (s', a') (Bhatt et al., 2024, section 3.2)."""
         xp, size = array_namespace(batch.reward), len(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
@@ -69,7 +69,7 @@ class CrossQ(SAC):
         target = bootstrap(batch.reward, batch.discount, xp.min(next_q, axis=0) - entropy_cost)
         return squared_loss(batch, q, target)
 
-    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """α log π(a|s) - min Q(s, a) of fresh actions, by the critics' running statistics."""
         return self.loss_of_policy(nets, batch, nets.actor(batch.obs, train=True), noise)
 

@@ -21,7 +21,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import squared_loss
-from duetto.algorithms.base import Array, Batch, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo, Updater
 from duetto.algorithms.options import NonNegative, Option, OptionTable
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
@@ -52,7 +52,7 @@ class DiscreteSAC(SAC):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> LossAndInfo:
         """Mean squared soft TD errors, of expectations over the next action (Christodoulou, 2019, equations 10, 12)."""
         xp = array_namespace(batch.reward)
         log_probs = nets.actor(batch.next_obs).log_probs  # (B, n)
@@ -62,7 +62,7 @@ class DiscreteSAC(SAC):
         q = xp.stack([value_of_action(every_q[0], batch.action), value_of_action(every_q[1], batch.action)])
         return squared_loss(batch, q, target)
 
-    def actor_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> LossAndInfo:
         """Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); with it the terms π(a|s) log π(a|s), (B, n)."""
         xp = array_namespace(batch.reward)
         policy = nets.actor(batch.obs)
@@ -74,7 +74,7 @@ class DiscreteSAC(SAC):
 
     def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
-    ) -> tuple[Array, dict[str, Array]]:
+    ) -> LossAndInfo:
         """-log α (Σ π log π + H̄) of the terms π log π (B, n) and log n(s) (B,) (equation 11, by the logarithm)."""
         xp = array_namespace(batch.reward)
         target = self.target_entropy_scale * greatest

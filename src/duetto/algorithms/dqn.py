@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, SequenceBatch, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, LossAndInfo, OptimizerSpec, SequenceBatch, Tree, Updater
 from duetto.algorithms.exploration import EpsilonGreedy, EpsilonSchedule
 from duetto.algorithms.off_policy import OffPolicy
 from duetto.algorithms.options import (
@@ -130,7 +130,7 @@ class DQN(OffPolicy):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
+    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
         """Loss of the TD error (van Hasselt et al., 2016), for transitions (B,) and sequences (B, L)."""
         xp = array_namespace(batch.reward)
         q = value_of_action(nets.q(batch.obs), batch.action)

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import categorical_loss
-from duetto.algorithms.base import Array, Batch, OptimizerSpec, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Updater
 from duetto.algorithms.exploration import RepeatedSampling
 from duetto.algorithms.options import Count, Fraction, NonNegative, OptionTable, Positive, Sizes, in_group
 from duetto.algorithms.sac import SAC, ActionNoisePair
@@ -84,20 +84,20 @@ class FlashSAC(SAC):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """α log π(a|s) - min E Z(s, a) of fresh actions, by the critics' running statistics."""
         size = len(batch.reward)
         both = nets.actor(concat(batch.obs, batch.next_obs), train=True)  # π of [s; s'], (2B, A)
         policy = SquashedGaussian(both.mean[:size], both.log_std[:size])
         return self.loss_of_policy(nets, batch, policy, noise)
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
+    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> LossAndInfo:
         """α (H - H̄), with the entropy H of the actor's loss."""
         target = -self.target_entropy_scale * batch.action.shape[-1]
         alpha = array_namespace(batch.reward).exp(nets.log_alpha)
         return alpha * stop_gradient(-batch.mean(log_prob) - target), {"temperature": alpha}
 
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Mean cross-entropy of critics with the lower target critic (Bellemare et al., 2017, algorithm 1).
 
         Critics and target critics see (s, a) and (s', a') in one pass.

@@ -28,6 +28,7 @@ from duetto.algorithms.base import (
     DIVERGENCE,
     Algorithm,
     Array,
+    LossAndInfo,
     ObservationScaling,
     OptimizerSpec,
     RewardScaling,
@@ -173,7 +174,7 @@ class PPO(Algorithm):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> tuple[Array, dict[str, Array]]:
+    def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> LossAndInfo:
         """Clipped surrogate, value and entropy terms (Schulman et al., 2017, equations 7 and 9)."""
         xp = array_namespace(batch.advantage)
         policy, value = nets.agent(batch.obs)

@@ -25,7 +25,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss, squared_loss
-from duetto.algorithms.base import Array, Batch, OptimizerSpec, Tree, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Tree, Updater
 from duetto.algorithms.exploration import PolicySampling
 from duetto.algorithms.options import NonNegative, Option, OptionTable, Positive, Sizes, in_group
 from duetto.functional.array_ops import check_same_shape, stop_gradient
@@ -69,7 +69,7 @@ class SAC(CategoricalCritics):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Mean squared soft TD errors (Haarnoja et al., 2018, equations 5 and 6)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
@@ -82,13 +82,11 @@ class SAC(CategoricalCritics):
         target = bootstrap(batch.reward, batch.discount, lower_q - entropy_cost)
         return squared_loss(batch, q, target)
 
-    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
         return self.loss_of_policy(nets, batch, nets.actor(batch.obs), noise)
 
-    def loss_of_policy(
-        self, nets: Any, batch: Batch, policy: SquashedGaussian, noise: Array
-    ) -> tuple[Array, dict[str, Array]]:
+    def loss_of_policy(self, nets: Any, batch: Batch, policy: SquashedGaussian, noise: Array) -> LossAndInfo:
         """Return the actor's loss for its policy (B, A) at the observations."""
         xp = array_namespace(batch.reward)
         action, log_prob = policy.sample_and_log_prob(noise)
@@ -96,7 +94,7 @@ class SAC(CategoricalCritics):
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
+    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> LossAndInfo:
         """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""
         xp = array_namespace(batch.reward)
         target = -self.target_entropy_scale * batch.action.shape[-1]

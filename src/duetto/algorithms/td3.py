@@ -20,7 +20,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss, squared_loss
-from duetto.algorithms.base import Array, Batch, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo, Updater
 from duetto.algorithms.ddpg import DDPG
 from duetto.algorithms.options import Count, NonNegative, OptionTable, in_group
 from duetto.functional.returns import bootstrap, smoothed_action
@@ -49,7 +49,7 @@ class TD3(CategoricalCritics, DDPG):
         """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""
         return 0 if update % self.policy_delay == 0 else 1
 
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Clipped double-Q learning with target policy smoothing (Fujimoto et al., 2018, algorithm 1)."""
         xp = array_namespace(batch.reward)
         next_action = smoothed_action(

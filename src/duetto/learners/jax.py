@@ -31,13 +31,14 @@ from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax, 
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
+CompilerOptions = dict[str, str | int | bool | float]
 MOST_AT_ONCE = 16  # updates in one program
 MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # observations and parameters with which NumPy acts
 # On a GPU: choose kernels by rule. Another process would measure others as the fastest, which add in another order.
-SAME_EACH_TIME: dict[str, str | int | bool | float] = {"xla_gpu_deterministic_ops": True}
+SAME_EACH_TIME: CompilerOptions = {"xla_gpu_deterministic_ops": True}
 # On a CPU: matrix products by Eigen instead of YNNPACK, XLA's default. TD3's update with 256 rows and layers of 400 and
 # 300 units takes 0.92 times the CPU time (AMD EPYC, Zen 4); wider layers and smaller batches are as fast or slower.
-EIGEN: dict[str, str | int | bool | float] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+EIGEN: CompilerOptions = {"xla_cpu_experimental_ynn_fusion_type": ""}
 EIGEN_ROWS, EIGEN_UNITS = 128, 512
 
 
@@ -130,7 +131,7 @@ class JaxLearner(Learner):
         """Return one learner's arrays, of those that the result of `each` takes."""
         return tree
 
-    def compiler_options(self, rows: int = 0) -> dict[str, str | int | bool | float] | None:
+    def compiler_options(self, rows: int = 0) -> CompilerOptions | None:
         """Return XLA's options for updates with batches of `rows`; None if `XLA_FLAGS` sets one."""
         options = SAME_EACH_TIME if self.on_gpu else EIGEN if self._by_eigen(rows) else {}
         named = any(option in os.environ.get("XLA_FLAGS", "") for option in options)
