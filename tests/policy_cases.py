@@ -11,7 +11,7 @@ from learning_cases import ACTION, PARTS, VECTOR, box
 from duetto.algorithms import PPO
 from duetto.algorithms.base import RolloutBatch
 from duetto.learners import Learner
-from duetto.networks import action_distributions
+from duetto.networks import heads
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 
@@ -38,7 +38,7 @@ def build(
 
 
 def noise(action: Space, size: int, seed: int = 0) -> np.ndarray:
-    return action_distributions.sampling_noise(action, np.random.default_rng(seed), (size,))
+    return heads.sampling_noise(action, np.random.default_rng(seed), (size,))
 
 
 def rollout(
@@ -55,9 +55,7 @@ def rollout(
         learning_cases.observations(observation, size, random),
         learning_cases.observations(space, size, random),
     )
-    indifferent = action_distributions.distribution(
-        space, np.zeros((size, action_distributions.num_outputs(space)), np.float32)
-    )
+    indifferent = heads.distribution(space, np.zeros((size, heads.num_outputs(space)), np.float32))
     log_prob = indifferent.log_prob(taken) + random.normal(0, 0.2, size)
     weight = (random.random(size) < 0.75) if weighted else np.ones(size)
     return RolloutBatch(

@@ -8,7 +8,7 @@ import numpy as np
 from learning_cases import observations
 
 from duetto.algorithms.base import SequenceBatch
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Discrete, Space
 
 

@@ -8,14 +8,14 @@ import numpy as np
 from drawing import Drawing, Plot
 from learned import banded
 
-from duetto.functional.imitation import cross_entropy
+from duetto.functional.distributions import Categorical
 
 WIDTH, HEIGHT = 340, 200
 
 # The example: logits of three actions; the expert took the first.
 PREFERENCES, EXPERT = np.array([1.0, 2.0, 1.5]), 0
 CHANCES = np.exp(PREFERENCES) / np.exp(PREFERENCES).sum()
-LOSS = float(cross_entropy(PREFERENCES[None], np.array([EXPERT]))[0])
+LOSS = float(-Categorical(PREFERENCES[None]).log_prob(np.array([EXPERT]))[0])
 GRADIENT = CHANCES - np.eye(3)[EXPERT]
 
 # A lane: places -10 .. 10, the expert keeps to 0.

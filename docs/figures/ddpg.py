@@ -9,7 +9,7 @@ from td3 import number
 
 from duetto.algorithms import DDPG
 from duetto.functional.array_ops import ornstein_uhlenbeck
-from duetto.functional.targets import bootstrap
+from duetto.functional.returns import bootstrap
 
 WIDTH, HEIGHT = 340, 200
 OPTIONS = DDPG()

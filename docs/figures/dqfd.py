@@ -12,7 +12,7 @@ from td3 import number
 
 from duetto.algorithms import DQfD
 from duetto.algorithms.base import PRIORITY, Batch, OneStep
-from duetto.functional.imitation import large_margin
+from duetto.functional.q_values import large_margin
 
 WIDTH, HEIGHT = 340, 200
 

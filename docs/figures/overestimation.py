@@ -102,7 +102,10 @@ def measured(actor: Any, critic: Any) -> tuple[float, float, float]:
 
 def train(variant: str, seed: int) -> list[dict[str, Any]]:
     """One run's rows."""
-    from duetto.networks import numpy as host
+    from duetto.networks import numpy_layers
+    from duetto.networks.network import Network
+
+    layers: Any = numpy_layers
 
     rows: list[dict[str, Any]] = []
 
@@ -110,7 +113,8 @@ def train(variant: str, seed: int) -> list[dict[str, Any]]:
         if trainer.step % EVERY:
             return
         learner = trainer.learner
-        nets = {name: host.build(learner.specs[name], learner.parameters()[name]) for name in ("actor", "critic")}
+        specs: Any = learner.specs
+        nets = {name: Network(specs[name], learner.parameters()[name], layers) for name in ("actor", "critic")}
         values = measured(nets["actor"], nets["critic"].q1)
         rows.append(
             dict(zip(FIELDS, (variant, seed, trainer.step, *(round(value, 3) for value in values)), strict=True))

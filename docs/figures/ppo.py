@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from drawing import Drawing, Plot
 
-from duetto.functional.advantages import generalized_advantages
 from duetto.functional.policy_gradient import clipped_surrogate
+from duetto.functional.returns import generalized_advantages
 
 WIDTH, HEIGHT = 340, 200
 CLIP = 0.2

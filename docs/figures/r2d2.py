@@ -12,7 +12,7 @@ from td3 import number
 from duetto.algorithms import R2D2
 from duetto.buffers.sequence_bounds import cut
 from duetto.functional.priorities import sequence_priority
-from duetto.functional.rescaling import rescale, unrescale
+from duetto.functional.q_values import rescale, unrescale
 
 WIDTH, HEIGHT = 340, 200
 

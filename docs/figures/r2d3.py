@@ -13,7 +13,7 @@ from learned import BENCHMARKS, banded
 from duetto.algorithms import R2D3
 from duetto.algorithms.base import PRIORITY, Batch, OneStep
 from duetto.functional.priorities import importance_weights, mass
-from duetto.functional.rescaling import rescale, unrescale
+from duetto.functional.q_values import rescale, unrescale
 
 WIDTH, HEIGHT = 340, 200
 BATCH_SIZE, SHARES = 64, (1 / 4, 1 / 16, 1 / 256)

@@ -105,7 +105,7 @@ def run(network: Any, steps: list[list[dict[str, Any]]], carry: Carry) -> tuple[
     """States (N, size) before and action values (N, A) at each of T steps of N stretches, from the states `carry`."""
     import torch
 
-    from duetto.networks.sequence_input import SequenceInput
+    from duetto.networks.layers import SequenceInput
 
     states, values = [], []
     after = {name: torch.from_numpy(part) for name, part in carry.items()}

@@ -9,7 +9,7 @@ import numpy as np
 from drawing import Drawing, Plot
 
 from duetto.algorithms import TD3
-from duetto.functional.targets import bootstrap, smoothed_action
+from duetto.functional.returns import bootstrap, smoothed_action
 
 WIDTH, HEIGHT = 340, 200
 OPTIONS = TD3()

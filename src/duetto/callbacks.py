@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated
 
-from duetto.algorithms.option_bounds import Bounds, Count, check_fields
+from duetto.algorithms.options import Bounds, Count, check_fields
 from duetto.training import video
 from duetto.training.callbacks import Callback
 from duetto.training.trainer import Trainer

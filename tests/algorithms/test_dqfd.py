@@ -11,8 +11,8 @@ import pytest
 from duetto.algorithms import BC, DQN, R2D2, R2D3, DQfD
 from duetto.algorithms.base import Batch, OneStep, SequenceBatch
 from duetto.errors import UsageError
-from duetto.functional.rescaling import rescale, unrescale
-from duetto.networks.sequence_input import SequenceInput
+from duetto.functional.q_values import rescale, unrescale
+from duetto.networks.layers import SequenceInput
 
 GAMMA = 0.9
 # O4. Observations are numbers: 0 is s, 1 the one after a step, 2 the one after three; a fourth is for two-row batches.

@@ -6,14 +6,16 @@ import copy
 import dataclasses
 import math
 import pickle
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import toy_networks
 
-from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, SAC, TD3, DQfD
-from duetto.algorithms.base import Algorithm, ReplaySpec
+from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, SAC, TD3, Algorithm, DQfD
+from duetto.algorithms.base import ReplaySpec
+from duetto.algorithms.options import Fraction
 from duetto.algorithms.suggestions import FOREIGN_NAMES
 from duetto.errors import UsageError
 from duetto.storage.config import RunOptions
@@ -178,3 +180,113 @@ def test_the_memorys_part_is_handed_over_whole():
     priorities = TD3(prioritized=True, priority_exponent=0.7, priority_epsilon=0.1).memory().prioritization
     assert (priorities.exponent, priorities.epsilon) == (0.7, 0.1)
     assert (priorities.importance_exponent, priorities.importance_anneal_samples) == (0.4, 100_000)
+
+
+@dataclass(frozen=True)
+class Untyped(TD3):
+    tau = 0.05
+
+
+class Undecorated(TD3):
+    tau: Fraction = 0.5
+    beta: float = 3.0
+
+
+class Below(Untyped):
+    pass
+
+
+class FromNothing(Algorithm):
+    tau: Fraction = 0.5
+
+
+@dataclass(frozen=True)
+class Right(TD3):
+    tau: Fraction = 0.5
+    note: ClassVar[str] = "no option"
+
+    def networks(self, observation: Any, action: Any) -> Any:
+        return super().networks(observation, action)
+
+
+class Plain(TD3):
+    """Only methods, and what is none of the options."""
+
+    note: ClassVar[str] = "no option"
+    other = 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (Untyped, r"Untyped sets tau, which is no option yet: write `name: type = value`"),
+        (Undecorated, r"Undecorated sets tau, beta, which is no option yet: .* @dataclass\(frozen=True\)"),
+        (Below, r"Untyped sets tau, which is no option"),
+        (FromNothing, r"FromNothing sets tau, which is no option yet"),
+    ],
+)
+def test_it_is_refused(kind: type[Algorithm], sentence: str):
+    with pytest.raises(UsageError, match=sentence):
+        kind()
+
+
+@dataclass(frozen=True)
+class Fixed(TD3):
+    """A class variable takes an inherited option away."""
+
+    policy_delay: ClassVar[int] = 3  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+def test_a_class_variable_is_no_option():
+    assert "policy_delay" not in Fixed.options()
+    assert Fixed().phase(2) == 1
+    assert Fixed().phase(3) == 0
+    with pytest.raises(UsageError, match="fixed has no hyper-parameter 'policy_delay'"):
+        Fixed(policy_delay=2)  # pyright: ignore[reportCallIssue]
+
+
+def test_what_declares_its_options():
+    assert Right().tau == 0.5
+    assert Plain().tau == TD3().tau
+    for kind in ALGORITHMS.values():
+        kind()
+
+
+@dataclass(frozen=True)
+class Extended(TD3):
+    """A third party's algorithm that declares no groups."""
+
+    members: int = 3
+
+
+@pytest.mark.parametrize("kind", [*ALGORITHMS.values(), Extended])
+def test_every_option_is_in_one_group(kind: type[Algorithm]):
+    groups = kind.option_groups()
+    titles = [kind.__name__, "exploration", "networks", "optimizer", "replay", "recurrence", "demonstrations"]
+    assert list(groups) == [title for title in titles if title in groups]
+    assert all(groups.values())
+    assert sorted(name for names in groups.values() for name in names) == sorted(kind.options())
+
+
+def test_undeclared_options_are_in_the_algorithms_own_group():
+    assert "members" in Extended.option_groups()["Extended"]
+    assert "policy_delay" in Extended.option_groups()["Extended"]
+
+
+def test_options_without_effect_by_default_are_rare():
+    assert {"priority_exponent", "burn_in", "ou_theta", "twin_critic"} <= TD3.rare_options()
+    assert not {"prioritized", "recurrent", "exploration", "tau", "members"} & Extended.rare_options()
+    assert not {"priority_exponent", "burn_in"} & ALGORITHMS["r2d2"].rare_options()
+    assert "exploration_steps" in ALGORITHMS["r2d2"].rare_options()
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values())
+def test_what_an_option_needs_is_an_option(kind: type[Algorithm]):
+    needed = {entry.needs.partition("=")[0] for entry in kind.declared_options().values() if entry.needs}
+    assert needed <= set(kind.options())
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values())
+def test_help_shows_at_most_40_options(kind: type[Algorithm]):
+    shown = [name for name in kind.options() if not name.endswith("_network") and name not in kind.rare_options()]
+    assert len(shown) <= 40

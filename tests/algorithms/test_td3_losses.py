@@ -30,7 +30,7 @@ def make_batch(array, reward, discount, weight=None, action=None):
     )
 
 
-# SPEC O7; the arithmetic is in tests/functional/test_targets.py. σ .2, so the noise is .7 / .2, .4 / .2, -.9 / .2.
+# SPEC O7; the arithmetic is in tests/functional/test_returns.py. σ .2, so the noise is .7 / .2, .4 / .2, -.9 / .2.
 def test_o7_target_of_the_loss(array):
     policy = array([[0.3], [0.9], [-0.8], [0.3]])
     nets = SimpleNamespace(target_actor=lambda obs: policy, target_critic=twins, critic=twins)

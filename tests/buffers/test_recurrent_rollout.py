@@ -9,7 +9,7 @@ import pytest
 from duetto import buffers, learners
 from duetto.algorithms import PPO
 from duetto.buffers import Experience
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Discrete
 from duetto.training.recurrent_state import Recurrence
 

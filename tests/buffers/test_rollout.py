@@ -14,7 +14,7 @@ from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete
 
 
 # ---------------------------------------------------------------------------------------------------- advantages
-# SPEC O5; the arithmetic is in tests/functional/test_advantages.py.
+# SPEC O5; the arithmetic is in tests/functional/test_returns.py.
 @pytest.mark.parametrize(
     ("discount", "trace", "expected"),
     [

@@ -326,9 +326,9 @@ def test_every_script_and_result_of_the_benchmarks_is_in_their_table():
 
 
 def test_the_size_of_jaxs_cache():
-    from duetto.learners import jax_cache
+    from duetto.learners import runtime
 
-    assert f"up to {jax_cache.LIMIT >> 20} MB" in (DOCS / "scale" / "machine.md").read_text("utf-8")
+    assert f"up to {runtime.CACHE_LIMIT >> 20} MB" in (DOCS / "scale" / "machine.md").read_text("utf-8")
 
 
 def test_a_cell_of_a_job_with_other_steps_than_its_row_says_them():

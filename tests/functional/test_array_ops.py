@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from duetto.functional.array_ops import check_same_shape, concat, ornstein_uhlenbeck, stop_gradient
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 
 
 def test_the_value_stays(array):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from duetto.algorithms import DDPG, DQN, PPO
-from duetto.functional.advantages import explained_variance, generalized_advantages
-from duetto.functional.returns import n_step_return
+from duetto.functional.returns import explained_variance, generalized_advantages, n_step_return
 from duetto.functional.running_stats import Moments, initial_moments, normalize, update_moments
 from duetto.learners.jax_random import KeyGenerator, purpose_key
 from duetto.networks.spaces import Box, Discrete

@@ -19,7 +19,7 @@ from duetto.functional.pytree import tree_leaves
 from duetto.learners import multi_seed
 from duetto.learners.policy import NumpyPolicy, in_numpy
 from duetto.networks import masks
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 
 # ---------------------------------------------------------------------------------------------------- learners
 NAMES: dict[str, str] = {}  # words in names of metrics, networks, parameters, hidden states: the traces' words for them
@@ -72,7 +72,7 @@ class Learner:
                 return None
             policy = NumpyPolicy(algorithm, specs)
             policy.load_parameters(self._learner.parameters())
-            ask = policy._acting
+            ask = policy.remember
         found, carry = ask("act" if noise is None else "collect", self._observed(fields), noise)
         action, extras = found if isinstance(found, tuple) else (found, {})
         extras |= {f"carry/{_name(name)}": part for name, part in carry.items()}

@@ -6,13 +6,11 @@ import builtins
 import sys
 
 import pytest
-import toy_networks
 from learning_cases import ACTION, VECTOR, box, small
 
 from duetto import learners
 from duetto.errors import UsageError
 from duetto.install_hint import install
-from duetto.learners import backends
 from duetto.networks.spaces import Dict
 
 IMAGE = box(3, 8, 8, dtype="uint8")
@@ -24,9 +22,9 @@ def machine(monkeypatch):
     """A machine with some backends and, to some of them, a GPU."""
 
     def set_up(present="torch jax", cuda=""):
-        monkeypatch.setattr(backends, "installed", lambda backend: backend in present)
-        monkeypatch.setattr(backends, "_has_cuda", lambda backend, threads: backend in cuda)
-        monkeypatch.setattr(backends.Path, "exists", lambda path: bool(cuda) and str(path) == "/dev/nvidia0")
+        monkeypatch.setattr(learners, "installed", lambda backend: backend in present)
+        monkeypatch.setattr(learners, "_has_cuda", lambda backend, threads: backend in cuda)
+        monkeypatch.setattr(learners.Path, "exists", lambda path: bool(cuda) and str(path) == "/dev/nvidia0")
 
     return set_up
 
@@ -75,9 +73,9 @@ def test_a_gpu_that_the_faster_one_does_not_see_is_taken_with_the_other(machine)
 
 
 def test_installed_asks_for_every_package(monkeypatch):
-    monkeypatch.setattr(backends, "find_spec", lambda package: None if package == "optax" else object())
-    assert backends.installed("torch")
-    assert not backends.installed("jax")
+    monkeypatch.setattr(learners, "find_spec", lambda package: None if package == "optax" else object())
+    assert learners.installed("torch")
+    assert not learners.installed("jax")
 
 
 @pytest.mark.parametrize(("backend", "package"), [("torch", "torch"), ("jax", "jax"), ("jax", "optax")])
@@ -87,13 +85,6 @@ def test_a_missing_framework_names_the_extra(monkeypatch, backend, package):
         learners.build(backend, small(), VECTOR, ACTION)
     expected = f"The {backend} backend needs {package}, which is not installed. Install: {install(backend)}"
     assert str(refusal.value) == expected
-
-
-def test_equinox_is_missed_by_networks_of_ones_own_alone(monkeypatch):
-    without(monkeypatch, "equinox", "duetto.networks.jax_custom")
-    learners.build("jax", small(), VECTOR, ACTION)
-    with pytest.raises(UsageError, match="The jax backend needs equinox, which is not installed"):
-        learners.build("jax", small(actor_network=toy_networks.actor()), VECTOR, ACTION)
 
 
 def test_another_missing_module_is_no_missing_framework(monkeypatch):

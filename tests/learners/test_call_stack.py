@@ -9,7 +9,7 @@ import pytest
 
 import duetto
 from duetto.algorithms import td3
-from duetto.functional import targets
+from duetto.functional import returns
 from duetto.tools import cli
 
 SOURCE = str(Path(duetto.__file__).parent)
@@ -22,11 +22,11 @@ def test_from_the_command_to_the_target(backend: str, tmp_path: Path, monkeypatc
     stacks: list[list[str]] = []
 
     def seen(*args: object) -> object:
-        frame, files = sys._getframe(), [targets.__file__]
+        frame, files = sys._getframe(), [returns.__file__]
         while frame := frame.f_back:
             files.append(frame.f_code.co_filename)
         stacks.append([file for file in files if file.startswith(SOURCE)])
-        return targets.bootstrap(*args)
+        return returns.bootstrap(*args)
 
     monkeypatch.setattr(td3, "bootstrap", seen)
     monkeypatch.setattr(sys, "argv", [*COMMAND.split(), "--backend", backend, "--runs-dir", str(tmp_path)])

@@ -31,7 +31,6 @@ import sys
 import numpy as np
 import duetto
 from duetto.learners import policy
-from duetto.networks import numpy as host
 from duetto.networks.initializers import initial_parameters
 from duetto.networks.spaces import Box, Discrete
 from duetto.training.collector import Collector

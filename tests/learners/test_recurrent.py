@@ -12,7 +12,7 @@ from policy_cases import PICTURE
 from recurrent_cases import batch, part, window
 from test_parity import assert_parity, close, compare_state
 
-from duetto.algorithms import DDPG, DQN, PPO, R2D2, SAC, TD3
+from duetto.algorithms import DQN, PPO, R2D2, SAC, TD3
 from duetto.networks.network import Network
 from duetto.networks.spaces import Discrete
 
@@ -21,13 +21,10 @@ SMALL: dict[str, Any] = {"recurrent_size": 8, "hidden": (16, 12)}
 SEQUENCES: dict[str, Any] = SMALL | {"burn_in": 2, "unroll": 5, "overlap": 3}
 HEAD: dict[str, Any] = {"head_hidden": (6,), "image_features": 16}
 CASES = {
-    "dqn, lstm": (DQN(recurrent="lstm", **SEQUENCES, **HEAD), VECTOR, CHOICE),
     "dqn, gru of two layers, dict": (DQN(recurrent="gru", recurrent_layers=2, **SEQUENCES, **HEAD), PARTS, CHOICE),
     "r2d2, image": (R2D2(**SEQUENCES, **HEAD), PICTURE, CHOICE),
-    "r2d2, burn-in always": (R2D2(learn_from_start=False, **SEQUENCES, **HEAD), VECTOR, CHOICE),
     "td3, lstm of two layers": (TD3(recurrent="lstm", recurrent_layers=2, **SEQUENCES), VECTOR, ACTION),
     "sac, lstm, simba": (SAC(recurrent="lstm", network="simba", **SEQUENCES | {"hidden": (8,)}), VECTOR, ACTION),
-    "ddpg, gru": (DDPG(recurrent="gru", critic_action_layer=1, **SEQUENCES), VECTOR, ACTION),
 }
 
 

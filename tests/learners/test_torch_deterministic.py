@@ -14,9 +14,8 @@ from torch.utils import deterministic
 
 from duetto.algorithms import TD3
 from duetto.learners import torch as torch_module
-from duetto.learners import torch_deterministic
 from duetto.learners.jax import EIGEN, EIGEN_ROWS, EIGEN_UNITS, SAME_EACH_TIME
-from duetto.learners.torch_deterministic import deterministic as repeatable
+from duetto.learners.torch import deterministic as repeatable
 
 VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 
@@ -56,8 +55,8 @@ def test_cublas_has_memory_of_one_size(before: str | None, after: str, monkeypat
     monkeypatch.delenv(VARIABLE, raising=False)
     if before is not None:
         monkeypatch.setenv(VARIABLE, before)
-    importlib.reload(torch_deterministic)
-    assert torch_deterministic.os.environ[VARIABLE] == after
+    importlib.reload(torch_module)
+    assert torch_module.os.environ[VARIABLE] == after
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
@@ -92,7 +91,7 @@ def test_jax_compiles_for_a_gpu_by_rule(monkeypatch: pytest.MonkeyPatch):
 
     for on_gpu in (False, True):
         learner: Any = build("jax", algorithm=algorithm)
-        learner.on_gpu, learner._copies_to_act = on_gpu, False
+        learner.on_gpu, learner._numpy_rows = on_gpu, 0
         told.clear()
         with monkeypatch.context() as patch:
             patch.setattr(jax, "jit", noted)

@@ -9,8 +9,8 @@ from learning_cases import VECTOR, observations
 from policy_cases import ACTIONS, small
 
 from duetto.functional.pytree import tree_map
-from duetto.networks import initializers
-from duetto.networks import numpy as host
+from duetto.networks import initializers, numpy_layers
+from duetto.networks.network import Network
 from duetto.networks.preprocessing import split_images
 from duetto.networks.spaces import Box, Space
 from duetto.networks.specs import AnyNetworkSpec, NetworkSpec
@@ -59,7 +59,8 @@ def moved(spec: NetworkSpec, count: float = 0.0) -> Values:
 def build(kind: str, spec: Any, values: Values | None = None, seed: int = 0, precision: Any = None) -> Any:
     """The network of a framework, with these arrays or the first ones; `precision` is JAX's."""
     if kind == "numpy":
-        return host.build(spec, initial(spec) if values is None else values)
+        layers: Any = numpy_layers
+        return Network(spec, initial(spec) if values is None else values, layers)
     if kind == "torch":
         import torch
 

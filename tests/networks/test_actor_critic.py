@@ -10,8 +10,8 @@ from policy_cases import build as build_learner
 
 from duetto.errors import UsageError
 from duetto.functional.pytree import tree_leaves
+from duetto.learners.policy import is_faster
 from duetto.networks import initializers
-from duetto.networks.numpy import is_faster
 from duetto.networks.spaces import Discrete
 
 RANDOM = np.random.default_rng(3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from duetto.networks import jax_bfloat16, jax_layers, jax_recurrent
+from duetto.networks import jax_bfloat16, jax_layers
 
 SHAPES = [((5, 7), (3, 7)), ((4, 5, 7), (3, 7)), ((2, 5, 7), (2, 3, 7)), ((5, 7), (2, 3, 7))]
 
@@ -97,7 +97,7 @@ def test_a_recurrent_layer_comes_near_float32(kind: str, factors_in: str):
     wanted = jnp.asarray(rng.normal(size=(40, 8, 16)), jnp.float32)
 
     def loss(entering: Array, weight: Array, bias: Array) -> tuple[Array, tuple[Array, ...]]:
-        outputs, last = jax_recurrent.unroll(jax_recurrent.CELLS[kind], entering, starts, state, weight, bias)
+        outputs, last = jax_layers.unroll(jax_layers.CELLS[kind], entering, starts, state, weight, bias)
         return jnp.sum(outputs * wanted) + sum(jnp.sum(part) for part in last), (outputs, *last)
 
     learn = jax.jit(jax.grad(loss, argnums=(0, 1, 2), has_aux=True))

@@ -11,7 +11,7 @@ from learning_cases import ACTION, PARTS, VECTOR
 from policy_cases import BOTH, FRAMES
 from recurrent_cases import window
 
-from duetto.networks import numpy as host
+from duetto.learners.policy import can_act
 from duetto.networks import numpy_layers
 from duetto.networks.heads import ActionValueHead, CriticHead, DeterministicHead
 from duetto.networks.layers import RecurrentSpec
@@ -34,7 +34,7 @@ def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observat
     values = moved(spec)
     seen = window(observation, action, spec.carry(), 4, 7)
     seen.starts[1, 3] = seen.starts[2, 3] = seen.starts[3, 6] = True
-    features, carry = host.build(spec, values).trunk(seen)
+    features, carry = build("numpy", spec, values).trunk(seen)
     theirs, their_carry = call(
         framework, build(framework, spec, values), seen._replace(query_steps=None), method="trunk"
     )
@@ -43,9 +43,9 @@ def test_recurrent_layers_over_several_steps(framework: str, kind: Any, observat
     for name, part in carry.items():
         close(part, their_carry[name])
         assert part.dtype == np.float32
-    nothing = host.build(spec, values).trunk(seen._replace(carry={}))[0]
+    nothing = build("numpy", spec, values).trunk(seen._replace(carry={}))[0]
     zeros = {name: np.zeros_like(part) for name, part in seen.carry.items()}
-    np.testing.assert_array_equal(nothing, host.build(spec, values).trunk(seen._replace(carry=zeros))[0])
+    np.testing.assert_array_equal(nothing, build("numpy", spec, values).trunk(seen._replace(carry=zeros))[0])
 
 
 # ------------------------------------------------------------------------------------------------ small numbers, large
@@ -83,6 +83,6 @@ def test_an_activation_of_large_numbers_is_finite_and_says_nothing(name: str):
     ids=["parts", "recurrent", "images", "images among parts", "an ensemble", "a user's own", "a number"],
 )
 def test_what_can_act_in_numpy(spec: Any, expected: bool):
-    assert host.can_act(spec) is expected
+    assert can_act(spec) is expected
     if expected:
         build("numpy", spec)

@@ -158,7 +158,7 @@ def test_a_missing_framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ba
     for name in [name for name in sys.modules if name == f"duetto.learners.{backend}"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr("duetto.learners.backends.installed", lambda _: False)
+    monkeypatch.setattr("duetto.learners.installed", lambda _: False)
     with pytest.raises(UsageError, match=rf"{backend} backend needs {package}.*{re.escape(install(backend))}"):
         train(tmp_path, backend=backend)
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from duetto.learners import Learner
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 
 LOW, HIGH = np.array([-1, 2], np.float32), np.array([3, 2.5], np.float32)
 

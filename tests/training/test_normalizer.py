@@ -17,7 +17,7 @@ from small_runs import AtStart, small, train
 
 from duetto.algorithms.base import Batch, OneStep, RolloutBatch, SequenceBatch
 from duetto.errors import UsageError
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete
 from duetto.training.normalizer import Normalizer, RewardScaler
 from duetto.training.trainer import Trainer

@@ -9,8 +9,7 @@ import pytest
 
 from duetto.algorithms import ALGORITHMS, TD3, Algorithm
 from duetto.algorithms.actor_critic import ActorCritic
-from duetto.algorithms.base import Count, CountOrZero, Fraction, NonNegative, Positive
-from duetto.algorithms.options import Option, OptionTable
+from duetto.algorithms.options import Count, CountOrZero, Fraction, NonNegative, Option, OptionTable, Positive
 from duetto.errors import UsageError
 from duetto.tools.tune.sampler import distributions
 from duetto.tools.tune.space import space

@@ -242,7 +242,7 @@ def test_ctrl_c_stops_in_order(tmp_path: Path):
 # ---------------------------------------------------------------------------------------------------- a user's own
 OWN = """
 from dataclasses import dataclass
-from duetto.algorithms.base import NonNegative
+from duetto.algorithms.options import NonNegative
 from duetto.algorithms.ddpg import DDPG
 
 @dataclass(frozen=True)

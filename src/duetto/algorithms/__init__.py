@@ -7,7 +7,7 @@
     base                                                   Algorithm, batches, specs of buffers and optimizers
     off_policy, actor_critic                               options and methods that several algorithms share
     her, exploration                                       hindsight goals; noise, ε-greedy and sampling
-    options, option_bounds, suggestions                    groups and searches of options, bounds, "did you mean"
+    options, suggestions                                   bounds, groups and searches of options, "did you mean"
 
 To add an algorithm, write its file and import its class here. The command line, the package (`duetto.SAC`), messages
 and tests find it in `ALGORITHMS`.

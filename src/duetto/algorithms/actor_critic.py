@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from array_api_compat import array_namespace
 from typing_extensions import override
@@ -14,6 +14,7 @@ from duetto.algorithms.base import (
     Array,
     Batch,
     HindsightSpec,
+    LossAndInfo,
     ObservationScaling,
     OptimizerSpec,
     ReplaySpec,
@@ -22,11 +23,10 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.off_policy import OffPolicy
-from duetto.algorithms.option_bounds import Bounds, CountOrZero, Fraction, NonNegative, Positive, Sizes
-from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.options import Bounds, CountOrZero, Fraction, NonNegative, OptionTable, Positive, Sizes, in_group
 from duetto.errors import UsageError
 from duetto.functional import categorical
-from duetto.functional.array_ops import stop_gradient
+from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.schedules import Decay
 from duetto.networks.heads import CriticHead, DeterministicHead, SquashedGaussianHead
 from duetto.networks.layers import Activation, Blocks
@@ -135,10 +135,6 @@ class ActorCritic(OffPolicy):
     def observation_scaling(self) -> ObservationScaling:
         return ObservationScaling(self.normalize_observations)
 
-    @override
-    def first_random_steps(self) -> int:
-        return self.random_steps
-
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:
         """Raise UsageError unless the action space is a Box with finite bounds and observations contain no image."""
         if not isinstance(action, Box):
@@ -221,7 +217,7 @@ class ActorCritic(OffPolicy):
 
 @dataclass(frozen=True)
 class CategoricalCritics(ActorCritic):
-    """Actor-critics whose critics may learn distributions: `distribution_loss` takes the place of `critic_loss`."""
+    """Actor-critics whose critics may learn distributions, by `categorical_loss` instead of `squared_loss`."""
 
     critic: Literal["scalar", "categorical"] = "scalar"
     """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
@@ -235,11 +231,6 @@ class CategoricalCritics(ActorCritic):
         **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
     }
 
-    def loss_of_critics(self) -> Any:
-        """Return the method that is the critics' loss."""
-        own: Any = self  # subclasses have both losses
-        return own.distribution_loss if self.critic == "categorical" else own.critic_loss
-
     def q_values(self, output: Array) -> Array:
         """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
         return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
@@ -249,9 +240,21 @@ class CategoricalCritics(ActorCritic):
         return replace(super().critic_head(size), outputs=0 if self.critic == "scalar" else self.num_atoms)
 
 
+def squared_loss(batch: Batch, q: Array, target: Array) -> LossAndInfo:
+    """Return Σ_i mean (Q_i - y)² of values q (M, B) towards y (B,), which gets no gradient, and the report."""
+    xp = array_namespace(q)
+    check_same_shape(q=q[0], target=target)
+    error = q - stop_gradient(target)[None]
+    return batch.weighted_mean(xp.sum(error**2, axis=0)), {
+        "q": q,
+        "target": target,
+        PRIORITY: xp.mean(xp.abs(error), axis=0),
+    }
+
+
 def categorical_loss(
     batch: Batch, logits: Array, next_logits: Array, entropy_cost: Array, value_range: tuple[float, float]
-) -> tuple[Array, dict[str, Array]]:
+) -> LossAndInfo:
     """Return the mean cross-entropy of critics (Bellemare et al., 2017, arXiv:1707.06887, algorithm 1).
 
     p = distribution of the target critic with the lower mean at (s', a'),   y_j = r + γ (z_j - e),   z_j: fixed returns

@@ -14,18 +14,13 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.exploration import Exploration
-from duetto.algorithms.option_bounds import Bounds as Bounds
-from duetto.algorithms.option_bounds import Count as Count  # for an algorithm's fields
-from duetto.algorithms.option_bounds import CountOrZero as CountOrZero
-from duetto.algorithms.option_bounds import Fraction as Fraction
-from duetto.algorithms.option_bounds import NonNegative as NonNegative
-from duetto.algorithms.option_bounds import Positive as Positive
 from duetto.algorithms.options import Options
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import weighted_mean
 from duetto.functional.schedules import Decay
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
+from duetto.networks.preprocessing import seen_reward
 from duetto.networks.spaces import Space
 from duetto.networks.specs import AnyNetworkSpec
 
@@ -34,7 +29,9 @@ Array = Any  # an array of NumPy, PyTorch or JAX
 # SequenceInput.
 Tree = Any
 
-# Two entries of a loss's report have a meaning.
+LossAndInfo = tuple[Array, dict[str, Array]]  # a scalar; and by name arrays, which are logged
+
+# Two entries of a loss's info have a meaning.
 PRIORITY = "priority"  # (B,), updates the replay buffer's priorities and is not logged
 DIVERGENCE = "approx_kl"  # a scalar: ends a rollout's epochs early, and adapts learning rates
 
@@ -397,8 +394,8 @@ class Algorithm(Options):
         return ""
 
     def first_random_steps(self) -> int:
-        """Return the number of steps with uniformly random actions at the start of a run."""
-        return 0
+        """Return the number of steps with uniformly random actions at the start of a run, the option `random_steps`."""
+        return getattr(self, "random_steps", 0)
 
     def demonstration_folder(self) -> str:
         """Return the folder of the demonstrations, the option `demonstrations`; "" for algorithms without it.
@@ -414,8 +411,8 @@ class Algorithm(Options):
         return folder or ""
 
     def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        """Return the previous reward (N,) as recurrent networks see it."""
-        return reward
+        """Return the previous reward (N,) as recurrent networks see it, by the option `previous_reward`."""
+        return seen_reward(getattr(self, "previous_reward", "raw"), reward)
 
     def reward_scaling(self) -> RewardScaling | None:
         """Return how rewards are scaled; by default not at all."""

@@ -13,18 +13,17 @@ from typing import Any, ClassVar
 
 from duetto.algorithms.base import (
     PRIORITY,
-    Array,
     Batch,
     DemonstrationSpec,
+    LossAndInfo,
     ReplaySpec,
     SequenceBatch,
     SequenceSpec,
     Updater,
 )
-from duetto.algorithms.option_bounds import CountOrZero, Fraction
-from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.options import CountOrZero, Fraction, OptionTable, in_group
 from duetto.algorithms.r2d2 import R2D2
-from duetto.functional.imitation import cross_entropy
+from duetto.functional.distributions import Categorical
 
 # pyright: reportIncompatibleVariableOverride=false
 
@@ -60,9 +59,9 @@ class BC(R2D2):
         **in_group("demonstrations", "demonstration_share"),
     }
 
-    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
+    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
         """Cross-entropy of the expert's actions."""
-        losses = batch.of_experts(cross_entropy(nets.q(batch.obs), batch.action))
+        losses = batch.of_experts(-Categorical(nets.q(batch.obs)).log_prob(batch.action))
         return batch.weighted_mean(losses), {PRIORITY: losses}
 
     def update(self, learner: Updater, batch: Batch | SequenceBatch, noise: Any, phase: int) -> None:

@@ -23,13 +23,12 @@ from typing import Annotated, Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import categorical_loss
-from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, Updater
-from duetto.algorithms.option_bounds import Bounds, Count, Positive
-from duetto.algorithms.options import Option, OptionTable
+from duetto.algorithms.actor_critic import categorical_loss, squared_loss
+from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Updater
+from duetto.algorithms.options import Bounds, Count, Option, OptionTable, Positive
 from duetto.algorithms.sac import SAC, ActionNoisePair
-from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
-from duetto.functional.targets import bootstrap
+from duetto.functional.array_ops import concat
+from duetto.functional.returns import bootstrap
 from duetto.networks.layers import AllBlocks
 
 
@@ -58,40 +57,25 @@ class CrossQ(SAC):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Mean squared soft TD errors of one pass over (s, a) and (s', a') (Bhatt et al., 2024, section 3.2)."""
-        xp = array_namespace(batch.reward)
+        xp, size = array_namespace(batch.reward), len(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
         both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)  # (2, 2B)
-        q, next_q = both[:, : len(batch.reward)], xp.min(both[:, len(batch.reward) :], axis=0)  # (2, B), (B,)
-        target = bootstrap(batch.reward, batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
-        check_same_shape(q=q[0], target=target)
-        error = q - stop_gradient(target)[None]
-        return batch.weighted_mean(xp.sum(error**2, axis=0)), {
-            "q": q,
-            "target": target,
-            PRIORITY: xp.mean(xp.abs(error), axis=0),
-        }
-
-    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of categorical critics with the pass and the target of `critic_loss`."""
-        xp, size = array_namespace(batch.reward), len(batch.reward)
-        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
-        both = nets.critic(concat(batch.obs, batch.next_obs), concat(batch.action, next_action), train=True)
+        q, next_q = both[:, :size], both[:, size:]  # (2, B) each
         entropy_cost = xp.exp(nets.log_alpha) * log_prob
-        return categorical_loss(batch, both[:, :size], both[:, size:], entropy_cost, self.value_range)
+        if self.critic == "categorical":  # logits (2, B, num_atoms)
+            return categorical_loss(batch, q, next_q, entropy_cost, self.value_range)
+        target = bootstrap(batch.reward, batch.discount, xp.min(next_q, axis=0) - entropy_cost)
+        return squared_loss(batch, q, target)
 
-    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """α log π(a|s) - min Q(s, a) of fresh actions, by the critics' running statistics."""
-        xp = array_namespace(batch.reward)
-        action, log_prob = nets.actor(batch.obs, train=True).sample_and_log_prob(noise)
-        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
-        check_same_shape(q=q, log_prob=log_prob)
-        return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
+        return self.loss_of_policy(nets, batch, nets.actor(batch.obs, train=True), noise)
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update the critics, and in phase 0 actor and temperature."""
-        learner.minimize("critic", self.loss_of_critics(), batch, noise.next)
+        learner.minimize("critic", self.critic_loss, batch, noise.next)
         if phase == 0:
             actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
             if self.learn_temperature:

@@ -20,12 +20,11 @@ from typing import Any, ClassVar
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import ActorCritic
-from duetto.algorithms.base import PRIORITY, Array, Batch, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, LossAndInfo, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise, Noise
-from duetto.algorithms.option_bounds import NonNegative
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import NonNegative, Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
-from duetto.functional.targets import bootstrap
+from duetto.functional.returns import bootstrap
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class DDPG(ActorCritic):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> LossAndInfo:
         """Mean squared TD error towards y = r + γ Q'(s', μ'(s')) (Lillicrap et al., 2016, algorithm 1)."""
         xp = array_namespace(batch.reward)
         next_q = nets.target_critic(batch.next_obs, nets.target_actor(batch.next_obs))[0]  # (B,)
@@ -63,7 +62,7 @@ class DDPG(ActorCritic):
         error = q - target
         return batch.weighted_mean(error**2), {"q": q, "target": target, PRIORITY: xp.abs(error)}
 
-    def actor_loss(self, nets: Any, batch: Batch) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch) -> LossAndInfo:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
         return -batch.mean(self.q_values(nets.critic.q1(batch.obs, nets.actor(batch.obs)))), {}
 

@@ -20,14 +20,14 @@ from typing import Any, ClassVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
-from duetto.algorithms.option_bounds import NonNegative
-from duetto.algorithms.options import Option, OptionTable
+from duetto.algorithms.actor_critic import squared_loss
+from duetto.algorithms.base import Array, Batch, LossAndInfo, Updater
+from duetto.algorithms.options import NonNegative, Option, OptionTable
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape, stop_gradient
 from duetto.functional.q_values import value_of_action
-from duetto.functional.targets import bootstrap
+from duetto.functional.returns import bootstrap
 from duetto.networks.heads import ActionValueHead, PolicyHead
 from duetto.networks.spaces import Discrete, Space
 from duetto.networks.specs import AnyNetworkSpec
@@ -52,7 +52,7 @@ class DiscreteSAC(SAC):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> LossAndInfo:
         """Mean squared soft TD errors, of expectations over the next action (Christodoulou, 2019, equations 10, 12)."""
         xp = array_namespace(batch.reward)
         log_probs = nets.actor(batch.next_obs).log_probs  # (B, n)
@@ -60,12 +60,9 @@ class DiscreteSAC(SAC):
         target = bootstrap(batch.reward, batch.discount, xp.sum(xp.exp(log_probs) * soft_q, axis=-1))
         every_q = nets.critic(batch.obs)  # (2, B, n)
         q = xp.stack([value_of_action(every_q[0], batch.action), value_of_action(every_q[1], batch.action)])
-        check_same_shape(q=q[0], target=target)
-        error = q - target[None]
-        info = {"q": q, "target": target, PRIORITY: xp.mean(xp.abs(error), axis=0)}
-        return batch.weighted_mean(xp.sum(error**2, axis=0)), info
+        return squared_loss(batch, q, target)
 
-    def actor_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Any = ()) -> LossAndInfo:
         """Σ_a π(a|s) (α log π(a|s) - min Q(s, a)) (equation 12); with it the terms π(a|s) log π(a|s), (B, n)."""
         xp = array_namespace(batch.reward)
         policy = nets.actor(batch.obs)
@@ -77,7 +74,7 @@ class DiscreteSAC(SAC):
 
     def temperature_loss(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, nets: Any, batch: Batch, log_prob: Array, greatest: Array
-    ) -> tuple[Array, dict[str, Array]]:
+    ) -> LossAndInfo:
         """-log α (Σ π log π + H̄) of the terms π log π (B, n) and log n(s) (B,) (equation 11, by the logarithm)."""
         xp = array_namespace(batch.reward)
         target = self.target_entropy_scale * greatest

@@ -19,12 +19,18 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, DemonstrationSpec, ReplaySpec, SequenceBatch, SequenceSpec
+from duetto.algorithms.base import (
+    PRIORITY,
+    Batch,
+    DemonstrationSpec,
+    LossAndInfo,
+    ReplaySpec,
+    SequenceBatch,
+    SequenceSpec,
+)
 from duetto.algorithms.dqn import DQN
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative
-from duetto.algorithms.options import Option, OptionTable, in_group
-from duetto.functional.imitation import large_margin
-from duetto.functional.q_values import huber, value_of_action
+from duetto.algorithms.options import Count, CountOrZero, Fraction, NonNegative, Option, OptionTable, in_group
+from duetto.functional.q_values import huber, large_margin, value_of_action
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class DQfD(DQN):
         **in_group("", "margin_in_priority", rare=True),
     }
 
-    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
+    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
         """λₙ J_n + λ₁ J_1 + λ_E J_E (Hester et al., 2018, equation 4; J_L2 is the optimizer's weight decay)."""
         xp = array_namespace(batch.reward)
         values = nets.q(batch.obs)

@@ -18,19 +18,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
-from typing_extensions import override
 
-from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, SequenceBatch, Tree, Updater
+from duetto.algorithms.base import PRIORITY, Array, Batch, LossAndInfo, OptimizerSpec, SequenceBatch, Tree, Updater
 from duetto.algorithms.exploration import EpsilonGreedy, EpsilonSchedule
 from duetto.algorithms.off_policy import OffPolicy
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive, Sizes
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import (
+    Count,
+    CountOrZero,
+    Fraction,
+    NonNegative,
+    Option,
+    OptionTable,
+    Positive,
+    Sizes,
+    in_group,
+)
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
-from duetto.functional.q_values import huber, value_of_action
-from duetto.functional.rescaling import rescale, unrescale
+from duetto.functional.q_values import huber, rescale, unrescale, value_of_action
+from duetto.functional.returns import bootstrap
 from duetto.functional.schedules import Decay
-from duetto.functional.targets import bootstrap
 from duetto.networks.heads import ActionValueHead
 from duetto.networks.layers import Activation, Blocks
 from duetto.networks.spaces import Discrete, Space
@@ -123,7 +130,7 @@ class DQN(OffPolicy):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> tuple[Array, dict[str, Array]]:
+    def loss(self, nets: Any, batch: Batch | SequenceBatch) -> LossAndInfo:
         """Loss of the TD error (van Hasselt et al., 2016), for transitions (B,) and sequences (B, L)."""
         xp = array_namespace(batch.reward)
         q = value_of_action(nets.q(batch.obs), batch.action)
@@ -166,10 +173,7 @@ class DQN(OffPolicy):
     # ------------------------------------------------------------------------------------------------ acting
     def act(self, nets: Any, obs: Tree, noise: Array | None) -> Array:
         """Return the greedy actions (N,), or `noise` (N, 1) where it is not -1."""
-        return self.choice(nets.q(obs), noise)
-
-    def choice(self, q: Array, noise: Array | None) -> Array:
-        """Return the actions (N,) of `act`, from the action values (N, n)."""
+        q = nets.q(obs)  # (N, n)
         xp = array_namespace(q)
         greedy = xp.argmax(q, axis=-1)
         return greedy if noise is None else xp.where(noise[:, 0] < 0, greedy, xp.astype(noise[:, 0], greedy.dtype))
@@ -184,10 +188,6 @@ class DQN(OffPolicy):
             self.ladder_exponent,
             self.evaluation_epsilon,
         )
-
-    @override
-    def first_random_steps(self) -> int:
-        return self.random_steps
 
     # ------------------------------------------------------------------------------------------------ what it needs
     def check_spaces(self, observation: Space, action: Space, environment: str) -> None:

@@ -16,7 +16,8 @@ from typing_extensions import override
 
 from duetto.functional.array_ops import ornstein_uhlenbeck
 from duetto.functional.schedules import epsilon_schedule, exploration_ladder, linear
-from duetto.networks import action_distributions, masks
+from duetto.networks import masks
+from duetto.networks.heads import sampling_noise
 from duetto.networks.spaces import Space
 
 EpsilonSchedule = Literal["linear", "exponential", "ladder"]
@@ -76,13 +77,13 @@ class PolicySampling(Exploration):
 
     def noise(self, random: Any, state: Any, schedule: Any, action: Space, mask: Any = None) -> tuple[Any, Any]:
         """Draw standard normal or Gumbel noise, (N, action.size)."""
-        return action_distributions.sampling_noise(action, random, (len(state),)), state
+        return sampling_noise(action, random, (len(state),)), state
 
     @override
     def for_evaluation(
         self, random: np.random.Generator, num_envs: int, action: Space, mask: np.ndarray | None = None
     ) -> np.ndarray | None:
-        return action_distributions.sampling_noise(action, random, (num_envs,)) if self.stochastic_evaluation else None
+        return sampling_noise(action, random, (num_envs,)) if self.stochastic_evaluation else None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@
                      one step down   mean_i cross-entropy(r + γ (Z'_k(s', a') - α log π(a'|s')); Z_i(s, a))
                      k: the target critic with the lower mean               γ = 0 where the episode terminated
         targets:     Z' ← τ Z + (1 - τ) Z'
-    after each step of actor and critics their weights are projected (`networks.weight_projection`)
+    after each step of actor and critics their weights are projected (`networks.layers.projected`)
 
 The facts that make it FlashSAC, each with a test: the order is actor, temperature, critics, targets, so that a target
 comes from the new policy; the actor is updated in the first of d updates; target critics are normalized by the joint
@@ -27,12 +27,11 @@ from typing import Any, ClassVar, Literal
 from array_api_compat import array_namespace
 
 from duetto.algorithms.actor_critic import categorical_loss
-from duetto.algorithms.base import Array, Batch, OptimizerSpec, Updater
+from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Updater
 from duetto.algorithms.exploration import RepeatedSampling
-from duetto.algorithms.option_bounds import Count, Fraction, NonNegative, Positive, Sizes
-from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.options import Count, Fraction, NonNegative, OptionTable, Positive, Sizes, in_group
 from duetto.algorithms.sac import SAC, ActionNoisePair
-from duetto.functional.array_ops import check_same_shape, concat, stop_gradient
+from duetto.functional.array_ops import concat, stop_gradient
 from duetto.functional.distributions import SquashedGaussian
 from duetto.functional.schedules import Decay
 from duetto.networks.heads import SquashedGaussianHead
@@ -85,23 +84,20 @@ class FlashSAC(SAC):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """α log π(a|s) - min E Z(s, a) of fresh actions, by the critics' running statistics."""
-        xp, size = array_namespace(batch.reward), len(batch.reward)
+        size = len(batch.reward)
         both = nets.actor(concat(batch.obs, batch.next_obs), train=True)  # π of [s; s'], (2B, A)
         policy = SquashedGaussian(both.mean[:size], both.log_std[:size])
-        action, log_prob = policy.sample_and_log_prob(noise)
-        q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
-        check_same_shape(q=q, log_prob=log_prob)
-        return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
+        return self.loss_of_policy(nets, batch, policy, noise)
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
+    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> LossAndInfo:
         """α (H - H̄), with the entropy H of the actor's loss."""
         target = -self.target_entropy_scale * batch.action.shape[-1]
         alpha = array_namespace(batch.reward).exp(nets.log_alpha)
         return alpha * stop_gradient(-batch.mean(log_prob) - target), {"temperature": alpha}
 
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Mean cross-entropy of critics with the lower target critic (Bellemare et al., 2017, algorithm 1).
 
         Critics and target critics see (s, a) and (s', a') in one pass.

@@ -9,15 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from typing_extensions import override
-
 from duetto.algorithms.base import Algorithm, Prioritization, ReplaySpec, SequenceSpec
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import Count, CountOrZero, Fraction, NonNegative, Option, OptionTable, Positive, in_group
 from duetto.errors import UsageError
-from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.networks.layers import Recurrent, RecurrentSpec
+from duetto.networks.preprocessing import SeenReward
 from duetto.networks.spaces import Space
 
 
@@ -132,7 +128,3 @@ class OffPolicy(Algorithm):
             return None
         shape = (self.recurrent, self.recurrent_size, self.recurrent_layers)
         return RecurrentSpec(*shape, action, self.burn_in, self.learn_from_start)
-
-    @override
-    def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        return seen_reward(self.previous_reward, reward)

@@ -1,7 +1,7 @@
 """Proximal Policy Optimization.
 
     collect      N environments for T steps with π: a ~ π(s), and remember log π(a|s) and V(s)
-    advantages   A_t by generalized advantage estimation, R_t = A_t + V(s_t)            (functional.advantages)
+    advantages   A_t by generalized advantage estimation, R_t = A_t + V(s_t)            (functional.returns)
     each epoch   shuffle the N·T steps, cut them into minibatches; for each one step down
                      -mean min(ρ A, clip(ρ, 1-ε, 1+ε) A) + c_V ½ mean (V(s) - R)² - c_H mean H(π(s))
                  with ρ = π(a|s) / π_old(a|s), A normalized over the minibatch, the gradient's norm clipped
@@ -28,6 +28,7 @@ from duetto.algorithms.base import (
     DIVERGENCE,
     Algorithm,
     Array,
+    LossAndInfo,
     ObservationScaling,
     OptimizerSpec,
     RewardScaling,
@@ -37,16 +38,24 @@ from duetto.algorithms.base import (
     Updater,
 )
 from duetto.algorithms.exploration import PolicySampling
-from duetto.algorithms.option_bounds import Bounds, Count, Fraction, NonNegative, Positive, Sizes
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import (
+    Bounds,
+    Count,
+    Fraction,
+    NonNegative,
+    Option,
+    OptionTable,
+    Positive,
+    Sizes,
+    in_group,
+)
 from duetto.functional.array_ops import check_same_shape
 from duetto.functional.policy_gradient import clipped_surrogate, clipped_value_error, normalized, weighted_mean
-from duetto.functional.rescaling import SeenReward, seen_reward
 from duetto.functional.schedules import Decay, decay_factor
 from duetto.networks.heads import PolicyHead, StateValueHead
 from duetto.networks.layers import Activation, Blocks, Recurrent, RecurrentSpec
 from duetto.networks.masks import choice_sizes
-from duetto.networks.preprocessing import named_parts
+from duetto.networks.preprocessing import SeenReward, named_parts
 from duetto.networks.spaces import Box, Space
 from duetto.networks.specs import AnyNetworkSpec, CustomNetwork, Initializer, NetworkSpec, Torso
 
@@ -165,7 +174,7 @@ class PPO(Algorithm):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> tuple[Array, dict[str, Array]]:
+    def loss(self, nets: Any, batch: RolloutBatch, clip: Array) -> LossAndInfo:
         """Clipped surrogate, value and entropy terms (Schulman et al., 2017, equations 7 and 9)."""
         xp = array_namespace(batch.advantage)
         policy, value = nets.agent(batch.obs)
@@ -293,7 +302,3 @@ class PPO(Algorithm):
             recurrent=self.recurrent != "none",
             target_kl=self.target_kl,
         )
-
-    @override
-    def seen_reward(self, reward: np.ndarray) -> np.ndarray:
-        return seen_reward(self.previous_reward, reward)

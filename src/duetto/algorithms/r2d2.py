@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from duetto.algorithms.dqn import DQN
 from duetto.algorithms.exploration import EpsilonSchedule
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative, Positive, Sizes
+from duetto.algorithms.options import Count, CountOrZero, Fraction, NonNegative, Positive, Sizes
 from duetto.networks.layers import Recurrent
 
 

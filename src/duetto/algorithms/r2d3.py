@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from duetto.algorithms.dqfd import DQfD
-from duetto.algorithms.option_bounds import Count, CountOrZero, Fraction, NonNegative
+from duetto.algorithms.options import Count, CountOrZero, Fraction, NonNegative
 from duetto.algorithms.r2d2 import R2D2
 
 

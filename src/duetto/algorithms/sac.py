@@ -24,13 +24,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
-from duetto.algorithms.base import PRIORITY, Array, Batch, OptimizerSpec, Tree, Updater
+from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss, squared_loss
+from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Tree, Updater
 from duetto.algorithms.exploration import PolicySampling
-from duetto.algorithms.option_bounds import NonNegative, Positive, Sizes
-from duetto.algorithms.options import Option, OptionTable, in_group
+from duetto.algorithms.options import NonNegative, Option, OptionTable, Positive, Sizes, in_group
 from duetto.functional.array_ops import check_same_shape, stop_gradient
-from duetto.functional.targets import bootstrap
+from duetto.functional.distributions import SquashedGaussian
+from duetto.functional.returns import bootstrap
 from duetto.networks.heads import SquashedGaussianHead
 from duetto.networks.spaces import Space
 from duetto.networks.specs import AnyNetworkSpec, ParameterSpec
@@ -69,37 +69,32 @@ class SAC(CategoricalCritics):
     }
 
     # ------------------------------------------------------------------------------------------------ the equations
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Mean squared soft TD errors (Haarnoja et al., 2018, equations 5 and 6)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
-        next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
-        target = bootstrap(batch.reward, batch.discount, next_q - xp.exp(nets.log_alpha) * log_prob)
+        next_q = nets.target_critic(batch.next_obs, next_action)  # (2, B)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
-        check_same_shape(q=q[0], target=target)
-        error = q - target[None]
-        return batch.weighted_mean(xp.sum(error**2, axis=0)), {
-            "q": q,
-            "target": target,
-            PRIORITY: xp.mean(xp.abs(error), axis=0),
-        }
+        entropy_cost = xp.exp(nets.log_alpha) * log_prob
+        if self.critic == "categorical":  # logits (2, B, num_atoms)
+            return categorical_loss(batch, q, next_q, entropy_cost, self.value_range)
+        lower_q = xp.min(next_q, axis=0)  # (B,), the lower of the two
+        target = bootstrap(batch.reward, batch.discount, lower_q - entropy_cost)
+        return squared_loss(batch, q, target)
 
-    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of categorical critics with the soft target of `critic_loss`."""
-        next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)
-        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        entropy_cost = array_namespace(log_prob).exp(nets.log_alpha) * log_prob
-        return categorical_loss(batch, logits, next_logits, entropy_cost, self.value_range)
-
-    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """α log π(a|s) - min Q(s, a) of fresh actions, whose gradient goes through the sample (equation 9)."""
+        return self.loss_of_policy(nets, batch, nets.actor(batch.obs), noise)
+
+    def loss_of_policy(self, nets: Any, batch: Batch, policy: SquashedGaussian, noise: Array) -> LossAndInfo:
+        """Return the actor's loss for its policy (B, A) at the observations."""
         xp = array_namespace(batch.reward)
-        action, log_prob = nets.actor(batch.obs).sample_and_log_prob(noise)
+        action, log_prob = policy.sample_and_log_prob(noise)
         q = xp.min(self.q_values(nets.critic(batch.obs, action)), axis=0)
         check_same_shape(q=q, log_prob=log_prob)
         return batch.mean(xp.exp(nets.log_alpha) * log_prob - q), {"log_prob": log_prob}
 
-    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> tuple[Array, dict[str, Array]]:
+    def temperature_loss(self, nets: Any, batch: Batch, log_prob: Array) -> LossAndInfo:
         """-log α (log π + H̄), whose gradient has the sign of equation 18's (as in the authors' code)."""
         xp = array_namespace(batch.reward)
         target = -self.target_entropy_scale * batch.action.shape[-1]
@@ -108,7 +103,7 @@ class SAC(CategoricalCritics):
 
     def update(self, learner: Updater, batch: Batch, noise: ActionNoisePair, phase: int) -> None:
         """Update critics, actor and temperature, then the critics' targets."""
-        learner.minimize("critic", self.loss_of_critics(), batch, noise.next)
+        learner.minimize("critic", self.critic_loss, batch, noise.next)
         actor = learner.minimize("actor", self.actor_loss, batch, noise.now)
         if self.learn_temperature:
             learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])

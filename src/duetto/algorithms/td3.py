@@ -19,13 +19,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss
-from duetto.algorithms.base import PRIORITY, Array, Batch, Updater
+from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss, squared_loss
+from duetto.algorithms.base import Array, Batch, LossAndInfo, Updater
 from duetto.algorithms.ddpg import DDPG
-from duetto.algorithms.option_bounds import Count, NonNegative
-from duetto.algorithms.options import OptionTable, in_group
-from duetto.functional.array_ops import check_same_shape
-from duetto.functional.targets import bootstrap, smoothed_action
+from duetto.algorithms.options import Count, NonNegative, OptionTable, in_group
+from duetto.functional.returns import bootstrap, smoothed_action
 
 
 @dataclass(frozen=True)
@@ -51,34 +49,23 @@ class TD3(CategoricalCritics, DDPG):
         """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""
         return 0 if update % self.policy_delay == 0 else 1
 
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Clipped double-Q learning with target policy smoothing (Fujimoto et al., 2018, algorithm 1)."""
         xp = array_namespace(batch.reward)
         next_action = smoothed_action(
             nets.target_actor(batch.next_obs), noise, self.target_noise, *self.target_noise_clip
         )
-        next_q = xp.min(nets.target_critic(batch.next_obs, next_action), axis=0)  # (B,), the lower of the two
-        target = bootstrap(batch.reward, batch.discount, next_q)
+        next_q = nets.target_critic(batch.next_obs, next_action)  # (2, B)
         q = nets.critic(batch.obs, batch.action)  # (2, B)
-        check_same_shape(q=q[0], target=target)
-        error = q - target[None]
-        return batch.weighted_mean(xp.sum(error**2, axis=0)), {
-            "q": q,
-            "target": target,
-            PRIORITY: xp.mean(xp.abs(error), axis=0),
-        }
-
-    def distribution_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
-        """Cross-entropy of categorical critics with the smoothed target action of `critic_loss` (FastTD3)."""
-        action = nets.target_actor(batch.next_obs)
-        next_action = smoothed_action(action, noise, self.target_noise, *self.target_noise_clip)
-        logits, next_logits = nets.critic(batch.obs, batch.action), nets.target_critic(batch.next_obs, next_action)
-        no_entropy = array_namespace(action).zeros_like(batch.reward)
-        return categorical_loss(batch, logits, next_logits, no_entropy, self.value_range)
+        if self.critic == "categorical":  # logits (2, B, num_atoms), with the same target action (FastTD3)
+            return categorical_loss(batch, q, next_q, xp.zeros_like(batch.reward), self.value_range)
+        lower_q = xp.min(next_q, axis=0)  # (B,), the lower of the two
+        target = bootstrap(batch.reward, batch.discount, lower_q)
+        return squared_loss(batch, q, target)
 
     def update(self, learner: Updater, batch: Batch, noise: Array, phase: int) -> None:
         """Update the critics, in phase 0 the actor, and the targets according to `target_update`."""
-        learner.minimize("critic", self.loss_of_critics(), batch, noise)
+        learner.minimize("critic", self.critic_loss, batch, noise)
         if phase == 0:
             learner.minimize("actor", self.actor_loss, batch)
         if phase == 0 or self.target_update == "every_step":

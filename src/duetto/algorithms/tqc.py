@@ -22,9 +22,8 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace, device
 
-from duetto.algorithms.base import PRIORITY, Array, Batch
-from duetto.algorithms.option_bounds import Count, CountOrZero
-from duetto.algorithms.options import OptionTable, in_group
+from duetto.algorithms.base import PRIORITY, Array, Batch, LossAndInfo
+from duetto.algorithms.options import Count, CountOrZero, OptionTable, in_group
 from duetto.algorithms.sac import SAC
 from duetto.errors import UsageError
 from duetto.functional.array_ops import check_same_shape
@@ -79,7 +78,7 @@ class TQC(SAC):
                 f"{self.num_quantiles}."
             )
 
-    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def critic_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """Quantile Huber losses against the truncated mixture (Kuznetsov et al., 2020, equations 10 to 13)."""
         xp = array_namespace(batch.reward)
         next_action, log_prob = nets.actor(batch.next_obs).sample_and_log_prob(noise)  # (B, A), (B,)
@@ -94,7 +93,7 @@ class TQC(SAC):
             PRIORITY: xp.mean(xp.abs(q - mean[None]), axis=0),
         }
 
-    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> tuple[Array, dict[str, Array]]:
+    def actor_loss(self, nets: Any, batch: Batch, noise: Array) -> LossAndInfo:
         """α log π(a|s) minus the mean of all quantiles, for fresh actions (Kuznetsov et al., 2020, equation 14)."""
         xp = array_namespace(batch.reward)
         action, log_prob = nets.actor(batch.obs).sample_and_log_prob(noise)

@@ -19,10 +19,10 @@ from duetto.buffers.base import Experience, Memory, Sample
 from duetto.buffers.storage_fields import Field, Values, named, step_values, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
-from duetto.functional.advantages import explained_variance, generalized_advantages
 from duetto.functional.pytree import tree_stack
+from duetto.functional.returns import explained_variance, generalized_advantages
 from duetto.functional.state_schema import ArrayOf, DictOf, ListOf
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 
 End = tuple[int, int, Values]  # time, environment, and the input of the value of the next observation
 CARRY, NEXT_CARRY = "carry/", "next_carry/"  # in an experience's extras: the state before and after its steps

@@ -35,7 +35,7 @@ from duetto.functional import state_schema
 from duetto.functional.returns import n_step_return
 from duetto.functional.state_schema import ARRAY, ArrayOf, DictOf
 from duetto.networks import masks
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 
 PREFIX = "carry/"  # of the names of hidden states in `Experience.extras` and in segments
 Arrays = dict[str, np.ndarray]

@@ -23,7 +23,7 @@ from duetto.environments.engines import plain_metadata
 from duetto.environments.obs_tree import Tree
 from duetto.functional.running_stats import Moments
 from duetto.learners import policy
-from duetto.learners.parameters import Parameters
+from duetto.learners.policy import Parameters
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from duetto.algorithms.option_bounds import CountOrZero, check_fields
+from duetto.algorithms.options import CountOrZero, check_fields
 from duetto.errors import UsageError
 from duetto.install_hint import install
 

@@ -19,7 +19,7 @@ from typing_extensions import override
 from duetto.cluster.actor import Weights
 from duetto.cluster.block_source import BlockSource
 from duetto.functional.state_schema import ARRAY, DictOf, OptionalOf
-from duetto.learners.parameters import PARAMETERS
+from duetto.learners.policy import PARAMETERS
 
 MOMENTS: dict[str, Any] = {"mean": ARRAY, "variance": ARRAY, "count": float}
 WEIGHTS: dict[str, Any] = {

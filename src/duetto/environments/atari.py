@@ -17,7 +17,7 @@ from gymnasium.envs.registration import registry
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation, TimeLimit
 from typing_extensions import override
 
-from duetto.algorithms.option_bounds import Count, CountOrZero, check_fields
+from duetto.algorithms.options import Count, CountOrZero, check_fields
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.environments import env_registry, silence
 from duetto.errors import UsageError

@@ -1,6 +1,6 @@
 """Distributions over actions, written once over arrays of either framework or NumPy.
 
-`sample` turns noise into an action; `action_distributions.sampling_noise` draws it on the host. Distributions are
+`sample` turns noise into an action; `networks.heads.sampling_noise` draws it on the host. Distributions are
 tuples of arrays, so both frameworks can trace them. Leading axes are written (...).
 """
 

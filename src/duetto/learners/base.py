@@ -25,13 +25,11 @@ from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 from duetto.functional import state_schema
 from duetto.functional.policy_gradient import weighted_mean
-from duetto.functional.pytree import signature
+from duetto.functional.pytree import signature, tree_leaves
 from duetto.functional.rng import generator, restore_rng, rng_state
 from duetto.functional.schedules import decay_factor, kl_adaptive
 from duetto.functional.state_schema import ANY, ARRAY, DictOf
-from duetto.learners.parameters import PARAMETERS, Parameters
-from duetto.learners.policy import Method, NumpyPolicy, Policy, as_called
-from duetto.networks import numpy as host
+from duetto.learners.policy import PARAMETERS, Method, NumpyPolicy, Parameters, Policy, as_called, is_faster
 from duetto.networks.spaces import Space
 
 Precision = Literal["float32", "bf16"]
@@ -120,11 +118,12 @@ class Learner(Policy):
         self.updates: int = 0
         self._adapted = {name: spec.learning_rate for name, spec in self.optimizer_specs.items() if spec.kl > 0}
         self._seed = seed
-        # Copying parameters that change with every step costs more than NumPy saves (but see `JaxLearner._acting`). The
-        # policy of a rollout is compared with the learned one, so both have the same precision.
+        # Copying parameters that change with every step costs more than NumPy saves (but see `JaxLearner`). The policy
+        # of a rollout is compared with the learned one, so both have the same precision.
         self.on_policy: bool = algorithm.memory().on_policy
         collects = self.on_policy and precision == "float32"
-        self._acts_in_numpy = collects and all(host.is_faster(self.specs[name]) for name in algorithm.acting_networks)
+        faster = collects and all(is_faster(self.specs[name]) for name in algorithm.acting_networks)
+        self._numpy_rows: float = math.inf if faster else 0  # most observations with which NumPy acts
         self._numpy_policy: NumpyPolicy | None = None  # with the current parameters
 
     def update(self, batch: Any, progress: float = 0.0) -> Metrics:
@@ -180,14 +179,15 @@ class Learner(Policy):
             self._adapted[name] = kl_adaptive(rate, metrics.value(DIVERGENCE), self.optimizer_specs[name].kl)
 
     @override
-    def _acting(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
+    def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
         """In NumPy if that is faster."""
-        if not self._acts_in_numpy:
+        most = self._numpy_rows
+        if not most or (most < math.inf and len(tree_leaves(obs)[0]) > most):
             return self._act(method, obs, *noise)
         if self._numpy_policy is None:
             self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)
-            self._numpy_policy.use(self.parameters())
-        return self._numpy_policy._acting(method, obs, *noise)
+            self._numpy_policy.use(self.parameters(*self.algorithm.acting_networks))
+        return self._numpy_policy.remember(method, obs, *noise)
 
     def _callable(self, name: str, net: Any) -> Any:
         """Return the network as losses and policies call it."""
@@ -199,8 +199,8 @@ class Learner(Policy):
         """Compute the algorithm's method in the framework, NumPy to NumPy; return its result and the hidden states."""
 
     @abstractmethod
-    def parameters(self) -> Parameters:
-        """Return copies of all parameters and running statistics, including target networks."""
+    def parameters(self, *networks: str) -> Parameters:
+        """Return copies of the parameters and running statistics of these networks, by default of all, targets too."""
 
     @abstractmethod
     def load_parameters(self, parameters: Parameters) -> None:

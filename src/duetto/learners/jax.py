@@ -24,22 +24,21 @@ from typing_extensions import override
 from duetto.algorithms.base import Algorithm, OptimizerSpec, Tree
 from duetto.errors import UsageError
 from duetto.functional.pytree import tree_map, tree_map_many
-from duetto.learners import jax_cache
 from duetto.learners.base import LazyArray, Learner, Metrics, Precision, Update
 from duetto.learners.jax_update import CompiledUpdate, State
-from duetto.learners.parameters import Parameters, matched
-from duetto.learners.policy import NumpyPolicy, carried, in_numpy
-from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax, xla_has
+from duetto.learners.policy import Parameters, carried, in_numpy, matched
+from duetto.learners.runtime import jax_has_cuda, keep_freed_memory, start_jax, use_jax_cache, xla_has
 from duetto.networks.jax import build
 from duetto.networks.spaces import Space
 
+CompilerOptions = dict[str, str | int | bool | float]
 MOST_AT_ONCE = 16  # updates in one program
 MOST_ROWS, MOST_PARAMETERS = 16, 2**18  # observations and parameters with which NumPy acts
 # On a GPU: choose kernels by rule. Another process would measure others as the fastest, which add in another order.
-SAME_EACH_TIME: dict[str, str | int | bool | float] = {"xla_gpu_deterministic_ops": True}
+SAME_EACH_TIME: CompilerOptions = {"xla_gpu_deterministic_ops": True}
 # On a CPU: matrix products by Eigen instead of YNNPACK, XLA's default. TD3's update with 256 rows and layers of 400 and
 # 300 units takes 0.92 times the CPU time (AMD EPYC, Zen 4); wider layers and smaller batches are as fast or slower.
-EIGEN: dict[str, str | int | bool | float] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+EIGEN: CompilerOptions = {"xla_cpu_experimental_ynn_fusion_type": ""}
 EIGEN_ROWS, EIGEN_UNITS = 128, 512
 
 
@@ -62,7 +61,7 @@ class JaxLearner(Learner):
         self.threads: int = start_jax(threads) if device == "cpu" else 0
         rollout: Any = algorithm.memory()
         self.at_once: int = 1 if self._adapted else rollout.epochs if self.on_policy else MOST_AT_ONCE
-        jax_cache.use()
+        use_jax_cache()
         if device == "cpu":
             keep_freed_memory()
         self.device: Any = _device(device)
@@ -81,7 +80,8 @@ class JaxLearner(Learner):
         acting = [shape for name in algorithm.acting_networks for shape in self._nets[name].shapes]
         small = sum(math.prod(shape) for shape in acting) <= MOST_PARAMETERS
         elsewhere = self.on_policy or self.recurrent or device != "cpu"
-        self._copies_to_act: bool = small and not elsewhere and in_numpy(algorithm, self.specs)
+        if small and not elsewhere and in_numpy(algorithm, self.specs):  # a copy of them is faster than a call
+            self._numpy_rows = MOST_ROWS
 
     # ------------------------------------------------------------------------------------------------ learning
     @override
@@ -101,17 +101,6 @@ class JaxLearner(Learner):
         return [metrics.row(number) for number in range(len(updates))]
 
     # ------------------------------------------------------------------------------------------------ acting
-    @override
-    def _acting(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """For few observations, NumPy with a copy of a small network is faster than a call."""
-        if not self._copies_to_act or len(jax.tree.leaves(obs)[0]) > MOST_ROWS:
-            return super()._acting(method, obs, *noise)
-        if self._numpy_policy is None:
-            self._numpy_policy = NumpyPolicy(self.algorithm, self.specs)
-            arrays = {name: self._state[f"net/{name}"] for name in self.algorithm.acting_networks}
-            self._numpy_policy.use({name: self._named(name, own) for name, own in arrays.items()})
-        return self._numpy_policy._acting(method, obs, *noise)
-
     @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         if method not in self._programs:
@@ -135,14 +124,14 @@ class JaxLearner(Learner):
         return jax.default_matmul_precision("float32") if self.on_gpu else nullcontext()
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function to compile for a function of one learner's arrays: here itself; see `jax_vmap`."""
+        """Return the function to compile for a function of one learner's arrays: here itself; see `JaxVmapLearner`."""
         return function
 
     def of_one(self, tree: Any) -> Any:
         """Return one learner's arrays, of those that the result of `each` takes."""
         return tree
 
-    def compiler_options(self, rows: int = 0) -> dict[str, str | int | bool | float] | None:
+    def compiler_options(self, rows: int = 0) -> CompilerOptions | None:
         """Return XLA's options for updates with batches of `rows`; None if `XLA_FLAGS` sets one."""
         options = SAME_EACH_TIME if self.on_gpu else EIGEN if self._by_eigen(rows) else {}
         named = any(option in os.environ.get("XLA_FLAGS", "") for option in options)
@@ -176,8 +165,8 @@ class JaxLearner(Learner):
         self._state, self._numpy_policy = state, None
 
     @override
-    def parameters(self) -> Parameters:
-        return {name: self._named(name, self._state[f"net/{name}"]) for name in self._nets}
+    def parameters(self, *networks: str) -> Parameters:
+        return {name: self._named(name, self._state[f"net/{name}"]) for name in networks or self._nets}
 
     @override
     def load_parameters(self, parameters: Parameters) -> None:
@@ -224,6 +213,32 @@ class JaxLearner(Learner):
     def _put(self, tree: Any) -> Any:
         """Return the tree on the device."""
         return jax.device_put(tree, self.device)
+
+
+class JaxVmapLearner(JaxLearner):
+    """A learner whose parameters, inputs and outputs have a first axis of N seeds; see `multi_seed`."""
+
+    def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seeds: Sequence[int], *how: Any):
+        """`how` are the device, the precision and the number of threads."""
+        super().__init__(algorithm, observation, action, seeds[0], *how)
+        states = [JaxLearner(algorithm, observation, action, seed, *how)._state for seed in seeds]
+        self._state = self._put(jax.tree.map(lambda *rows: np.stack(list(map(np.asarray, rows))), *states))
+        for name in self.specs:  # a target shares its source's
+            net = self._nets[name]
+            net.shapes = [(len(seeds), *shape) for shape in net.shapes]
+
+    @override
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(function)
+
+    @override
+    def of_one(self, tree: Any) -> Any:
+        return jax.tree.map(_first, tree)
+
+
+def _first(rows: Any) -> Any:
+    """Return the first seed's array; of an array on a device only its shape, which is all that tracing needs."""
+    return rows[0] if isinstance(rows, np.ndarray) else jax.ShapeDtypeStruct(rows.shape[1:], rows.dtype)
 
 
 def _float32(update: Update, rollout: Any) -> Update:

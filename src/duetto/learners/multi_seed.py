@@ -19,7 +19,7 @@ import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from greenlet import getcurrent, greenlet
@@ -29,13 +29,14 @@ from duetto.algorithms.base import Algorithm, Tree
 from duetto.errors import UsageError
 from duetto.functional import state_schema
 from duetto.functional.pytree import tree_map, tree_stack
-from duetto.learners.backends import Backend
 from duetto.learners.base import Learner, Metrics, Update
-from duetto.learners.parameters import Parameters
-from duetto.learners.policy import Method
+from duetto.learners.policy import Method, Parameters
 from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Space
 from duetto.networks.specs import NetworkSpec
+
+if TYPE_CHECKING:
+    from duetto.learners import Backend
 
 
 class SeedRequest(NamedTuple):
@@ -218,7 +219,7 @@ class SeedLearner(Learner):
         rollout: Any = every.algorithm.memory()
         self.at_once: int = rollout.epochs if self.on_policy and not self._adapted else 1
         # One JAX program for all seeds is faster than NumPy for each seed; PyTorch's `vmap` of a policy is slower.
-        self._acts_in_numpy = self._acts_in_numpy and every.backend == "torch"
+        self._numpy_rows = self._numpy_rows if every.backend == "torch" else 0
 
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
@@ -229,7 +230,7 @@ class SeedLearner(Learner):
         return self._group.request(self._number, SeedRequest(method, (obs, *noise)))
 
     @override
-    def parameters(self) -> Parameters:
+    def parameters(self, *networks: str) -> Parameters:
         return self._group.state("parameters", self._number)
 
     @override

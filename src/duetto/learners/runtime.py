@@ -1,4 +1,4 @@
-"""Settings of the whole process for learners: CPU threads, the start of JAX, and freed memory.
+"""Settings of the whole process for learners: CPU threads, the start of JAX and its cache, and freed memory.
 
 PyTorch's threads synchronize after every operation. On vectors two threads are 1.2 times as fast as one on two idle
 cores, but six times as slow if another program uses a core (TD3 on HalfCheetah, AMD EPYC, Zen 5). Convolutions have
@@ -11,18 +11,24 @@ bits with four threads than with two. So a run records the number.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import sys
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from duetto.cpu import cores
+from duetto.cpu import cores, processor
 from duetto.networks.preprocessing import is_image
 from duetto.networks.spaces import Space
 
 MAX_TORCH_THREADS = 4
 JAX_THREADS = "NPROC"  # environment variable, JAX's number of CPU threads
 OMP_THREADS = "OMP_NUM_THREADS"  # environment variable, a process's share of the cores; Ray sets it, for example
+WORTH_KEEPING = 0.1  # seconds of compilation
+CACHE_LIMIT = 512 << 20  # bytes; beyond, the oldest compiled programs are deleted
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # mallopt(3)
 
 _threads: list[int] = []  # JAX's in this process, once it has started
@@ -83,6 +89,47 @@ def xla_has(options: frozenset[tuple[str, Any]]) -> bool:
     except Exception:  # JAX has no class for this error
         return False
     return True
+
+
+def use_jax_cache() -> None:
+    """Cache the programs that JAX compiles from here on, for later processes: a job that starts again compiles nothing.
+
+    Programs are machine code, so only this user may access the folder (mode 0700). It is in `$XDG_CACHE_HOME` or
+    `~/.cache`, and may be deleted at any time. Setting `jax_compilation_cache_dir` replaces it;
+    `JAX_ENABLE_COMPILATION_CACHE=false` turns it off, as does a folder that cannot be created.
+    """
+    import jax
+
+    config: Any = jax.config  # its options are no attributes for a type checker
+    if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
+        return
+    with suppress(OSError):  # a home that cannot be written to: compile as ever
+        folder = _folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            return
+        _tidy(folder)
+        config.update("jax_compilation_cache_dir", str(folder))
+        config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
+
+
+def _tidy(folder: Path) -> None:
+    """Delete compiled programs beyond the limit, the oldest first."""
+    entries = sorted(folder.glob("*-cache"), key=lambda entry: entry.stat().st_mtime, reverse=True)
+    size = 0
+    for entry in entries:
+        size += entry.stat().st_size
+        if size > CACHE_LIMIT:
+            entry.unlink()
+
+
+def _folder() -> Path:
+    """Return the cache's folder for this JAX on this kind of processor, for which XLA generates code."""
+    import jax
+
+    parent = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    who = f"{jax.__version__} {version('jaxlib')} {processor()}"
+    return parent / "duetto" / "jax" / hashlib.sha256(who.encode()).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------------------------------------------- memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -17,10 +17,14 @@ from duetto.algorithms.base import Updater
 # PyTorch's OpenMP reads it at import: how often a waiting thread polls before it sleeps. Waking costs more than an
 # operation, so without polling two threads are slower than one; with much more of it, a busy machine stalls.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+# cuBLAS reads it when it starts: with one workspace size for all products it is deterministic, also in recurrent
+# layers (PyTorch's notes on reproducibility).
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import array_api_compat.torch
 import numpy as np
 import torch
+import torch.utils.deterministic
 from torch import Tensor
 
 from duetto.algorithms.base import PRIORITY, Algorithm, Tree
@@ -37,17 +41,17 @@ from duetto.learners.base import (
     summarize,
 )
 from duetto.learners.cuda_graphs import GraphRecorder
-from duetto.learners.parameters import Parameters as Values
-from duetto.learners.parameters import matched
-from duetto.learners.policy import carried
+from duetto.learners.policy import Parameters as Values
+from duetto.learners.policy import carried, matched
 from duetto.learners.runtime import available_threads, keep_freed_memory, torch_threads
 from duetto.learners.torch_adam import Adam
-from duetto.learners.torch_deterministic import deterministic
+from duetto.networks.layers import projected
 from duetto.networks.spaces import Space
 from duetto.networks.specs import NetworkSpec, ParameterSpec
 from duetto.networks.torch import TorchCustomNetwork, TorchNetwork, build
-from duetto.networks.weight_projection import projected
 
+MEMORY: Any = torch.utils.deterministic  # its `fill_uninitialized_memory` is defined at import
+WARN = 1  # PyTorch's modes of deterministic operations are 0 (off), 1 (warn) and 2 (raise)
 RECORDS = "DUETTO_CUDA_GRAPHS"  # environment variable; 0 turns CUDA graphs off
 
 
@@ -97,7 +101,7 @@ class TorchLearner(Learner, Updater):
         self._recorder: GraphRecorder | None = None
         if device == "cuda" and self._recordable() and os.environ.get(RECORDS) != "0":
             self._recorder = GraphRecorder(self.device, self._changing)
-        self._phase_names: dict[int, tuple[str, ...]] = {}  # names of the metrics of recorded updates
+        self._phase_names: dict[int, tuple[str, ...]] = {}  # names of the metrics, also of recorded updates
         self._autocast = contextlib.nullcontext()
         if precision == "bf16":
             self._autocast = torch.autocast(self.device.type, dtype=torch.bfloat16)
@@ -105,37 +109,33 @@ class TorchLearner(Learner, Updater):
     # ------------------------------------------------------------------------------------------------ learning
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        metrics = []
-        for update in updates:
-            self._phase = update.phase
-            rates = self._step_sizes(update.learning_rates)
-            if self._recorder is not None:
-                metrics.append(self._replayed(self._recorder, update._replace(learning_rates=rates)))
-                continue
-            self._rates, self._noise = rates, as_tensors(update.noise, self.device)
-            self.scheduled = {
-                name: torch.tensor(value, dtype=torch.float32, device=self.device)
-                for name, value in update.scheduled.items()
-            }
-            self._use_threads(self.threads)
-            values = []
-            parts = [update.batch] if update.rows is None else self._parts(update.batch, update.rows)
-            for nth, part in enumerate(parts):
-                self._nth = nth
-                values.append(self._step(as_tensors(part, self.device)))
-            metrics.append(self._metrics(tuple(self._names), values, self._priority))
-        return metrics
+        return [self._metrics(update) for update in updates]
 
-    def _metrics(self, names: tuple[str, ...], values: Sequence[Tensor], priority: Tensor | None) -> Metrics:
-        mean = values[0] if len(values) == 1 else torch.stack(list(values)).mean(0)
-        return Metrics(names, LazyArray(mean), None if priority is None else LazyArray(priority))
+    def _metrics(self, update: Update) -> Metrics:
+        """Make an update, or one for each of its minibatches, and return the mean of their metrics."""
+        self._phase, self._nth = update.phase, -1
+        rates, times = self._step_sizes(update.learning_rates), 1 if update.rows is None else update.rows.shape[-2]
+        if self._recorder is not None:
+            rates = tree_map(np.float32, rates)
+        scheduled = tree_map(lambda value: np.asarray(value, np.float32), update.scheduled)
+        inputs = update._replace(phase=None, learning_rates=rates, scheduled=scheduled), np.zeros(1, np.int64)
+        results = self._call(("update", self._phase), inputs, self._step, times)
+        values, priorities = zip(*results, strict=True)
+        mean = values[0] if times == 1 else torch.stack(values).mean(0)
+        priority = None if priorities[-1] is None else LazyArray(priorities[-1])
+        return Metrics(self._phase_names[self._phase], LazyArray(mean), priority)
+
+    def _call(self, name: Any, inputs: Any, function: Callable[[Any], Any], times: int = 1) -> list[Any]:
+        """Return the results of `times` calls with these arrays as tensors, by a CUDA graph if it can be recorded."""
+        if self._recorder is not None:
+            return self._recorder.replay(name, inputs, function, times)
+        self._use_threads(self.threads)
+        tensors = as_tensors(inputs, self.device)
+        return [function(tensors) for _ in range(times)]
 
     def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
         """Return learning rates as the optimizers take them."""
         return rates
-
-    def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
-        return (tree_map(lambda array, part=part: array.take(part, axis=0), batch) for part in rows)
 
     def _recordable(self) -> bool:
         """Return whether every update has the same operations, as CUDA graphs require.
@@ -144,42 +144,30 @@ class TorchLearner(Learner, Updater):
         """
         return not self.recurrent and all(spec.custom is None for spec in self.specs.values())
 
-    def _replayed(self, recorder: GraphRecorder, update: Update) -> Metrics:
-        """Make an update by replaying its CUDA graph."""
-        update = update._replace(
-            learning_rates=tree_map(np.float32, update.learning_rates), scheduled=tree_map(np.float32, update.scheduled)
-        )
-        times = 1 if update.rows is None else update.rows.shape[-2]
-        inputs = update, np.zeros(1, np.int64)  # the number of the minibatch
-        results = recorder.replay(("update", self._phase), inputs, self._step_on_device, times)
-        values, priorities = zip(*results, strict=True)
-        return self._metrics(self._phase_names[self._phase], values, priorities[-1])
+    def _step(self, inputs: tuple[Update, Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Make the next step of an update, and return its metrics and priorities.
 
-    def _step_on_device(self, inputs: tuple[Update, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Make the next step of an update from inputs on the device; return its metrics and priorities."""
+        `inputs` are the update with tensors, and the number of the minibatch, which this counts up.
+        """
         update, part = inputs
-        self._rates, self._noise, self.scheduled = update.learning_rates, update.noise, update.scheduled
-        batch = update.batch
+        self._nth += 1
+        self._rates, self.scheduled, batch = update.learning_rates, update.scheduled, update.batch
         if update.rows is not None:
             batch = self._part(batch, update.rows, part)
             part.add_(1)
-        values = self._step(batch)
+        self._names: list[str] = []
+        self._values: list[Tensor] = []
+        self._priority: Tensor | None = None
+        self._mask = getattr(batch, "mask", None)  # of a batch of sequences
+        with torch.enable_grad(), self._learning(), self._repeatable():
+            self.algorithm.update(self, batch, update.noise, self._phase)
         self._phase_names[self._phase] = tuple(self._names)
-        return values, self._priority
+        return torch.stack(self._values, -1), self._priority
 
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
         """Return minibatch number `part` of a batch on the device."""
         own = rows.index_select(0, part)[0]
         return tree_map(lambda array: array.index_select(0, own), batch)
-
-    def _step(self, batch: Any) -> Tensor:
-        self._names: list[str] = []
-        self._values: list[Tensor] = []
-        self._priority = None
-        self._mask = getattr(batch, "mask", None)  # of a batch of sequences
-        with torch.enable_grad(), self._learning(), self._repeatable():
-            self.algorithm.update(self, batch, self._noise, self._phase)
-        return torch.stack(self._values, -1)
 
     def _repeatable(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which a GPU adds in the same order each time, as a CPU does."""
@@ -296,10 +284,11 @@ class TorchLearner(Learner, Updater):
     # ------------------------------------------------------------------------------------------------ acting
     @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
+        inputs = (obs, *noise)
+        if method == "collect":  # always of the same number of environments, so that it can be recorded
+            return as_arrays(self._call(method, inputs, partial(self._acted, method))[0])
         self._use_threads(self.threads)
-        if self._recorder is not None and method == "collect":  # always of the same number of environments
-            return as_arrays(self._recorder.replay(method, (obs, *noise), partial(self._acted, method))[0])
-        return as_arrays(self._acted(method, as_tensors((obs, *noise), self.device)))
+        return as_arrays(self._acted(method, as_tensors(inputs, self.device)))
 
     def _acted(self, method: Any, inputs: Any) -> Any:
         """Return the method's result and the hidden states, from tensors."""
@@ -309,10 +298,10 @@ class TorchLearner(Learner, Updater):
 
     # ------------------------------------------------------------------------------------------------ state
     @override
-    def parameters(self) -> Values:
+    def parameters(self, *networks: str) -> Values:
         return {
             name: {key: value.detach().cpu().numpy().copy() for key, value in self._nets[name].values.items()}
-            for name in self._nets
+            for name in networks or self._nets
         }
 
     @override
@@ -341,5 +330,25 @@ def as_arrays(tree: Any) -> Any:
 
 
 def as_tensors(tree: Any, device: torch.device) -> Any:
-    """Return the tree with tensors on `device` for NumPy arrays."""
-    return tree_map(lambda array: torch.from_numpy(array).to(device, non_blocking=True), tree)
+    """Return the tree with tensors on `device` for NumPy arrays; Python's numbers stay."""
+
+    def tensor(leaf: Any) -> Any:
+        return torch.from_numpy(leaf).to(device, non_blocking=True) if isinstance(leaf, np.ndarray) else leaf
+
+    return tree_map(tensor, tree)
+
+
+@contextlib.contextmanager
+def deterministic() -> Iterator[None]:
+    """Use deterministic operations inside, so that a run on a GPU can be repeated and resumed bit for bit.
+
+    An operation without a deterministic kernel warns, with its name. A stricter mode stays: it belongs to the process.
+    """
+    mode, fills = torch.get_deterministic_debug_mode(), MEMORY.fill_uninitialized_memory
+    torch.set_deterministic_debug_mode(max(mode, WARN))
+    MEMORY.fill_uninitialized_memory = fills and mode > 0  # only for users who set the mode themselves
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+        MEMORY.fill_uninitialized_memory = fills

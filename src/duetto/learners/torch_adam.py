@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from duetto.algorithms.base import OptimizerSpec
-from duetto.learners.parameters import matched
+from duetto.learners.policy import matched
 
 
 class Adam:

@@ -7,7 +7,7 @@ they are those of one learner, on tensors that are N times as long.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -50,10 +50,6 @@ class TorchVmapLearner(TorchLearner):
         }
 
     # ------------------------------------------------------------------------------------------------ learning
-    def _parts(self, batch: Any, rows: np.ndarray) -> Iterator[Any]:
-        seeds = np.arange(len(rows))[:, None]
-        return (tree_map(lambda array, part=part: array[seeds, part], batch) for part in rows.swapaxes(0, 1))
-
     @override
     def _part(self, batch: Any, rows: Tensor, part: Tensor) -> Any:
         """Each seed has its own rows."""
@@ -129,11 +125,10 @@ class VmapAdam(Adam):
         if np.ndim(rate) == 0:
             self._move(*moving, self._steps, rate)
             return norm
-        before = [steps.clone() for steps in self._steps]
-        for seed, own in enumerate(rate.tolist() if isinstance(rate, np.ndarray) else rate):
-            weights, slopes, first, second = ([part[seed] for part in parts] for parts in moving)
-            steps = self._steps if seed == 0 else [steps.clone() for steps in before]
-            self._move(weights, slopes, first, second, steps, own)
+        moved = [weight.clone() for weight in self.weights]
+        self._move(moved, *moving[1:], self._steps, 1.0)  # a step of rate 1, which is then taken in part
+        for weight, end in zip(self.weights, moved, strict=True):
+            weight.lerp_(end, rate.to(weight.dtype).reshape(-1, *(1,) * (weight.ndim - 1)))
         return norm
 
 

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from duetto.cpu import one_blas_thread
-from duetto.networks.layers import RecurrentSpec, Stack
+from duetto.networks.layers import RecurrentSpec, Stack, projected
 from duetto.networks.specs import AnyNetworkSpec, Initializer, NetworkSpec, ParameterSpec
-from duetto.networks.weight_projection import projected
 
 Random = np.random.Generator
 
@@ -114,13 +113,9 @@ def _uniform(bound: float) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
 
 def _orthogonal(gain: float, lead: int = 0) -> Callable[[Random, tuple[int, ...]], np.ndarray]:
     """Return a function that draws orthogonal weights, one for each member of an ensemble with a `lead` axis."""
-
-    def draw(random: Random, shape: tuple[int, ...]) -> np.ndarray:
-        if lead:
-            return np.stack([orthogonal(random, shape[1:], gain) for _ in range(shape[0])])
-        return orthogonal(random, shape, gain)
-
-    return draw
+    if not lead:
+        return lambda random, shape: orthogonal(random, shape, gain)
+    return lambda random, shape: np.stack([orthogonal(random, shape[1:], gain) for _ in range(shape[0])])
 
 
 def orthogonal(random: Random, shape: tuple[int, ...], gain: float) -> np.ndarray:

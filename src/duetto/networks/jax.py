@@ -6,7 +6,10 @@ Compiled programs take flat lists of arrays, since Equinox modules as arguments 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +17,15 @@ import numpy as np
 from jax import Array
 
 from duetto.networks import jax_layers, network
+from duetto.networks.custom_network import CustomCalls, custom_class
 from duetto.networks.initializers import initial_parameters
+from duetto.networks.layers import projected
 from duetto.networks.specs import AnyNetworkSpec, NetworkSpec, ParameterSpec
-from duetto.networks.weight_projection import projected
-
-if TYPE_CHECKING:
-    from duetto.networks.jax_custom import JaxCustomNetwork
 
 
 def build(spec: AnyNetworkSpec, random: np.random.Generator) -> JaxNetwork | JaxCustomNetwork:
     """Build the network of the spec, with parameters drawn from `random`."""
     if spec.custom is not None:
-        from duetto.networks.jax_custom import JaxCustomNetwork  # the only user of Equinox, which is slow to import
-
         assert isinstance(spec, NetworkSpec)
         return JaxCustomNetwork(spec, random)
     return JaxNetwork(spec, initial_parameters(spec, random))
@@ -68,3 +67,48 @@ class JaxNetwork:
         """Return the running statistics after the last call of `net` with `train`, else those of `arrays`."""
         statistics = list(zip(self.names, arrays, strict=True))[self.learned :]
         return [net.updated_stats.get(name, array) for name, array in statistics]
+
+
+class JaxCustomNetwork:
+    """Custom Equinox modules with the interface of `JaxNetwork`; their floating-point arrays learn."""
+
+    def __init__(self, spec: NetworkSpec, random: np.random.Generator) -> None:
+        assert spec.custom is not None
+        kind = custom_class(spec, "jax")
+        keys = jax.random.split(jax.random.key(zlib.crc32(random.bytes(16))), spec.members or 1)
+        modules = [kind(spec.observation, spec.action_size, key=key, **spec.custom.arguments) for key in keys]
+        self._spec = spec
+        paths, self._structure = jax.tree_util.tree_flatten_with_path(modules)
+        self._leaves: list[Any] = [leaf for _, leaf in paths]
+        self._places = [i for i, leaf in enumerate(self._leaves) if _learns(leaf)]
+        steps = [[_name(step) for step in paths[i][0]] for i in self._places]  # PyTorch's names
+        self.names: list[str] = [".".join(["members", *names] if spec.members else names[1:]) for names in steps]
+        self.arrays: list[Any] = [self._leaves[i] for i in self._places]
+        self.shapes: list[tuple[int, ...]] = [tuple(leaf.shape) for leaf in self.arrays]
+        self.learned: int = len(self.arrays)
+
+    def with_arrays(self, arrays: list[Array], precision: Any = jnp.float32) -> CustomCalls:
+        """Return the network with other arrays, cast to `precision`."""
+        leaves = list(self._leaves)
+        for place, array in zip(self._places, arrays, strict=True):
+            leaves[place] = array.astype(precision)
+        modules = jax.tree.unflatten(self._structure, leaves)
+        return CustomCalls(self._spec, [partial(_broadcasting, module) for module in modules])
+
+    def statistics(self, net: Any, arrays: list[Array]) -> list[Array]:
+        """Return an empty list: custom networks have no running statistics."""
+        return []
+
+
+def _learns(leaf: Any) -> bool:
+    return isinstance(leaf, Array) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def _name(step: Any) -> str:
+    return str(step.name if hasattr(step, "name") else step.idx if hasattr(step, "idx") else step.key)
+
+
+def _broadcasting(module: Callable[..., Any], *inputs: Any) -> Any:
+    """Call a module with broadcasting as usual in JAX, unlike in losses."""
+    with jax.numpy_rank_promotion("allow"):
+        return module(*inputs)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from array_api_compat import array_namespace
 
@@ -37,6 +37,7 @@ from duetto.networks import batch_norm
 from duetto.networks.spaces import Space
 
 Array = Any
+Tree = Any
 Values = Mapping[str, Array]
 Carry = dict[str, Array]
 
@@ -46,6 +47,29 @@ Blocks = Literal["mlp", "layer_norm", "simba"]
 AllBlocks = Literal["mlp", "layer_norm", "simba", "batch_norm", "batch_renorm"]  # the last two need calls with `train`,
 FlashBlocks = Literal["flash", "xqc"]  # and so do these
 EXPANSION = 4  # inner width of SimBa's residual blocks, in units of their width
+
+
+class SequenceInput(NamedTuple):
+    """B sequences of S successive observations.
+
+    position     0  1  2  3  4  5  6        S = 7 observations, burn-in 2
+    starts       .  .  .  .  .  .  .        True: an episode's first observation, the carry is zeroed before it
+    carry      ^                            the state before position 0
+    query_steps        2  3  4  5           positions of the outputs
+    """
+
+    obs: Tree  # (B, S, ...)
+    previous_action: Array  # (B, S) int, -1 for none; or (B, S, A) float, zeros for none
+    previous_reward: Array  # (B, S), 0 for none
+    starts: Array  # (B, S) bool
+    carry: dict[str, Array]  # (B, layers, size) each, the state before position 0; zeros where one is missing
+    is_first: Array  # (B,) bool, an episode starts at position 0: `carry` is exact, and no burn-in is needed
+    query_steps: Array | None  # (B, T) int in 0 .. S-1; None while acting: S = 1, and outputs have no time axis
+
+    def within(self, prefix: str) -> SequenceInput:
+        """Return the sequences with the carry's arrays whose names start with `prefix`, without it."""
+        carry = {name.removeprefix(prefix): part for name, part in self.carry.items() if name.startswith(prefix)}
+        return self._replace(carry=carry)
 
 
 @dataclass(frozen=True)
@@ -287,3 +311,39 @@ def join(x: Array, joined: Any) -> Array:
     if x.ndim > joined.ndim:
         joined = xp.broadcast_to(joined[None], (*x.shape[:-1], joined.shape[-1]))
     return xp.concat([x, joined], axis=-1)
+
+
+# ------------------------------------------------------------------------------------------------- weights of unit norm
+def projected(stacks: list[Stack], values: Values) -> dict[str, Array]:
+    """Return the arrays of these layers by name, projected onto unit norm, as after every optimizer step.
+
+        linear layer     each row (an output's weights)      w ← w / max(‖w‖, 1e-8)
+        batch norm       scale γ and shift β together        (γ, β) ← (γ, β) · √(width / (Σ γ² + Σ β² + 1e-8))
+        RMS norm         scale g                             g ← g · √(width / (Σ g² + 1e-8))
+
+    Biases stay. The step size of a projected weight relative to its norm is the learning rate (Loshchilov et al., 2025,
+    nGPT, arXiv:2410.01131; Lee et al., 2025, SimbaV2, arXiv:2502.15280).
+    """
+    found: dict[str, Array] = {}
+    for stack in stacks:
+        for i in range(len(stack.layers)):
+            name = f"{stack.layer(i)}.weight"
+            found[name] = _unit_rows(values[name])
+        for i, width in enumerate(stack.norms if stack.blocks == "flash" else []):
+            names = [f"{stack.norm(i)}.{part}" for part in ("weight", "bias") if f"{stack.norm(i)}.{part}" in values]
+            found |= zip(names, _joint([values[name] for name in names], width), strict=True)
+    return found
+
+
+def _unit_rows(weight: Array) -> Array:
+    xp = array_namespace(weight)
+    norm = xp.sqrt(xp.sum(weight * weight, axis=-1, keepdims=True))
+    return weight / xp.clip(norm, 1e-8, None)
+
+
+def _joint(parts: list[Array], width: int) -> list[Array]:
+    """Scale arrays (..., width) by one factor, after which their squares add up to `width`."""
+    xp = array_namespace(parts[0])
+    squares = sum(xp.sum(part * part, axis=-1, keepdims=True) for part in parts)
+    factor = (width / (squares + 1e-8)) ** 0.5
+    return [part * factor for part in parts]

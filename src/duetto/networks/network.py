@@ -2,21 +2,21 @@
 
 A network is its spec and its arrays by name; a framework's `Layers` compute its layers. Every network is a trunk and a
 head. A feedforward one is called with observations (B, ...). Of a recurrent one, `trunk` turns a `SequenceInput` into
-features of all positions and the carry after them, and `head` turns features into outputs; `learners.recurrent_unroll`
-joins both.
+features of all positions and the carry after them, and `head` turns features into outputs; `RecurrentUnroll` joins
+both.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import array_namespace, device
 
 from duetto.functional.pytree import tree_map
 from duetto.networks import masks, specs
-from duetto.networks.layers import Array, Carry, StackArrays, Values
+from duetto.networks.layers import Array, Carry, SequenceInput, StackArrays, Values
 from duetto.networks.preprocessing import convolutions, encode_action, split_images
-from duetto.networks.sequence_input import SequenceInput
 
 Features = tuple[Array, ...]  # (..., width) of each torso
 
@@ -124,16 +124,12 @@ class Network:
     # ------------------------------------------------------------------------------------------------ heads
     def _heads(self, features: Features, inputs: Any, values: Values, stats: dict[str, Array] | None = None) -> Any:
         """Return the heads' outputs; new running statistics go into `stats`, None when not training."""
-        count = len(self.spec.heads)
-        found = tuple(self._head(i, features[i % len(features)], inputs, values, stats) for i in range(count))
-        return found if isinstance(self.spec.head, tuple) else found[0]
-
-    def _head(self, i: int, x: Array, inputs: Any, values: Values, stats: dict[str, Array] | None = None) -> Any:
-        head, layers = self.spec.heads[i], self._layers
-        x = layers.cast_input(x, next(iter(values.values())))
-        stacks = self.spec.stacks[i]
-        outputs = [stack.forward(StackArrays(stack, layers, values, "", stats), x, *inputs) for stack in stacks]
-        return head.result(outputs, values)
+        layers, found = self._layers, []
+        for i, (head, stacks) in enumerate(zip(self.spec.heads, self.spec.stacks, strict=True)):
+            x = layers.cast_input(features[i % len(features)], next(iter(values.values())))
+            outputs = [stack.forward(StackArrays(stack, layers, values, "", stats), x, *inputs) for stack in stacks]
+            found.append(head.result(outputs, values))
+        return tuple(found) if isinstance(self.spec.head, tuple) else found[0]
 
     def _pair(self, name: str) -> tuple[Array, Array]:
         return self.values[f"{name}.weight"], self.values[f"{name}.bias"]
@@ -141,3 +137,76 @@ class Network:
 
 def _below(values: Values, prefix: str) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in values.items() if name.startswith(prefix)}
+
+
+# ---------------------------------------------------------------------------------------------------- recurrence
+class RecurrentUnroll:
+    """A recurrent network that losses and policies call like a feedforward one.
+
+    It runs over each window once, however many positions of it are queried.
+
+    A loss queries the online network twice, for the actions taken and for the best next ones: two `query_steps` of the
+    same window. Make a new one for each evaluation of a loss.
+
+    Attributes:
+        carry: The network's hidden states after the last window, by name.
+    """
+
+    def __init__(self, network: Any, name: str, members: int = 0) -> None:
+        """`name` is the key of its hidden states in windows: a target network has its source's.
+
+        `members` is the size of an ensemble, the first axis of its outputs, before (B, ...).
+        """
+        self._network, self._prefix, self._members = network, f"{name}/", members
+        self._seen: list[_Run] = []
+        self.carry: dict[str, Array] = {}
+
+    def __call__(self, window: SequenceInput, *inputs: Any, train: bool = False) -> Any:
+        """Return the outputs at the window's positions, each a row for batch normalization."""
+        run, mask = self._run(window), masks.mask_of(window.obs)
+        if inputs or train or self._members or len(run.features) > 1:  # of the positions asked for alone
+            found = self._network.head(_at(run.features, window.query_steps), *inputs, train=train)
+            return found if mask is None else self._network.spec.mask(found, _at(mask, window.query_steps))
+        if run.outputs is None:
+            found = self._network.head(run.features)
+            run.outputs = found if mask is None else self._network.spec.mask(found, mask)
+        return _at(run.outputs, window.query_steps)
+
+    @property
+    def updated_stats(self) -> dict[str, Array]:
+        """The network's running statistics after this pass."""
+        return self._network.updated_stats
+
+    def q1(self, window: SequenceInput, *inputs: Any) -> Array:
+        """Return the outputs of an ensemble's first member."""
+        return self._network.q1_head(_at(self._run(window).features, window.query_steps), *inputs)
+
+    def _run(self, window: SequenceInput) -> _Run:
+        """Return the pass over a window, shared by windows of the same steps with other positions."""
+        run = next((run for run in self._seen if run.of.previous_reward is window.previous_reward), None)
+        if run is None:
+            run = _Run(window, *self._network.trunk(window.within(self._prefix)))
+            self._seen.append(run)
+        self.carry = {f"{self._prefix}{key}": part for key, part in run.carry.items()}
+        return run
+
+
+@dataclass
+class _Run:
+    """One pass of a network over a window, which is kept so that its arrays' identity stays unique."""
+
+    of: SequenceInput
+    features: tuple[Array, ...]  # of each torso
+    carry: dict[str, Array]
+    outputs: Any = None  # the head's, of all positions, once they were asked for
+
+
+def _at(tree: Any, at: Array | None) -> Any:
+    """Return arrays (B, S, ...) at positions (B, T) as (B, T, ...); without positions (S = 1) as (B, ...)."""
+
+    def chosen(array: Array) -> Array:
+        if at is None:
+            return array[:, 0]
+        return array_namespace(array).take_along_axis(array, at if array.ndim == 2 else at[..., None], axis=1)
+
+    return tree_map(chosen, tree)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from duetto.networks.layers import RecurrentSpec
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import RecurrentSpec, SequenceInput
 
 Values = Mapping[str, np.ndarray]
 State = tuple[np.ndarray, ...]  # (B, size) each; the first one is also the output

@@ -1,13 +1,15 @@
-"""Observations and actions as network inputs: one-hot codes, flat vectors, images."""
+"""Observations, actions and previous rewards as network inputs: one-hot codes, flat vectors, images."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from array_api_compat import array_namespace, device
 
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns
+
+SeenReward = Literal["raw", "tanh", "sign"]
 
 
 def encode(space: Space, obs: Any) -> Any:
@@ -42,6 +44,12 @@ def encode_action(space: Space, action: Any) -> Any:
         parts.append(encode_action(part, taken[..., 0] if isinstance(part, Discrete) else taken))
         first += num_columns(part)
     return array_namespace(action).concat(parts, axis=-1)
+
+
+def seen_reward(kind: SeenReward, reward: Any) -> Any:
+    """Return the previous reward (...) as an input of a network: unchanged, its tanh, or its sign."""
+    xp = array_namespace(reward)
+    return {"raw": lambda x: x, "tanh": xp.tanh, "sign": xp.sign}[kind](reward)
 
 
 def _one_hot(index: Any, n: int) -> Any:

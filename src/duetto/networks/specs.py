@@ -42,7 +42,7 @@ class CustomNetwork:
 
     An actor is called with a batch of observations (B, ...) and returns actions (B, A) in [-1, 1]; a critic is
     called with observations and actions and returns (B,); an action-value network returns (B, actions); a policy
-    with its value function returns the policy's outputs (B, action_size), see `action_distributions.distribution`,
+    with its value function returns the policy's outputs (B, action_size), see `heads.distribution`,
     and values (B,); a squashed Gaussian policy returns means and logarithms of the std before tanh, (B, 2 A).
     Constructed as `torch(observation_space, action_size, **arguments)` and
     `jax(observation_space, action_size, key=key, **arguments)`, an `nn.Module` and an `equinox.Module`. Use the same
@@ -117,7 +117,7 @@ class NetworkSpec:
     shared: bool = True  # several heads share one torso
     initializer: Initializer = Initializer()
     custom: CustomNetwork | None = None  # instead of all this
-    projected: bool = False  # the heads' weights have unit norm, see `weight_projection`
+    projected: bool = False  # the heads' weights have unit norm, see `layers.projected`
 
     def __post_init__(self) -> None:
         names = [stack.name for stack in self.head_stacks]

@@ -16,9 +16,8 @@ from duetto.environments.errors import EnvironmentFault
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.distributions import split_bounds
-from duetto.learners import Backend, Learner, Precision
-from duetto.learners.backends import installed
-from duetto.learners.parameters import Parameters
+from duetto.learners import Backend, Learner, Precision, installed
+from duetto.learners.policy import Parameters
 from duetto.networks import masks, spaces
 from duetto.networks.spaces import Space
 from duetto.networks.specs import CustomNetwork

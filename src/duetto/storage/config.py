@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import yaml
 
 from duetto.algorithms import ALGORITHMS, Algorithm
-from duetto.algorithms.option_bounds import Bounds, Count, CountOrZero, NonNegative, check_fields
+from duetto.algorithms.options import Bounds, Count, CountOrZero, NonNegative, check_fields
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.cpu import processor
 from duetto.errors import CheckpointError, UsageError, near

@@ -17,7 +17,7 @@ from __future__ import annotations
 from duetto.algorithms import Algorithm
 from duetto.errors import UsageError
 from duetto.install_hint import install
-from duetto.learners.backends import installed
+from duetto.learners import installed
 from duetto.testing.conformance import BACKENDS, CHECKS
 from duetto.testing.seams import check_engine, check_tracker
 

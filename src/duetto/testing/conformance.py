@@ -32,8 +32,7 @@ from duetto.errors import UsageError
 from duetto.learners import Backend, Learner
 from duetto.learners.base import on_host
 from duetto.learners.multi_seed import SeedGroup
-from duetto.learners.parameters import Parameters
-from duetto.learners.policy import NumpyPolicy, Policy, in_numpy
+from duetto.learners.policy import NumpyPolicy, Parameters, Policy, in_numpy
 from duetto.networks import masks
 from duetto.networks.spaces import Dict
 from duetto.testing.alternatives import UNTRIED, alternative, is_custom
@@ -354,7 +353,7 @@ def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> No
     ours = _acted(trial, NumpyPolicy(trial.algorithm, learner.specs), parameters)
     for backend in backends:
         other = _learner(trial, backend)
-        vars(other)["_acting"] = other._act  # not in NumPy
+        vars(other)["remember"] = other._act  # not in NumPy
         theirs = _acted(trial, other, parameters)
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():

@@ -19,7 +19,7 @@ from duetto import buffers, demonstrations, environments, learners
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional.rng import generator
 from duetto.learners.multi_seed import SeedGroup
-from duetto.learners.parameters import Parameters
+from duetto.learners.policy import Parameters
 from duetto.networks import masks, preprocessing, spaces
 from duetto.networks.specs import ParameterSpec
 from duetto.storage.config import Config

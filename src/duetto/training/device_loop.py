@@ -36,7 +36,7 @@ from duetto.buffers.update_schedule import Schedule
 from duetto.environments import Episode
 from duetto.environments.device_env import VectorDeviceEnv, VectorStep
 from duetto.errors import NonFiniteError, UsageError
-from duetto.functional.advantages import explained_variance, generalized_advantages
+from duetto.functional.returns import explained_variance, generalized_advantages
 from duetto.functional.running_stats import Moments, initial_moments, normalize, update_moments
 from duetto.learners.base import LazyArray, Metrics, Update
 from duetto.learners.jax import JaxLearner

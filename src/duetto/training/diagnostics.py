@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from duetto.errors import NonFiniteError
-from duetto.learners.parameters import Parameters
+from duetto.learners.policy import Parameters
 from duetto.storage.config import Config
 from duetto.training.components import Components
 from duetto.training.metrics import ADVICE

@@ -13,7 +13,7 @@ from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments, initial_moments, merge_moments, normalize, update_moments
 from duetto.functional.state_schema import ARRAY, DictOf
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Space
 
 AnyBatch = Batch | RolloutBatch | SequenceBatch

@@ -10,7 +10,7 @@ from duetto.algorithms.base import Tree
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners import Policy
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 
 

@@ -12,7 +12,7 @@ from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf
 from duetto.learners import Learner
-from duetto.learners.parameters import PARAMETERS
+from duetto.learners.policy import PARAMETERS
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import Diff, sentence

@@ -12,7 +12,7 @@ from duetto.algorithms.base import Algorithm, Array, Tree
 from duetto.functional.distributions import split_bounds
 from duetto.functional.running_stats import Moments
 from duetto.networks import masks
-from duetto.networks.sequence_input import SequenceInput
+from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
 from duetto.networks.specs import AnyNetworkSpec
 from duetto.training.recurrent_state import no_action

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from duetto.algorithms import Algorithm
-from duetto.algorithms.option_bounds import Bounds, check_field
+from duetto.algorithms.options import Bounds, check_field
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.errors import UsageError
 

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from duetto.environments import from_gymnasium
 from duetto.functional.distributions import Categorical, DiagonalGaussian, Joint
-from duetto.networks import action_distributions
+from duetto.networks import heads
 
 MOVE = Tuple((Discrete(3, start=-1), Box(np.array([0, -np.inf]), np.array([4, np.inf]), dtype=np.float64)))
 SPACE = from_gymnasium(Dict({"move": MOVE, "buttons": MultiBinary(2), "aim": MultiDiscrete([2, 3])}))
@@ -19,7 +19,7 @@ def test_the_parts_add_up(array: Any) -> None:
     """aim (2 + 3 logits), buttons (2 + 2), move/0 (3), move/1 (2 means, 2 log std), side by side in that order."""
     numbers = np.random.default_rng(0).normal(size=(4, 16)).astype(np.float32)
     action = np.array([[1, 2, 0, 1, 2, 0.5, -3]] * 4, np.float32)
-    whole = action_distributions.distribution(SPACE, array(numbers.tolist()))
+    whole = heads.distribution(SPACE, array(numbers.tolist()))
     parts = [
         (Joint((Categorical(numbers[:, :2]), Categorical(numbers[:, 2:5]))), action[:, :2].astype(int)),
         (Joint((Categorical(numbers[:, 5:7]), Categorical(numbers[:, 7:9]))), action[:, 2:4].astype(int)),
