@@ -108,7 +108,7 @@ MISTAKES = {
     "too few rewards": ({"rewards": np.zeros(2)}, "3 actions and another number of rewards"),
     "it continues": ({"terminations": np.array([False, True, False])}, "over before its last step"),
     "a shape": ({"actions": np.zeros((3, 2))}, "cannot reshape"),
-    "observations of another length": ({"observations": np.zeros((4, 3))}, r"needs float32 \(4, 2\)"),
+    "observations of another length": ({"observations": np.zeros((4, 3))}, r"its space says \(4, 2\)"),
     "a reward that is none": ({"rewards": np.full(3, np.nan)}, "reward is NaN"),
 }
 

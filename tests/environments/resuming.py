@@ -36,6 +36,20 @@ def plain(state: Any) -> None:
         json.dumps(state, allow_nan=False)
 
 
+def check_continues(
+    saving: VecEnv, resumed: VecEnv, random: np.random.Generator, steps: int
+) -> tuple[dict[str, Any], list[Any]]:
+    """`resumed` loads what `saving` saved, and makes the same steps. Return the saved state and the steps."""
+    state, numbers = saving.state_dict(), random.bit_generator.state
+    plain(state)
+    expected = record(saving, random, steps)
+    resumed.load_state_dict(state)
+    assert resumed.resumed_exactly, resumed.not_restored
+    random.bit_generator.state = numbers
+    assert_equal(expected, record(resumed, random, steps))
+    return state, expected
+
+
 def check_resume(environment: Any, steps: int = 1200, **options: Any) -> None:
     """One run without saving; one saved after 137 steps that also continues; one that continues from what was saved."""
     uninterrupted, saving, resumed = (make(environment, num_envs=2, **options) for _ in range(3))
@@ -43,15 +57,9 @@ def check_resume(environment: Any, steps: int = 1200, **options: Any) -> None:
     for stepper, random in zip((uninterrupted, saving), randoms, strict=True):
         stepper.reset(3)
         record(stepper, random, 137)
-    state, numbers = saving.state_dict(), randoms[1].bit_generator.state
-    plain(state)
     expected = record(uninterrupted, randoms[0], steps)
-    assert_equal(expected, record(saving, randoms[1], steps))
-    resumed.load_state_dict(state)
-    assert resumed.resumed_exactly, resumed.not_restored
-    assert resumed.steps == 137
-    randoms[1].bit_generator.state = numbers
-    assert_equal(expected, record(resumed, randoms[1], steps))
+    assert_equal(expected, check_continues(saving, resumed, randoms[1], steps)[1])
+    assert resumed.steps == 137 + steps
     assert sum(len(ended) for _, ended in expected) >= 2
     for stepper in (uninterrupted, saving, resumed):
         stepper.close()

@@ -46,7 +46,7 @@ def test_nested_observations_follow() -> None:
         "arm": (np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]], np.int8)),
         "grid": np.array([[[1, 2], [3, 4]], [[2, 3], [4, 5]]]),
     }
-    flat = Layout(NESTED).batch(obs)
+    flat = Layout(NESTED).batch(obs, 2)
     assert isinstance(flat, dict)
     assert {name: part.dtype.name for name, part in flat.items()} == {
         "arm/0": "float32",
@@ -72,7 +72,7 @@ def test_one_observation_at_a_time_gives_the_same_arrays() -> None:
     for i, sample in enumerate(samples):
         layout.write(tree, {i: sample})
         batched = gym_batch(sample)
-        alone = Layout(NESTED).batch(batched)
+        alone = Layout(NESTED).batch(batched, 1)
         assert isinstance(tree, dict)
         assert isinstance(alone, dict)
         assert all(np.array_equal(alone[name][0], tree[name][i]) for name in tree)
@@ -89,7 +89,7 @@ def test_a_single_box_is_an_array_without_aliases(dtype: type) -> None:
     space = gym.Box(0, 9, (3,), dtype)
     own = create_empty_array(batch_space(space, 2), fn=np.ones)
     own = np.ones((2, 3), dtype)
-    obs = Layout(space).batch(own)
+    obs = Layout(space).batch(own, 2)
     assert isinstance(obs, np.ndarray)
     assert obs.dtype == (np.uint8 if dtype is np.uint8 else np.float32)
     assert not np.shares_memory(obs, own)

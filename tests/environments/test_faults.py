@@ -42,10 +42,6 @@ def act(stepper: VecEnv, steps: int) -> None:
         stepper.step(np.zeros((stepper.num_envs, 1), np.float32))
 
 
-def test_each_fault_has_its_sentence_here() -> None:
-    assert SAID.keys() == STEPS.keys()
-
-
 @pytest.mark.parametrize("fault", STEPS)
 def test_what_no_step_may_give(fault: str) -> None:
     stepper = make(Faulty, num_envs=3, kwargs={"fault": fault, "only": 6})

@@ -7,12 +7,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode
 from scripted_environments import Counting
-from vector_envs import Whole
 
 from duetto.environments import Episode, VecEnv
-from duetto.environments.engines import Engine, GymVectorEngine, SyncEngine
+from duetto.environments.engines import SyncEngine
 from duetto.environments.learner_view import LearnerView
 from duetto.errors import NonFiniteError, UsageError
 
@@ -46,12 +44,6 @@ class Lives(gymnasium.Env):
         self.time = state["time"]
 
 
-def engines(mode: str) -> Engine:
-    if mode == "loop":
-        return SyncEngine([Lives()])
-    return GymVectorEngine(Whole([Lives], autoreset_mode=AutoresetMode(mode)), "Lives")
-
-
 def play(stepper: VecEnv, steps: int) -> tuple[list[str], list[Episode]]:
     """A line for each step: what it was from and to, the reward, T if terminated, S if `obs` starts an episode."""
     lines: list[str] = []
@@ -73,13 +65,12 @@ SIGNS = ["01 1", "12 -1", "23 0", "34 1", "45 1", "56 0", "67 -1 TS", "01 1"]
 BOTH = ["01 1", "12 -1", "23 0 TS", "34 1", "45 1 TS", "56 0", "67 -1 TS", "01 1"]
 
 
-@pytest.mark.parametrize("mode", ["loop", AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP])
 @pytest.mark.parametrize(
     ("episodic_life", "clip_rewards", "seen"),
     [(False, False, REAL), (True, False, LIVES), (False, True, SIGNS), (True, True, BOTH)],
 )
-def test_the_literal_game(mode: str, episodic_life: bool, clip_rewards: bool, seen: list[str]) -> None:
-    stepper = VecEnv(LearnerView(engines(mode), episodic_life=episodic_life, clip_rewards=clip_rewards))
+def test_the_literal_game(episodic_life: bool, clip_rewards: bool, seen: list[str]) -> None:
+    stepper = VecEnv(LearnerView(SyncEngine([Lives()]), episodic_life=episodic_life, clip_rewards=clip_rewards))
     stepper.reset(0)
     lines, episodes = play(stepper, 15)
     assert lines == seen[:7] * 2 + seen[7:]
@@ -89,7 +80,7 @@ def test_the_literal_game(mode: str, episodic_life: bool, clip_rewards: bool, se
 
 def test_whole_games_in_which_a_memory_ends_with_each_life() -> None:
     """As evaluations are of who learned with `episodic_life`."""
-    stepper = VecEnv(LearnerView(engines("loop"), life_starts=True))
+    stepper = VecEnv(LearnerView(SyncEngine([Lives()]), life_starts=True))
     stepper.reset(0)
     lines, episodes = play(stepper, 8)
     assert lines == [line.replace(" TS", " S") if line != REAL[6] else line for line in LIVES]
@@ -184,13 +175,9 @@ class Serving(gymnasium.Env):
 SERVED = ["23 1", "34 0 TS", "78 1", "89 0 TS", "1213 1", "1314 0 TS"]
 
 
-@pytest.mark.parametrize("mode", ["loop", AutoresetMode.DISABLED, AutoresetMode.NEXT_STEP])
-def test_fire_is_pressed_where_a_game_begins_and_after_each_life(mode: str) -> None:
+def test_fire_is_pressed_where_a_game_begins_and_after_each_life() -> None:
     env = Serving()
-    inside = (
-        SyncEngine([env]) if mode == "loop" else GymVectorEngine(Whole([lambda: env], autoreset_mode=mode), "Serving")
-    )
-    stepper = VecEnv(LearnerView(inside, episodic_life=True, clip_rewards=False, fires=True))
+    stepper = VecEnv(LearnerView(SyncEngine([env]), episodic_life=True, clip_rewards=False, fires=True))
     stepper.reset(0)
     assert env.told == [1, 2]
     assert stepper.obs[0, 0] == 2

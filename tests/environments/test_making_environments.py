@@ -290,24 +290,3 @@ def test_functions_in_an_object_act_on_the_copy_in_a_copy():
         copied = make_eval(env).engine.envs[0].unwrapped
         copied.moves[0]() if part else copied.moves[1][0]()
         assert (copied.world.at, env.world.at) == (1, 0)
-
-
-@pytest.mark.parametrize("fault", ["raises", "differs"])
-def test_where_one_cannot_be_made_those_before_it_are_closed(fault: str):
-    class Counted(gymnasium.Env):
-        action_space = gymnasium.spaces.Discrete(2)
-        made = closed = 0
-
-        def __init__(self) -> None:
-            Counted.made += 1
-            if Counted.made == 3 and fault == "raises":
-                raise RuntimeError("no licence left")
-            size = 2 if Counted.made == 3 else 1
-            self.observation_space = gymnasium.spaces.Box(-1, 1, (size,), np.float32)
-
-        def close(self) -> None:
-            Counted.closed += 1
-
-    with pytest.raises(UsageError, match="no licence left" if fault == "raises" else "different spaces"):
-        make(Counted, num_envs=4)
-    assert Counted.closed == (2 if fault == "raises" else 4)

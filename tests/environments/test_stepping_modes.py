@@ -240,13 +240,6 @@ def test_huge_but_finite_numbers_pass() -> None:
     stepper.step(np.full((1, 1), 3e38, np.float32))  # its square is not finite
 
 
-def test_an_observation_of_another_shape_is_an_error() -> None:
-    stepper = make(Counting(bad="shape"))
-    stepper.reset(0)
-    with pytest.raises(UsageError, match=r"shape \(2,\), its space says \(1,\)"):
-        stepper.step(np.zeros(1, int))
-
-
 def test_seeds_count_up_and_resets_go_on() -> None:
     two = make("CartPole-v1", num_envs=2)
     two.reset(7)

@@ -123,7 +123,7 @@ def test_networks_of_the_users_own(tmp_path: Path, backend: str):
 def test_the_source_never_unpickles():
     """But what a process hands to one that it has started itself, by a pipe or through Ray, and copies in a process."""
     handed_over = {
-        "environments/copying.py": ["pickle.loads(buffer.getvalue())"],
+        "environments/make_env.py": ["pickle.loads(buffer.getvalue())"],
         "environments/subproc.py": [
             "pickle.loads(self._pipe.recv_bytes())",
             "pickle.loads(pipe.recv_bytes())",

@@ -15,7 +15,6 @@ from typing_extensions import override
 from duetto.buffers.experience import concatenated
 from duetto.cluster.actor_pool import ActorPool
 from duetto.environments import Tree
-from duetto.environments.action_masks import ActionMasks
 from duetto.environments.engines import Engine, StepResult
 from duetto.errors import UsageError
 
@@ -42,7 +41,6 @@ class RemoteEngine(Engine):
         for other in described:
             if (other["layout"].space, other["single_action_space"]) != (self.layout.space, self.single_action_space):
                 raise UsageError(f"{self.label}: the environments have different spaces. Make them all alike.")
-        self.action_masks: ActionMasks = ActionMasks(self.single_action_space)
         self.envs: list[Any] = []
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0

@@ -19,7 +19,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check, check_actions
+from duetto.buffers.storage_fields import unnamed
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, arrays_of, check, check_actions
 from duetto.errors import DuettoError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ANY, DictOf, ListOf, OptionalOf
@@ -131,9 +132,7 @@ class Writer:
             check(episode, self._metadata)
         except UsageError as error:
             raise UsageError(f"Episode {len(self.episodes)} does not fit: {error}") from error
-        obs = episode.obs
-        seen = {f"obs/{name}": array for name, array in obs.items()} if isinstance(obs, dict) else {"obs": obs}
-        data = encode_arrays(seen | {"action": episode.action, "reward": episode.reward})
+        data = encode_arrays(arrays_of(episode))
         file = FileRecord.of(f"segment-{len(self.episodes) + 1:012}.safetensors", data)
         atomic_io.write_file(self._folder / file.name, data)
         ends = {"terminated": bool(episode.terminated), "truncated": bool(episode.truncated)}
@@ -193,9 +192,8 @@ class _StoredEpisodes(Sequence[Demonstration]):
     def read(self, record: dict[str, Any]) -> Demonstration:
         """Read and check an episode. Raises ValueError, LookupError, TypeError, UsageError or CheckpointError."""
         arrays = decode_arrays(file_record(record).read(self._path))
-        parts = {name.removeprefix("obs/"): array for name, array in arrays.items() if name.startswith("obs/")}
         ends = record["terminated"], record["truncated"]
-        episode = Demonstration(parts or arrays["obs"], arrays["action"], arrays["reward"], *ends)
+        episode = Demonstration(unnamed("obs", arrays), arrays["action"], arrays["reward"], *ends)
         check(episode, self._metadata)
         return episode
 

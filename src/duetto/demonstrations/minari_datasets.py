@@ -22,9 +22,10 @@ from urllib.parse import quote
 import numpy as np
 
 from duetto.demonstrations.dataset import check_free, decode_metadata, encode_metadata, load, writer
-from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, check_actions, limits
+from duetto.demonstrations.types import Demonstration, Demonstrations, Metadata, limits
 from duetto.environments import ActionMap, complete_options, from_gymnasium, learned_reward, to_gymnasium
-from duetto.environments.spaces import Layout
+from duetto.environments.errors import EnvironmentFault
+from duetto.environments.spaces import CORRECT, Layout
 from duetto.errors import DuettoError, UsageError
 from duetto.install_hint import install
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, spell
@@ -61,7 +62,6 @@ def import_minari(
     Raises:
         UsageError: There is no such dataset, it is not trusted, is damaged, or has other spaces.
     """
-    check_actions(metadata.action_space)
     if complete_options(metadata.environment, metadata.options).get("episodic_life"):
         raise UsageError(
             f"{metadata.environment} has episodic_life here, and Minari datasets do not contain where a life is lost. "
@@ -135,8 +135,8 @@ def convert(folder: Path, output: Path, metadata: Metadata) -> None:
             try:
                 episode = _episode(observation, arrays, action)
                 opened.add(episode._replace(reward=learned_reward(episode.reward, *learned)), facts.get("seed"))
-            except (DuettoError, ValueError, LookupError, TypeError) as error:
-                raise ValueError(f"episode {number}: {error}") from error
+            except (DuettoError, EnvironmentFault, ValueError, LookupError, TypeError) as error:
+                raise ValueError(f"episode {number}: {str(error).removesuffix(CORRECT)}") from error
 
 
 def _check_spaces(storage: Any, metadata: Metadata) -> None:
@@ -163,7 +163,7 @@ def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap)
     action = actions.from_environment(raw)
     if actions.continuous:
         action = np.clip(action, *limits(actions.space), dtype=action.dtype)  # as the environment does
-    obs, terminated = observation.batch(arrays["observations"]), bool(terminations[-1])
+    obs, terminated = observation.batch(arrays["observations"], len(raw) + 1), bool(terminations[-1])
     # An episode without an end was cut off, which the learner treats as a time limit.
     return Demonstration(obs, action, rewards.astype(np.float32), terminated, bool(truncations[-1]) or not terminated)
 

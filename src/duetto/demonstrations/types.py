@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from duetto.buffers.storage_fields import named, transition_fields
 from duetto.environments import Tree, complete_options
 from duetto.errors import UsageError
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
 from duetto.storage.dict_diff import dict_diff
+
+REAL = Box((), "float32", (-np.inf,), (np.inf,))
 
 
 class Demonstration(NamedTuple):
@@ -85,30 +88,32 @@ def check(episode: Demonstration, metadata: Metadata) -> None:
         raise UsageError("It has no steps. Leave empty episodes out.")
     if not (episode.terminated or episode.truncated):
         raise UsageError("It is neither terminated nor truncated. Mark an episode that was cut off as truncated.")
-    _check_part("reward", episode.reward, Box((), "float32", (-np.inf,), (np.inf,)), steps)
-    space, obs = metadata.observation_space, episode.obs
-    expected = dict(space.parts) if isinstance(space, Dict) else {"": space}
-    parts = obs if isinstance(obs, dict) else {"": obs}
-    if parts.keys() != expected.keys():
-        recorded, needed = (sorted(filter(None, names)) for names in (parts, expected))
-        raise UsageError(f"Its observations have the parts {recorded}, the space {space} has {needed}.")
-    for name, part in expected.items():
-        _check_part(f"observation {name}".strip(), parts[name], part, steps + 1)
-    _check_part("action", episode.action, metadata.action_space, steps, is_action=True)
+    observation, action = metadata.observation_space, metadata.action_space
+    parts = named("obs", dict(observation.parts) if isinstance(observation, Dict) else observation)
+    spaces: dict[str, Any] = {**dict(parts), "action": action, "reward": REAL}
+    fields, arrays = transition_fields(observation, action), arrays_of(episode)
+    if arrays.keys() != spaces.keys():
+        raise UsageError(f"It has the arrays {sorted(arrays)}, its spaces have {sorted(spaces)}.")
+    for name, array in arrays.items():
+        space, label = spaces[name], name.replace("obs", "observation", 1).replace("/", " ", 1)
+        rows = steps + name.startswith("obs")
+        wanted = fields[name].dtype, (rows, *fields[name].shape)
+        if (array.dtype, array.shape) != wanted:
+            needed = f"{space} with {rows} rows needs {wanted[0]} {wanted[1]}"
+            raise UsageError(f"Its {label} is {array.dtype} {array.shape}; {needed}.")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UsageError(f"Its {label} is NaN or infinite. Record it anew.")
+        if isinstance(space, Discrete | MultiDiscrete):
+            count = np.array(space.n if isinstance(space, Discrete) else space.nvec)
+            if np.any((array < 0) | (array >= count)):
+                raise UsageError(f"Its {label} has choices that are not in {space}.")
+        elif name == "action" and np.any((array < limits(space)[0]) | (array > limits(space)[1])):
+            raise UsageError(f"Its {label} is outside of [-1, 1], where agents act.")
 
 
-def _check_part(name: str, array: np.ndarray, space: Space, rows: int, *, is_action: bool = False) -> None:
-    shape, dtype = _row(space, is_action=is_action)
-    if array.shape != (rows, *shape) or array.dtype != dtype:
-        raise UsageError(f"Its {name} is {_shape(array)}; {space} with {rows} rows needs {dtype} {(rows, *shape)}.")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise UsageError(f"Its {name} is NaN or infinite. Record it anew.")
-    if isinstance(space, Discrete | MultiDiscrete):
-        count = np.array(space.n if isinstance(space, Discrete) else space.nvec)
-        if np.any((array < 0) | (array >= count)):
-            raise UsageError(f"Its {name} has choices that are not in {space}.")
-    elif is_action and np.any((array < limits(space)[0]) | (array > limits(space)[1])):
-        raise UsageError(f"Its {name} is outside of [-1, 1], where agents act.")
+def arrays_of(episode: Demonstration) -> dict[str, np.ndarray]:
+    """Return an episode's arrays by their names in buffers and files."""
+    return {**dict(named("obs", episode.obs)), "action": episode.action, "reward": episode.reward}
 
 
 def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
@@ -118,22 +123,6 @@ def limits(space: Space) -> tuple[np.ndarray, np.ndarray]:
         return np.where(np.isfinite(low), -1.0, -np.inf), np.where(np.isfinite(high), 1.0, np.inf)
     free = np.full(num_columns(space), np.inf)
     return -free, free
-
-
-def _row(space: Space, *, is_action: bool) -> tuple[tuple[int, ...], np.dtype]:
-    """Return shape and dtype of a row of observations or actions of a `VecEnv`."""
-    match space:
-        case Box():
-            return ((space.size,), np.dtype(np.float32)) if is_action else (space.shape, np.dtype(space.dtype))
-        case Discrete():
-            return (), np.dtype(np.int64)
-        case MultiDiscrete():
-            return (len(space.nvec),), np.dtype(np.int64)
-    raise UsageError(f"The space {space} has no single array.")
-
-
-def _shape(array: np.ndarray) -> str:
-    return f"{array.dtype} {array.shape}"
 
 
 # ------------------------------------------------------------------------------------------------ the same environment

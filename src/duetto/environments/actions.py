@@ -1,9 +1,16 @@
-"""Convert actions of algorithms, in [-1, 1] or counted from 0, to those of the environment, and back."""
+"""Actions of algorithms, in [-1, 1] or counted from 0, as those of the environment, and back; action masks.
+
+An environment gives masks in `info["action_mask"]`; they become a part of its observations (`networks.masks`).
+
+reset, step    the mask is for the action after the observation that comes with it
+episode's end  the mask of the final observation; after a termination no action follows, so a mask that is missing
+               or forbids everything becomes one that allows everything
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -11,12 +18,16 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from duetto.environments.obs_tree import array
+from duetto.environments.errors import EnvironmentFault, shown
+from duetto.environments.obs_tree import Tree, array
 from duetto.environments.spaces import Layout, from_gymnasium
 from duetto.errors import UsageError
 from duetto.functional.distributions import split_bounds
 from duetto.networks import masks
 from duetto.networks.spaces import Box, Dict, Discrete, Space, num_columns
+
+KEY = "action_mask"
+ALWAYS = f"Give one in the info of every reset and every step, or never: info[{KEY!r}]."
 
 
 class ActionMap:
@@ -126,13 +137,10 @@ class ActionMap:
                 f"The action has shape {given.shape}; {n} environment(s) with the action space {self.space} need "
                 f"{(n, *self.row_shape)}. Give one row for each environment."
             )
-        if self._parts:
-            for part, own in self._split(given):
-                part.check(own, n)
-            return np.array(given, self.dtype)
-        if self.continuous:
-            return np.array(given, self.dtype)
-        if given.dtype.kind not in "iu" or np.any((given < 0) | (given >= self._count)):
+        for part, own in self._split(given) if self._parts else ():
+            part.check(own, n)
+        discrete = not (self._parts or self.continuous)
+        if discrete and (given.dtype.kind not in "iu" or np.any((given < 0) | (given >= self._count))):
             raise UsageError(
                 f"The action {given.tolist()} is not in {self.space}. Give integers from 0 below the count."
             )
@@ -202,3 +210,64 @@ def _with_tuples(node: Any) -> Any:
         return node
     parts = {key: _with_tuples(part) for key, part in node.items()}
     return tuple(parts[i] for i in range(len(parts))) if 0 in parts else parts
+
+
+# ------------------------------------------------------------------------------------------- masks
+class ActionMasks:
+    """The masks of an engine's environments.
+
+    Attributes:
+        given: Whether the environments return masks, known from their first reset on; None before it.
+    """
+
+    def __init__(self, action_space: gymnasium.Space[Any]) -> None:
+        self._choices = masks.choice_sizes(from_gymnasium(action_space))
+        self.given: bool | None = None
+
+    def attach(self, obs: Tree, found: Sequence[Any], over: np.ndarray | None = None) -> Tree:
+        """Add the masks `found` in N infos (None: missing) to observations (N, ...).
+
+        If `over` (N,) is true, no action follows: the mask may be missing or forbid everything.
+        """
+        if self.given is None:
+            self.given = bool(self._choices) and any(one is not None for one in found)  # numbers have no masks
+        if not self.given:
+            for env, one in enumerate(found) if self._choices else ():
+                if one is not None:
+                    raise EnvironmentFault(f"info has an {KEY}, but that of its first reset had none. {ALWAYS}", env)
+            return obs
+        rows = [self._row(one, env, over is not None and bool(over[env])) for env, one in enumerate(found)]
+        return masks.with_mask(obs, np.stack(rows))
+
+    def write(self, tree: Tree, env: int, found: Any) -> None:
+        """Overwrite one environment's mask."""
+        if self.given:
+            assert isinstance(tree, dict)
+            tree[masks.MASK][env] = self._row(found, env, over=False)
+        else:
+            self.attach(tree, [None] * env + [found])
+
+    def _row(self, found: Any, env: int, over: bool) -> np.ndarray:
+        size = sum(self._choices)
+        if found is None:
+            if over:
+                return np.ones(size, bool)
+            raise EnvironmentFault(f"info has no {KEY}, but that of its first reset had one. {ALWAYS}", env)
+        try:
+            array = np.asarray(found)
+        except ValueError:  # ragged
+            array = np.empty(0)
+        if array.shape != (size,) or array.dtype.kind not in "biuf" or np.any(array != (array != 0)):
+            raise EnvironmentFault(
+                f"info has an {KEY} that is {shown(found)}. Give {size} truth values in one flat array.", env
+            )
+        row = array.astype(bool)
+        if all(row[low:high].any() for low, high in split_bounds(self._choices)):
+            return row
+        if over:
+            return np.ones(size, bool)
+        raise EnvironmentFault(
+            f"info has an {KEY} that forbids every action, and the episode did not terminate. Allow one, or return "
+            "terminated=True.",
+            env,
+        )

@@ -198,7 +198,8 @@ class DeviceEngine(Engine):
 
     @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        self.state = tree_of(saved, self.vector, "stepper/environments")
+        like = jax.eval_shape(self.vector.reset, self.vector.keys(0))[0]
+        self.state = tree_of(saved, like, "stepper/environments")
         return obs, [""] * self.num_envs
 
 
@@ -207,9 +208,8 @@ def arrays_of(tree: Any) -> dict[str, np.ndarray]:
     return {str(i): np.array(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
 
 
-def tree_of(saved: Any, vector: VectorDeviceEnv, where: str) -> Any:
-    """Return the state whose leaves `arrays_of` gave. CheckpointError if they are not those of this environment."""
-    like = jax.eval_shape(lambda keys: vector.reset(keys)[0], jax.ShapeDtypeStruct((vector.num_envs, 2), jnp.uint32))
+def tree_of(saved: Any, like: Any, where: str) -> Any:
+    """Return a tree like `like` with the leaves that `arrays_of` gave. CheckpointError if they do not fit."""
     leaves, structure = jax.tree.flatten(like)
     form = {str(i): np.zeros(leaf.shape, leaf.dtype) for i, leaf in enumerate(leaves)}
     state_schema.check(saved, form, where)

@@ -16,8 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
 from duetto.environments import exact_resume, obs_tree, validation
-from duetto.environments.action_masks import KEY, ActionMasks
-from duetto.environments.actions import Structure, structure
+from duetto.environments.actions import KEY, ActionMasks, Structure, structure
 from duetto.environments.errors import EnvironmentFault, kind, raised
 from duetto.environments.exact_resume import EpisodeRecorder, recorder
 from duetto.environments.obs_tree import Tree
@@ -46,7 +45,7 @@ class Engine(ABC):
 
     Attributes:
         metadata: The environment's own.
-        action_masks: The masks of the observations, if the environments give any.
+        action_masks: Puts masks into observations, if this engine reads infos.
         envs: The environments, where they live in this process one by one.
         pending: (N,) bool, True where an episode ended at the last step and the next action is ignored (NEXT_STEP).
         stacked: Frames that an image observation is a stack of, each step's with all but one of the last step's.
@@ -255,17 +254,14 @@ class GymVectorEngine(Engine):
             others, arguments = ~rows, arguments | {"options": {"reset_mask": rows.copy()}}
         obs, infos = self._call("reset", **arguments)
         masks = [info.get(KEY) for info in _infos(infos, self.num_envs)]
-        return self.action_masks.attach(self._batch(obs), masks, others)
-
-    def _batch(self, obs: Any) -> Tree:
-        self.layout.check(obs, (self.num_envs,))
-        return self.layout.batch(obs)
+        return self.action_masks.attach(self.layout.batch(obs, self.num_envs), masks, others)
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
         given = self._call("step", self._structure.many(actions))
         raw_obs, reward, terminated, truncated, infos = validation.step_vector(given, self.num_envs)
-        next_obs, done, lives = self._batch(raw_obs), terminated | truncated, infos.get("lives")
+        next_obs, done = self.layout.batch(raw_obs, self.num_envs), terminated | truncated
+        lives = infos.get("lives")
         if not (isinstance(lives, np.ndarray) and lives.dtype.kind in "biuf" and lives.ndim == 1):
             lives = None  # what an environment calls so may be something else
         final = done & _final(infos, done)[1] & (self.mode is not AutoresetMode.SAME_STEP)

@@ -6,9 +6,8 @@ import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec, registry
@@ -19,9 +18,6 @@ from duetto.environments.errors import summary
 from duetto.errors import UsageError
 from duetto.install_hint import install
 from duetto.storage import user_code
-
-if TYPE_CHECKING:
-    from duetto.environments.device_env import DeviceEnv
 
 T = TypeVar("T")
 
@@ -176,6 +172,12 @@ def check_known(environment: str) -> None:
             ) from error
 
 
+def check_listed(environment: str, known: list[str]) -> None:
+    """Raise UsageError with the nearest id unless a package's list has this one."""
+    if environment not in known:
+        raise UsageError(f"There is no environment {environment}.{did_you_mean(environment, known)}")
+
+
 def explain(environment: str, kwargs: dict[str, Any], error: Exception) -> UsageError:
     """Return the UsageError for an error of `environment`'s constructor."""
     family = family_of(environment)
@@ -202,8 +204,7 @@ def not_shown(environment: str, error: BaseException) -> UsageError:
 
 
 # ------------------------------------------------------------------------------------------- environments of arrays
-# By the prefix of their ids, such as gymnax:CartPole-v1. The module `device_<prefix>` has `names()` and
-# `make(name, options)`.
+# By the prefix of their ids, such as gymnax:CartPole-v1; `device_adapters` makes them.
 DEVICE_FAMILIES = {
     "gymnax": Family("gymnax", ("gymnax:CartPole-v1", "gymnax:Pendulum-v1"), "gymnax", "gymnax"),
     "playground": Family("MuJoCo Playground", ("playground:CheetahRun",), "playground", "mujoco_playground"),
@@ -219,29 +220,3 @@ def is_device(environment: Any) -> bool:
     if isinstance(environment, str) and not user_code.is_file(environment):
         return environment.partition(":")[0] in DEVICE_FAMILIES
     return getattr(resolved(environment), "on_device", False) is True
-
-
-def make_device_env(environment: Any, options: dict[str, Any]) -> DeviceEnv:
-    """Make one environment.
-
-    Raises:
-        UsageError: The id is unknown, its package is missing, or its options are wrong.
-    """
-    factory: Any = resolved(environment)
-    if isinstance(factory, str):
-        prefix, _, name = factory.partition(":")
-        adapter: Any = import_family(DEVICE_FAMILIES[prefix], f"duetto.environments.device_{prefix}", factory)
-        known = [f"{prefix}:{one}" for one in adapter.names()]
-        if factory not in known:
-            raise UsageError(f"There is no environment {factory}.{did_you_mean(factory, known)}")
-        factory = partial(adapter.make, name, options)
-    elif isinstance(factory, type):
-        factory = partial(factory, **options)
-    else:
-        return factory
-    try:
-        return factory()
-    except UsageError:
-        raise
-    except Exception as error:
-        raise explain(str(environment), options, error) from error

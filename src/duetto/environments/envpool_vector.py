@@ -9,12 +9,10 @@ from typing import Any
 from gymnasium.vector import AutoresetMode, VectorEnv
 from typing_extensions import override
 
-from duetto.algorithms.suggestions import did_you_mean
 from duetto.environments import env_registry
 from duetto.environments.engines import GymVectorEngine
 from duetto.environments.env_registry import Family
 from duetto.environments.obs_tree import Tree
-from duetto.errors import UsageError
 
 PREFIX = "envpool:"
 FAMILY = Family("EnvPool", ("envpool:HalfCheetah-v4", "envpool:MuJoCoPlayground/Go1Getup-v1"), "envpool", "envpool")
@@ -39,16 +37,16 @@ class EnvPoolEngine(GymVectorEngine):
 
     def _make(self, seed: int) -> VectorEnv:
         envpool: Any = env_registry.import_family(FAMILY, "envpool", self._id)
-        name, known = self._id.removeprefix(PREFIX), envpool.list_all_envs()
-        if name not in known:
-            raise UsageError(
-                f"There is no environment {self._id}.{did_you_mean(self._id, [PREFIX + k for k in known])}"
-            )
+        env_registry.check_listed(self._id, [PREFIX + name for name in envpool.list_all_envs()])
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", ".*precision lowered by casting")  # bounds are float64
                 made = envpool.make(
-                    name, env_type="gymnasium", num_envs=self._num_envs, seed=seed % 2**31, **self._options
+                    self._id.removeprefix(PREFIX),
+                    env_type="gymnasium",
+                    num_envs=self._num_envs,
+                    seed=seed % 2**31,
+                    **self._options,
                 )
                 _ = made.single_observation_space, made.single_action_space  # cached properties
         except Exception as error:  # some need system libraries: Procgen needs Qt

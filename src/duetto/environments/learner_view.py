@@ -26,7 +26,7 @@ class LearnerView(Engine):
     """An engine with other rewards and terminations for the learner; episodes and scores stay the game's.
 
     Args:
-        engine: An engine that reports lives.
+        engine: An engine that reports lives, and starts a game in the step that ends one.
         episodic_life: A lost life sets `terminated`, and `starts` after it, while the game continues.
         life_starts: A lost life sets only `starts` after it: in whole games, a recurrent policy resets its state where
             it did in training with `episodic_life`.
@@ -73,36 +73,31 @@ class LearnerView(Engine):
         """Step the games; see the class for rewards and ends."""
         firing = self._left > 0
         outcome = self._engine.step(np.where(firing, np.array(FIRED)[-self._left], actions) if self._fires else actions)
-        ended = outcome.terminated | outcome.truncated
-        score, terminated, starts = outcome.reward, outcome.terminated, outcome.starts
-        if self._fires:  # before a game's first observation nothing counts, as in its no-ops
-            score = np.where(firing & (self._lives == 0), 0.0, score)
+        ended, starts, reset_only = outcome.starts, outcome.starts, None
+        score, terminated = outcome.reward, outcome.terminated
         reward = learned_reward(outcome.reward, self._clip_rewards, self._log_rewards)
         if self._life_starts or self._fires:
-            lost = self._lost_a_life(outcome, ended, firing)
+            before_game = firing & (self._lives == 0)
+            lost = self._lost_a_life(outcome.lives, ended | before_game)
             if self._life_starts:
                 starts = starts | lost
             if self._episodic_life:
                 terminated = terminated | lost
             if self._fires:
-                starts, reset_only = self._fire(outcome, lost, firing)
-                outcome = outcome._replace(reset_only=reset_only)
-        return outcome._replace(reward=reward, terminated=terminated, starts=starts, score=score, ended=ended)
+                score = np.where(before_game, 0.0, score)  # before its first observation, as in its no-ops
+                self._left = np.where(firing, self._left - 1, 0)
+                self._left[lost], self._left[ended] = len(FIRED), FIRED_FIRST
+                starts, reset_only = firing & (self._left == 0), firing if firing.any() else None
+        changed = {"reward": reward, "terminated": terminated, "starts": starts, "reset_only": reset_only}
+        return outcome._replace(**changed, score=score, ended=ended)
 
-    def _fire(self, outcome: StepResult, lost: np.ndarray, firing: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Count down the steps of FIRED; return `starts` after them, and the `reset_only` steps."""
-        self._left = np.where(firing, self._left - 1, 0)
-        self._left[lost], self._left[outcome.starts] = len(FIRED), FIRED_FIRST
-        reset_only = firing if outcome.reset_only is None else firing | outcome.reset_only
-        return firing & (self._left == 0), reset_only if reset_only.any() else None
-
-    def _lost_a_life(self, outcome: StepResult, ended: np.ndarray, firing: np.ndarray) -> np.ndarray:
-        if outcome.lives is None:
+    def _lost_a_life(self, lives: np.ndarray | None, starts: np.ndarray) -> np.ndarray:
+        """Return where a life was lost, and remember the lives; 0 where a game `starts`."""
+        if lives is None:
             raise UsageError(f"{self.label} reports no lives. Leave episodic_life off.")
         # Some games continue for a few frames without a life before they end: that is one end, not two.
-        lost = (outcome.lives > 0) & (outcome.lives < self._lives)
-        starts = ended | outcome.starts | (firing & (self._lives == 0))
-        self._lives = np.where(starts, 0, outcome.lives)
+        lost = (lives > 0) & (lives < self._lives)
+        self._lives = np.where(starts, 0, lives)
         return lost
 
     def reset_env(self, env: int, seed: int) -> Tree:

@@ -5,33 +5,37 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import io
+import pickle
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 from weakref import WeakValueDictionary
 
+import cloudpickle
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.utils import EzPickle
 from gymnasium.vector import SyncVectorEnv, VectorEnv
+from gymnasium.wrappers import RecordVideo
+from typing_extensions import override
 
 from duetto.algorithms.suggestions import did_you_mean
 from duetto.environments import (
     atari,
-    copying,
     env_registry,
     envpool_vector,
     minigrid,
     silence,
     subproc,
-    validation,
 )
 from duetto.environments.atari import AtariOptions
 from duetto.environments.atari_native import NativeAtari
 from duetto.environments.engines import Engine, GymVectorEngine, SyncEngine, label_of
-from duetto.environments.errors import raised
+from duetto.environments.errors import raised, summary
 from duetto.environments.learner_view import LearnerView
-from duetto.environments.rng_state import preserve
+from duetto.environments.rng_state import layers, preserve
 from duetto.environments.vec_env import VecEnv
 from duetto.environments.wrappers import OPTION, HideVelocity, fix_resets
 from duetto.errors import DuettoError, UsageError
@@ -85,7 +89,7 @@ def make_eval(environment: Environment, **options: Any) -> VecEnv:
     """
     options["kwargs"] = dict(options.get("kwargs") or {})
     if isinstance(environment, VectorEnv | gymnasium.Env):
-        environment, options["kwargs"] = copying.copies_of(environment), {}
+        environment, options["kwargs"] = copies_of(environment), {}
     return _make(environment, _How(**options), to_learn=False)
 
 
@@ -123,12 +127,11 @@ def _make(environment: Environment, how: _How, to_learn: bool) -> VecEnv:
     if how.vectorization not in (known := get_args(Vectorization)):
         raise UsageError(f"vectorization is {how.vectorization!r}.{did_you_mean(how.vectorization, known)}")
     if env_registry.is_device(environment):
-        label = environment if isinstance(environment, str) else getattr(environment, "__name__", "The environment")
-        _check_no_processes(label, how)
-        env = env_registry.make_device_env(environment, how.kwargs)
-        from duetto.environments.device_env import DeviceEngine  # imports JAX
+        _check_no_processes(_name(environment), how)
+        from duetto.environments import device_adapters, device_env  # they import JAX
 
-        return VecEnv(DeviceEngine(env, how.num_envs, label))
+        env = device_adapters.make_device_env(environment, how.kwargs)
+        return VecEnv(device_env.DeviceEngine(env, how.num_envs, _name(environment)))
     if isinstance(environment, str) and environment.startswith(envpool_vector.PREFIX):
         _check_no_processes(environment, how)
         return VecEnv(envpool_vector.EnvPoolEngine(environment, how.num_envs, how.kwargs))
@@ -168,15 +171,8 @@ def _kind(environment: Any) -> str:
 
 def _several(single: Callable[[], gymnasium.Env], name: str, how: _How) -> Engine:
     if how.vectorization == "subprocess":
-        return subproc.SubprocEngine([single] * how.num_envs, name, how.worker_timeout)
-    envs: list[gymnasium.Env] = []
-    with ExitStack() as opened:  # close the earlier ones if one cannot be made or differs
-        for _ in range(how.num_envs):
-            envs.append(single())
-            opened.callback(validation.close, envs[-1])
-        loop = SyncEngine(envs)
-        opened.pop_all()
-    return loop
+        return subproc.SubprocEngine(single, how.num_envs, name, how.worker_timeout)
+    return SyncEngine([single() for _ in range(how.num_envs)])
 
 
 def _make_atari(game: atari.AtariGame, how: _How, to_learn: bool) -> Engine:
@@ -214,7 +210,8 @@ def _make_registered(
     env_registry.register(environment)
     env_registry.register_spec(spec)
     family = env_registry.family_of(environment)
-    hides, kwargs = kwargs.get(OPTION), {name: value for name, value in kwargs.items() if name != OPTION}
+    kwargs = dict(kwargs)
+    hides = kwargs.pop(OPTION, False)
     if render_mode is not None:  # an environment without rendering need not accept it
         kwargs = kwargs | {"render_mode": render_mode}
     try:
@@ -275,8 +272,8 @@ def _make_by_factory(factory: Callable[..., Any], render_mode: str | None, kwarg
 _RETURNED: WeakValueDictionary[int, gymnasium.Env] = WeakValueDictionary()
 
 
-def _name(factory: Callable[..., Any]) -> str:
-    return getattr(factory, "__name__", type(factory).__name__)
+def _name(environment: Any) -> str:
+    return environment if isinstance(environment, str) else getattr(environment, "__name__", type(environment).__name__)
 
 
 def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
@@ -293,3 +290,67 @@ def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
     if type(environment) is SyncVectorEnv:  # stepped one by one: no step is lost to a reset, and they are resumed
         return VecEnv(SyncEngine(list(environment.envs), name))
     return VecEnv(GymVectorEngine(environment, name))
+
+
+# ------------------------------------------------------------------------------------------- copies
+def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium.Env]:
+    """Return a factory of copies of an environment, or of a `SyncVectorEnv`'s first one, with what was set on them.
+
+    `gymnasium.make` with an object's `spec` would know nothing of `env.unwrapped.gravity = 0.0`.
+
+    Raises:
+        UsageError: It is another vector environment.
+    """
+    label = label_of(environment)
+    single: Any = environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment
+    if isinstance(single, VectorEnv):
+        raise UsageError(
+            f"{label} is a {type(single).__name__}, which cannot make a single environment for evaluations and "
+            "videos. Pass an id, or a function that makes a single environment, with its wrappers around it."
+        )
+
+    def another(render_mode: str | None = None) -> gymnasium.Env:
+        buffer = io.BytesIO()
+        try:
+            if _is_bullet(single):
+                raise UsageError("PyBullet's worlds cannot be copied")  # which are numbers to Python
+            _Copier(buffer).dump(single)
+            made = pickle.loads(buffer.getvalue())
+            if render_mode not in (None, made.render_mode):
+                made.unwrapped.render_mode = render_mode
+        except Exception as error:  # a user's objects may raise anything
+            raise UsageError(
+                f"{label} cannot be copied for evaluations and videos ({summary(error)}). Pass an id, or a function "
+                "that makes a new environment at each call."
+            ) from error
+        return made
+
+    another.__name__ = label
+    return another
+
+
+def _is_bullet(env: gymnasium.Env) -> bool:
+    modules = {kind.__module__ for layer in layers(env) for kind in type(layer).__mro__}
+    bullet = sys.modules.get("pybullet")
+    return bullet is not None and any(value is bullet for name in modules for value in vars(sys.modules[name]).values())
+
+
+class _Copier(cloudpickle.Pickler):
+    """Copies functions with the objects they refer to, so that they act on the copy."""
+
+    @override
+    def reducer_override(self, obj: Any) -> Any:
+        """Omit RecordVideo, which would overwrite files, and copy EzPickle's classes by attributes."""
+        if isinstance(obj, RecordVideo):
+            return _itself, (obj.env,)
+        if isinstance(obj, EzPickle) and type(obj).__getstate__ is EzPickle.__getstate__:
+            return object.__new__, (type(obj),), vars(obj), None, None, _set_attributes
+        return super().reducer_override(obj)
+
+
+def _itself(env: gymnasium.Env) -> gymnasium.Env:
+    return env
+
+
+def _set_attributes(obj: Any, attributes: dict[str, Any]) -> None:
+    vars(obj).update(attributes)

@@ -112,37 +112,23 @@ class Layout:
             return np.empty((n, *leaf.row_shape), leaf.dtype)
         return {leaf.name: np.empty((n, *leaf.row_shape), leaf.dtype) for leaf in self.leaves}
 
-    def write(self, tree: Tree, rows: Mapping[int, Any]) -> None:
-        """Copy the observations of several environments into their rows.
+    def write(self, tree: Tree, rows: Mapping[Any, Any], batch: tuple[int, ...] = ()) -> None:
+        """Copy the observations of several environments into their rows, or of a `batch` into all rows.
 
         Numbers too large for float32 become infinite. Raises EnvironmentFault for one that is not in its space.
         """
         with np.errstate(over="ignore"):
             for row, obs in rows.items():
                 for leaf in self.leaves:
-                    value = leaf.read(obs, row)
+                    value = leaf.read(obs, None if batch else row, batch)
                     if leaf.start is not None:
-                        value = (value.astype(np.int64, copy=False) - leaf.start).reshape(leaf.row_shape)
+                        value = (value.astype(np.int64, copy=False) - leaf.start).reshape((*batch, *leaf.row_shape))
                     (tree if isinstance(tree, np.ndarray) else tree[leaf.name])[row] = value
 
-    def check(self, obs: Any, rows: tuple[int, ...] = ()) -> None:
-        """Raise EnvironmentFault if an observation, or one of several rows, is not in its space."""
-        for leaf in self.leaves:
-            leaf.read(obs, None, rows)
-
-    def batch(self, obs: Any) -> Tree:
-        """Copy a batched Gymnasium observation, (N, ...) in every part, into our arrays, without shared memory."""
-        arrays = {leaf.name: _convert(leaf, array(leaf.find(obs))) for leaf in self.leaves}
-        return arrays[""] if self.single else arrays
-
-
-def _convert(leaf: Leaf, value: np.ndarray) -> np.ndarray:
-    """Copy a batched part to our dtype; numbers too large for float32 become infinite."""
-    if leaf.start is None:
-        with np.errstate(over="ignore"):
-            return np.array(value, leaf.dtype)
-    value = value.astype(np.int64, copy=False) - leaf.start
-    return np.array(value.reshape(len(value), *leaf.row_shape), leaf.dtype)
+    def batch(self, obs: Any, n: int) -> Tree:
+        """Copy a batched Gymnasium observation, (n, ...) in every part, as `write` does, into new arrays."""
+        self.write(tree := self.empty(n), {...: obs}, (n,))
+        return tree
 
 
 def from_gymnasium(space: gymnasium.Space[Any]) -> Space:
@@ -198,8 +184,7 @@ def to_gymnasium(
     match space:
         case Box():
             own = dtype or np.dtype(space.dtype)
-            bounds = (np.broadcast_to(np.array(bound, own), space.size) for bound in (space.low, space.high))
-            low, high = (bound.reshape(space.shape) for bound in bounds)
+            low, high = (bound.astype(own).reshape(space.shape) for bound in space.bounds)
             return gymnasium.spaces.Box(low, high, space.shape, own.type)
         case Discrete():
             other: Any = {} if dtype is None or dtype == np.int64 else {"dtype": dtype.type}  # not in each Gymnasium

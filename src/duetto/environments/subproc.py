@@ -31,13 +31,14 @@ from typing_extensions import override
 
 from duetto import subprocess_python
 from duetto.environments import obs_tree, validation
-from duetto.environments.action_masks import ALWAYS, KEY, ActionMasks
+from duetto.environments.actions import ALWAYS, KEY
 from duetto.environments.engines import Engine, StepResult, SyncEngine, plain_metadata
 from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.exact_resume import PATIENCE
 from duetto.environments.obs_tree import Tree
 from duetto.errors import DuettoError, UsageError
 from duetto.functional.pytree import tree_map_many
+from duetto.networks import masks
 
 # A false alarm ends a run of days, and that a worker hangs is as well known after five minutes as after one: no step or
 # reset that is meant takes as long.
@@ -63,32 +64,33 @@ class SubprocEngine(Engine):
 
     def __init__(
         self,
-        singles: Sequence[Callable[[], gymnasium.Env]],
+        single: Callable[[], gymnasium.Env],
+        num_envs: int,
         label: str,
         timeout: float,
         output: IO[bytes] | None = None,
     ) -> None:
-        """Start a process for each environment, which prints to `output` (None: where this process does).
+        """Start processes that call `single`, and print to `output` (None: where this process does).
 
         Raises:
             UsageError: The environments cannot be made there, or differ; or on Windows.
         """
         self.label: str = label
-        self.num_envs: int = len(singles)
+        self.num_envs: int = num_envs
         self.processes: list[subprocess.Popen[bytes]] = []
         self._lines: list[_Line] = []
         self._timeout = timeout and max(timeout, TO_START)  # of the first answer
         self._busy = False  # in the middle of a call
         weakref.finalize(self, _kill, self.processes)
-        packed = self._packed(singles)
+        packed = self._packed(single)
         try:
-            for env in range(self.num_envs):
+            for env in range(num_envs):
                 ours, theirs = Pipe()
                 with theirs:
                     process = subprocess_python.start(_PROGRAM, theirs.fileno(), output, output)
                 self.processes.append(process)
                 self._lines.append(_Line(ours, process, env))
-            described = self._ask("make", packed)
+            described = self._ask("make", [packed] * num_envs)
             if any(other[:2] != described[0][:2] for other in described):
                 raise UsageError(f"{label}: the environments have different spaces. Make them all alike.")
         except BaseException as error:
@@ -97,13 +99,13 @@ class SubprocEngine(Engine):
                 raise error.located(label, 0) from error
             raise
         self._timeout = timeout
-        super().__init__(self.num_envs, label, *described[0])
+        super().__init__(num_envs, label, *described[0])
 
-    def _packed(self, singles: Sequence[Callable[[], gymnasium.Env]]) -> list[bytes]:
+    def _packed(self, single: Callable[[], gymnasium.Env]) -> bytes:
         if sys.platform == "win32":
             raise UsageError('Processes for environments need Linux or macOS. Use vectorization="sync".')
         try:
-            return [cloudpickle.dumps(single) for single in singles]
+            return cloudpickle.dumps(single)
         except (TypeError, AttributeError, RuntimeError, pickle.PicklingError) as error:
             raise UsageError(
                 f'{self.label} cannot be sent to a separate process ({summary(error)}). Use vectorization="sync", or '
@@ -133,13 +135,12 @@ class SubprocEngine(Engine):
     def reset(self, seed: int | None) -> Tree:
         return self._first(self._ask("reset", [None if seed is None else seed + i for i in range(self.num_envs)]))
 
-    def _first(self, rows: list[tuple[Tree, ActionMasks]]) -> Tree:
-        """Return the workers' first observations, and take over the masks in their infos."""
-        self.action_masks: ActionMasks = rows[0][1]
-        for env, (_, masks) in enumerate(rows):
-            if masks.given != self.action_masks.given:
-                raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", env)
-        return tree_map_many(np.concatenate, [obs for obs, _ in rows])
+    def _first(self, rows: list[Tree]) -> Tree:
+        """Return the workers' first observations, side by side."""
+        masked = [masks.mask_of(obs) is not None for obs in rows]
+        if any(masked) and not all(masked):
+            raise EnvironmentFault(f"only some environments' infos have an {KEY}. {ALWAYS}", masked.index(False))
+        return tree_map_many(np.concatenate, rows)
 
     @override
     def step(self, actions: np.ndarray) -> StepResult:
@@ -161,7 +162,7 @@ class SubprocEngine(Engine):
 
     @override
     def reset_env(self, env: int, seed: int) -> Tree:
-        [(first, _)] = self._ask("reset", [seed], envs=[env])
+        [first] = self._ask("reset", [seed], envs=[env])
         return tree_map_many(np.concatenate, [first] * self.num_envs)
 
     @override
@@ -181,7 +182,7 @@ class SubprocEngine(Engine):
             loaded = self._ask("load", each, rows, range(seed, seed + self.num_envs))
         finally:
             self._timeout = timeout
-        return self._first([first for first, _ in loaded]), [why for _, why in loaded]
+        return self._first([first for first, _ in loaded]), [why for _, [why] in loaded]
 
     @override
     def set_attr(self, name: str, value: Any) -> None:
@@ -314,13 +315,6 @@ class _Worker:
             self._engine = SyncEngine([cloudpickle.loads(packed)()])
         [env] = self._engine.envs
         return env.observation_space, env.action_space, plain_metadata(env)
-
-    def reset(self, seed: int | None) -> tuple[Tree, ActionMasks]:
-        return self._engine.reset(seed), self._engine.action_masks
-
-    def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[tuple[Tree, ActionMasks], str]:
-        obs, [why] = self._engine.load(saved, obs, seed)
-        return (obs, self._engine.action_masks), why
 
     def step(self, action: Any) -> tuple[Any, ...]:
         result = self._engine.step(np.asarray(action)[None])

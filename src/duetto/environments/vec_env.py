@@ -6,7 +6,6 @@ always what the action really produced, reset rows do not exist, and no array is
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import sys
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from duetto.environments import env_registry, exact_resume, obs_tree, silence
+from duetto.environments import env_registry, obs_tree, silence
 from duetto.environments.actions import ActionMap
 from duetto.environments.engines import Engine, StepResult
 from duetto.environments.errors import EnvironmentFault, shown
@@ -96,7 +95,6 @@ class VecEnv:
         self._seed: int | None = None
         self._rows = np.arange(self.num_envs)
         self.started: bool = False
-        self.attributes: dict[str, Any] = {}  # that were set from outside
         self._rendered = False
 
     @property
@@ -192,7 +190,6 @@ class VecEnv:
         """Set an attribute of every environment; see `Trainer.set_attr`. Plain values are kept for a resume."""
         with self._telling():
             self.engine.set_attr(name, value)
-        self.attributes[name] = copy.deepcopy(value)
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
         """Draw uniform random actions for every environment, as `step` takes them."""
@@ -296,7 +293,6 @@ class VecEnv:
                 self.restored, self.not_restored = np.zeros(self.num_envs, bool), []
                 return
             try:
-                self.attributes |= exact_resume.attributes(saved)
                 obs, reasons = self.engine.load(saved, state["obs"], seed)
             except (DuettoError, EnvironmentFault):
                 raise
@@ -357,10 +353,11 @@ class VecEnv:
         if not np.count_nonzero(done):
             return []
         ended = np.flatnonzero(done).tolist()
-        episodes = [Episode(i, float(self._returns[i]), int(self._lengths[i])) for i in ended]
-        if result.success is not None:
-            said = zip(episodes, result.success[ended].tolist(), strict=True)
-            episodes = [one if math.isnan(done) else one._replace(success=done) for one, done in said]
+        success = [math.nan] * self.num_envs if result.success is None else result.success.tolist()
+        episodes = [
+            Episode(i, float(self._returns[i]), int(self._lengths[i]), None if math.isnan(success[i]) else success[i])
+            for i in ended
+        ]
         self._returns[ended], self._lengths[ended] = 0.0, 0
         return episodes
 

@@ -273,8 +273,7 @@ def observed(layout: environments.Layout, given: Any, several: bool) -> Any:
         given = {leaf.name: _part(given, leaf.name) for leaf in layout.leaves}
     try:
         if several:
-            layout.check(given, (len(given if layout.single else given[layout.leaves[0].name]),))
-            obs = layout.batch(given)
+            obs = layout.batch(given, len(given if layout.single else given[layout.leaves[0].name]))
         else:
             layout.write(obs := layout.empty(1), {0: given})
     except (EnvironmentFault, TypeError) as error:

@@ -248,7 +248,7 @@ class Components:
         self.collector.load_state_dict(state["collector"])
         self.stepper.load_state_dict(state["stepper"])
         if self._goals is not None:
-            for name, value in self.stepper.attributes.items():
+            for name, value in environments.attributes(state["stepper"]["environments"]).items():
                 self._goals.set_attr(name, value)
         if self.stepper.masked != self._masked:
             self._heed_masks()

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -85,11 +85,14 @@ class DeviceLoop:
     """The compiled program of one run, and its plan.
 
     Attributes:
+        carry: What is handed from one call to the next, without learner, normalizer and memory; part of checkpoints.
         vector: The environments.
         replay: The buffer's functions; None for rollouts.
         steps_of_turn: Steps of one turn, over all environments.
         most_turns: Turns of one call at most.
     """
+
+    STATE: ClassVar[Any] = {}  # of a collector: none, since the carry is saved with the environments
 
     def __init__(
         self,
@@ -102,6 +105,7 @@ class DeviceLoop:
         """`group` computes the program of several seeds at once."""
         self._algorithm, self._learner, self._seed, self._group = algorithm, learner, seed, group
         self.vector: VectorDeviceEnv = vector
+        self.carry: Carry = {}
         self._spec: Any = algorithm.memory()
         self._explorer = algorithm.explorer()
         self._scaling, self._rewards = algorithm.observation_scaling(), algorithm.reward_scaling()

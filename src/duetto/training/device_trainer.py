@@ -10,10 +10,9 @@ so a run with rollouts makes whole ones, and may go beyond `steps` by less than 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
@@ -27,14 +26,13 @@ from duetto.environments.device_env import DeviceEngine, arrays_of, tree_of
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
-from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, DictOf
+from duetto.functional.state_schema import ANY, ArrayOf
 from duetto.learners.multi_seed import SeedGroup
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training import device_loop
-from duetto.training.collector import Source
 from duetto.training.components import Components, Execution
-from duetto.training.device_loop import OBSERVATION, REWARD, Advance, Carry, DeviceLoop, on_device
+from duetto.training.device_loop import OBSERVATION, Advance, DeviceLoop, on_device
 from duetto.training.trainer import Trainer
 
 
@@ -118,41 +116,6 @@ class DeviceMemory(Memory):
         self.schedule.load_state_dict(state["schedule"])
 
 
-class DeviceSource(Source):
-    """The host's part of acting: the carry between two calls, without learner, normalizer and memory."""
-
-    STATE: ClassVar[Any] = DictOf(ARRAY)
-
-    def __init__(self, loop: DeviceLoop) -> None:
-        self.loop: DeviceLoop = loop
-        self.carry: Carry = {}
-
-    def collect(self, step: int, total_steps: int) -> Any:
-        """Raise an error: the compiled loop collects."""
-        raise NotImplementedError
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the carry without the environments' states."""
-        return arrays_of_carry(self.carry)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`, after the environments'."""
-        own = arrays_of_carry(self.carry)
-        state_schema.check(state, own, "collector")
-        parts = {name: jnp.asarray(state[name], own[name].dtype) for name in own}
-        self.carry |= {name: part for name, part in parts.items() if "/" not in name}
-        moments = [parts[f"moments/{name}"] for name in Moments._fields if f"moments/{name}" in parts]
-        if moments:
-            self.carry["moments"] = {REWARD: Moments(*moments)}
-
-
-def arrays_of_carry(carry: Carry) -> dict[str, np.ndarray]:
-    """Return the parts of a carry that are arrays by name, and the statistics of rewards."""
-    own = {name: np.array(part) for name, part in carry.items() if name not in ("env", "moments")}
-    rewards = carry["moments"].get(REWARD)
-    return own | ({f"moments/{name}": np.array(part) for name, part in rewards._asdict().items()} if rewards else {})
-
-
 class DeviceExecution(Execution):
     """Runs environments and updates in the compiled loop, which may be that of several seeds."""
 
@@ -164,17 +127,17 @@ class DeviceExecution(Execution):
         engine: Any = stepper.engine
         if self._group is not None:
             learner.seeds = len(self._group.seeds)
-        return DeviceSource(DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed, self._group))
+        return DeviceLoop(config.algorithm, learner, engine.vector, config.run.seed, self._group)
 
 
 class DeviceComponents(Components):
     """The parts of a run in the compiled loop."""
 
     memory: Any  # a DeviceMemory
-    collector: Any  # a DeviceSource
+    collector: Any  # a DeviceLoop
 
     def _make_memory(self, seen: Any) -> Any:
-        return DeviceMemory(self._config.algorithm.memory(), self.stepper.num_envs, self.collector.loop.replay)
+        return DeviceMemory(self._config.algorithm.memory(), self.stepper.num_envs, self.collector.replay)
 
     def reset(self) -> None:
         """Start the first episodes: those of the host's loop with this seed."""
@@ -184,45 +147,42 @@ class DeviceComponents(Components):
     def _take_environments(self) -> None:
         engine = self.stepper.engine
         assert isinstance(engine, DeviceEngine)
-        self.collector.carry = self.collector.loop.first_carry(engine.state, self.stepper.obs)
+        self.collector.carry = self.collector.first_carry(engine.state, self.stepper.obs)
         engine.state = None  # the program's to change from here on
 
     def advance(self, turns: int, step: int, horizon: int) -> Advance:
         """Make some turns of the loop."""
-        source, memory, moments = self.collector, self.memory, self.normalizer.moments
+        loop, memory, moments = self.collector, self.memory, self.normalizer.moments
         learner: Any = self.learner
         scaling = {OBSERVATION: on_device(moments[OBSERVATION])} if moments else {}
-        carry = source.carry | {"learner": learner.state, "moments": source.carry["moments"] | scaling}
+        carry = loop.carry | {"learner": learner.state, "moments": loop.carry["moments"] | scaling}
         if memory.rows:
             carry["memory"] = memory.arrays
         carry = jax.device_put(carry, learner.device)  # all arrays committed, so that the program compiles once
-        carry, advance = source.loop.advance(carry, turns, step, horizon, memory.schedule)
+        carry, advance = loop.advance(carry, turns, step, horizon, memory.schedule)
         learner.state = carry.pop("learner")
         memory.arrays = carry.pop("memory", {})
-        memory.number += turns * source.loop.steps_of_turn // self.stepper.num_envs
+        memory.number += turns * loop.steps_of_turn // self.stepper.num_envs
         if OBSERVATION in carry["moments"]:
             observed = carry["moments"].pop(OBSERVATION)
             mean, variance, count = (np.asarray(part, np.float64) for part in observed)
             self.normalizer.moments = {OBSERVATION: Moments(mean, variance, float(count))}
-        source.carry = carry
+        loop.carry = carry
         return advance
 
     @property
     @override
     def steps_at_once(self) -> int:
         """Here the steps of one turn of the loop."""
-        return self.collector.loop.steps_of_turn
-
-    def look_at_saved(self, saved: dict[str, Any]) -> None:
-        """Do nothing: environments of arrays can always be saved."""
+        return self.collector.steps_of_turn
 
     @override
     def state_dict(self) -> dict[str, Any]:
         return {
             "learner": self.learner.state_dict(),
             "memory": self.memory.state_dict(),
-            "collector": self.collector.state_dict(),
-            "stepper": {"environments": arrays_of(self.collector.carry["env"])},
+            "collector": {},
+            "stepper": {"environments": arrays_of(self.collector.carry)},
         }
 
     @override
@@ -230,14 +190,12 @@ class DeviceComponents(Components):
         self.learner.load_state_dict(state["learner"])
         self.normalizer.load_state_dict(state["normalizer"])
         self._load_memory(state["memory"], segments)
-        seed, saved = self._config.run.seed, state["stepper"]["environments"]
-        self.stepper.reset(seed if saved is not None else seed + self.memory.number + 1)
+        self.stepper.reset(self._config.run.seed + self.memory.number + 1)
         self._take_environments()
-        if saved is None:
+        if (saved := state["stepper"]["environments"]) is None:
             self.memory.interrupt()
-            return
-        self.collector.carry["env"] = tree_of(saved, self.collector.loop.vector, "stepper/environments")
-        self.collector.load_state_dict(state["collector"])
+        else:
+            self.collector.carry = tree_of(saved, self.collector.carry, "stepper/environments")
 
 
 class DeviceTrainer(Trainer):
@@ -260,7 +218,7 @@ class DeviceTrainer(Trainer):
 
     def _collect(self) -> None:
         """Make the turns until the next evaluation, checkpoint or line of metrics."""
-        loop = self.components.collector.loop
+        loop = self.components.collector
         if not self.learner.updates and not self.step:
             self.on_activity("compiling the training loop")
         turns = min(self._turns_until_due(), loop.most_turns)

@@ -1,35 +1,45 @@
-"""Rules of the environment checker: spaces, observations, rewards, episodes, masks, speed, rendering, determinism."""
+"""Environment checker: `duetto check` and `duetto.check`.
+
+It makes the environment in separate processes, where a crash or a hang becomes a finding. It plays random actions and
+judges what they lead to, runs Gymnasium's checker, and compares steps after a resume.
+"""
 
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any, Literal
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import env_checker
+from gymnasium.vector import VectorEnv
 
 from duetto.algorithms import ALGORITHMS
-from duetto.environments import obs_tree, validation
-from duetto.environments.action_masks import KEY
+from duetto.environments import atari, env_registry, make_env, obs_tree, validation
+from duetto.environments.actions import KEY
 from duetto.environments.spaces import Layout
+from duetto.environments.subproc import MORE_TIME, SubprocEngine
 from duetto.environments.vec_env import Episode, Transition, VecEnv
-from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, UsageError
+from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, NonFiniteError, UsageError
 from duetto.networks.preprocessing import image_warnings
 from duetto.networks.spaces import Box, Dict
 
+STEPS, TIMEOUT = 2000, 60.0
 NORMALIZE = "--normalize-observations collected (of ppo: --normalize-observations)"
 LARGE = 100.0  # networks learn well from numbers of about 1
 SLOW = 300.0  # steps per second; below this, the environment takes most of a run's time
 MAX_SECONDS = 10.0  # a slow environment plays fewer steps
 
 Level = Literal["broken", "costs", "fine"]
-Trace = list[dict[str, int]]  # checksums of the first observation, then of each step's results by name
+Trace = list[tuple[str, int]]  # of the first observation, then of each step's results: a name and a checksum
 
 
 @dataclass(frozen=True)
@@ -64,18 +74,91 @@ class Findings(list[Finding]):
             self.append(Finding(level, about, sentence))
 
 
+# ------------------------------------------------------------------------------------------- in other processes
+def check(
+    environment: Any,
+    *,
+    environment_options: Mapping[str, Any] | None = None,
+    steps: int = STEPS,
+    timeout: float = TIMEOUT,
+) -> list[Finding]:
+    """Return what would break or slow down training on this environment.
+
+    Makes the environment in a new process and plays random actions. Trains nothing and writes nothing. Faults of the
+    environment, crashes and hangs included, are findings and raise nothing.
+
+    Args:
+        environment: An id, FILE.py:CLASS, a Gymnasium environment, or a callable that makes one (a class or function).
+        environment_options: Arguments for its constructor, as in `duetto.train`.
+        steps: Maximum number of random steps; a slow environment takes fewer.
+        timeout: Maximum seconds of a single call (constructor, reset, step) before it counts as a hang.
+
+    Raises:
+        UsageError: The environment does not exist, its package is not installed, or it is a vector environment.
+    """
+    if steps < 1 or timeout <= 0:
+        raise UsageError(f"steps is {steps} and timeout is {timeout:g}. Set both above 0.")
+    environment = env_registry.resolved(environment)
+    name, game = getattr(environment, "__name__", type(environment).__name__), None
+    if isinstance(environment, VectorEnv):
+        raise UsageError(f"{name} is a vector environment. Pass the id or class of the single environment.")
+    if env_registry.is_device(environment):
+        raise UsageError(f"{name} is an environment of arrays; the check tests Gymnasium environments. Train with it.")
+    if isinstance(environment, str):
+        name, game = environment, atari.find(environment)
+        env_registry.check_known(environment)
+    spec = env_registry.registration(environment)
+    single = partial(_single, environment, dict(environment_options or {}), spec, "rgb_array" if game else None)
+    with tempfile.TemporaryFile() as printed:
+
+        def make(**options: str) -> VecEnv:
+            return VecEnv(SubprocEngine(partial(single, **options), 1, name, timeout, printed), name)
+
+        return _check(make, steps, game is None, printed)
+
+
+def _single(
+    environment: Any, kwargs: dict[str, Any], spec: EnvSpec | None, shown: str | None, render_mode: str | None = None
+) -> gymnasium.Env:
+    """Make the environment in a worker."""
+    env_registry.register_spec(spec)
+    return make_env.make_eval(environment, kwargs=kwargs, render_mode=render_mode or shown).environments[0]
+
+
+def _check(make: Callable[..., VecEnv], steps: int, resumes: bool, printed: IO[bytes]) -> Findings:
+    findings, about = Findings(), "making"
+    try:
+        with closing(make()) as vec:
+            about, findings.doing = "contract", "while random actions were played"
+            check_spaces(findings, vec)
+            with closing(make()) as other:
+                repeatable = check_determinism(findings, vec, other)
+            check_rollout(findings, vec, steps)
+            check_gymnasium(findings, vec)
+            if repeatable and resumes:  # Atari games resume in ale-py's vector environment
+                with closing(make()) as other:
+                    check_resume(findings, vec, other, steps)
+            check_render(findings, make, vec.engine.metadata)
+        findings.add("processes", fine="It can be pickled: vectorization=subprocess works.")
+    except DuettoError as error:
+        about = "numbers" if isinstance(error, NonFiniteError) else about
+        sentence = str(error)
+        if isinstance(error, EnvironmentFailedError):
+            sentence = " ".join([error.sentence, *re.findall(r'File "[^"]+", line \d+', error.trace)[-1:]])
+            sentence = sentence.replace(MORE_TIME, "--timeout")
+            if not error.trace:  # it raised nothing: it crashed or hangs
+                about, sentence = "process", f"{sentence} That was {findings.doing}.{_last_line(printed)}"
+        findings.add(about, broken=f"{sentence} Nothing after this was checked.")
+    return findings
+
+
+def _last_line(printed: IO[bytes]) -> str:
+    printed.seek(0)
+    lines = printed.read().decode(errors="replace").strip().splitlines()
+    return f" Its last output: {lines[-1][:200]!r}." if lines else ""
+
+
 # ------------------------------------------------------------------------------------------- random actions
-@dataclass
-class RolloutRecord:
-    """What random actions led to."""
-
-    seconds: float = 0.0
-    rewards: list[float] = field(default_factory=list)  # of each step
-    episodes: list[tuple[int, bool, bool]] = field(default_factory=list)  # length, terminated, truncated
-    low: dict[str, np.ndarray] = field(default_factory=dict)  # smallest observations, by part
-    high: dict[str, np.ndarray] = field(default_factory=dict)
-
-
 def play(vec: VecEnv, seed: int, steps: int) -> Iterator[tuple[Transition, list[Episode]]]:
     """Yield at most `steps` steps with random, allowed actions. Raises what a run would raise."""
     random, started = np.random.default_rng(seed), time.perf_counter()
@@ -83,21 +166,6 @@ def play(vec: VecEnv, seed: int, steps: int) -> Iterator[tuple[Transition, list[
         if time.perf_counter() - started > MAX_SECONDS:
             return
         yield vec.step(vec.sample_actions(random))
-
-
-def record_rollout(vec: VecEnv, steps: int) -> RolloutRecord:
-    """Play random actions, and record what they lead to."""
-    record, started = RolloutRecord(), time.perf_counter()
-    vec.reset(5)
-    for transition, episodes in play(vec, 5, steps):
-        flags = bool(transition.terminated[0]), bool(transition.truncated[0])
-        record.episodes += [(episode.length, *flags) for episode in episodes]
-        record.rewards.append(float(transition.reward[0]))
-        for name, value in [*obs_tree.parts(transition.next_obs), *obs_tree.parts(vec.obs)]:
-            record.low[name] = np.minimum(record.low.get(name, value), value)
-            record.high[name] = np.maximum(record.high.get(name, value), value)
-    record.seconds = time.perf_counter() - started
-    return record
 
 
 # ------------------------------------------------------------------------------------------- rules
@@ -122,25 +190,36 @@ def check_spaces(findings: Findings, vec: VecEnv) -> None:
         findings.add("normalization", broken=f"{refused} and use {NORMALIZE}.")
 
 
-def check_rollout(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
-    """Check the results of random actions."""
-    steps = len(record.rewards)
+def check_rollout(findings: Findings, vec: VecEnv, most: int) -> None:
+    """Check the results of at most so many random actions."""
+    started, rewards = time.perf_counter(), []
+    ends: list[tuple[int, bool, bool]] = []  # length, terminated and truncated of each episode
+    ranges: dict[str, np.ndarray] = {}  # smallest and largest values of each part of observations, (2, ...)
+    vec.reset(5)
+    for transition, episodes in play(vec, 5, most):
+        flags = bool(transition.terminated[0]), bool(transition.truncated[0])
+        ends += [(episode.length, *flags) for episode in episodes]
+        rewards.append(float(transition.reward[0]))
+        for name, value in [*obs_tree.parts(transition.next_obs), *obs_tree.parts(vec.obs)]:
+            low, high = ranges.get(name, (value, value))
+            ranges[name] = np.stack([np.minimum(low, value), np.maximum(high, value)])
+    seconds, steps = time.perf_counter() - started, len(rewards)
     findings.add("contract", fine=f"reset and step return valid values in {steps:,} steps of random actions.")
-    _check_observations(findings, vec, record)
-    low, high = min(record.rewards), max(record.rewards)
+    _check_observations(findings, vec, ranges)
+    low, high = min(rewards), max(rewards)
     said = f"Rewards range from {low:.4g} to {high:.4g}"
     large = f"{said}, and values are sums of them. Scale them down, or let PPO do it (--normalize-rewards)."
     rare = ". Check that random actions deserve this; rare rewards need exploration, demonstrations or goals"
     too_large = low < high and max(abs(low), abs(high)) > LARGE
     findings.add("rewards", costs=large if too_large else "", fine=f"{said}{rare if low == high else ''}.")
-    _check_episodes(findings, vec.call(_time_limit), record)
+    _check_episodes(findings, vec.call(_time_limit), ends, steps)
     if vec.masked:
         fine = f"info has an {KEY}: algorithms choose among allowed actions, but bc, dqfd and r2d3 refuse."
         findings.add("masks", fine=fine)
     elif vec.call(_has_mask_method):
         costs = f"Its method action_masks is not read. Return the mask as info[{KEY!r}] in each reset and step."
         findings.add("masks", costs=costs)
-    rate = steps / record.seconds
+    rate = steps / seconds
     hours = f"{rate:,.0f} steps per second: a million steps need {1e6 / rate / 3600:.1f} hours. Use several processes "
     slow = f"{hours}(--num-envs 8 --vectorization subprocess)." if rate < SLOW else ""
     findings.add("speed", costs=slow, fine=f"{rate:,.0f} steps per second in a separate process, resets included.")
@@ -165,12 +244,12 @@ def _wrong_dtypes(env: gymnasium.Env) -> list[str]:
     return sentences
 
 
-def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) -> None:
+def _check_observations(findings: Findings, vec: VecEnv, ranges: dict[str, np.ndarray]) -> None:
     costs, space = [], vec.observation_space
     for name, part in space.parts if isinstance(space, Dict) else [("", space)]:
         if not isinstance(part, Box) or part.dtype == "uint8":
             continue
-        label, seen = f"observation {name}".rstrip(), np.stack([record.low[name], record.high[name]]).reshape(2, -1)
+        label, seen = f"observation {name}".rstrip(), ranges[name].reshape(2, -1)
         low, high = part.bounds
         slack = 1e-6 * (1 + np.abs([low, high]))  # float32 rounds bounds
         left = np.any(seen < low - slack[0], axis=0) | np.any(seen > high + slack[1], axis=0)
@@ -190,13 +269,12 @@ def _check_observations(findings: Findings, vec: VecEnv, record: RolloutRecord) 
     findings.add("observations", costs=" ".join(costs), fine=fine)
 
 
-def _check_episodes(findings: Findings, limit: int | None, record: RolloutRecord) -> None:
+def _check_episodes(findings: Findings, limit: int | None, ends: list[tuple[int, bool, bool]], steps: int) -> None:
     """Look for time limits reported as terminations, and for episodes that never end."""
-    lengths = [length for length, _, _ in record.episodes]
-    count, steps = len(lengths), len(record.rewards)
-    terminated = sum(terminated for _, terminated, _ in record.episodes)
-    truncated = sum(truncated and not terminated for _, terminated, truncated in record.episodes)
-    both = sum(terminated and truncated for _, terminated, truncated in record.episodes)
+    lengths, count = [length for length, _, _ in ends], len(ends)
+    terminated = sum(terminated for _, terminated, _ in ends)
+    truncated = sum(truncated and not terminated for _, terminated, truncated in ends)
+    both = sum(terminated and truncated for _, terminated, truncated in ends)
     broken = costs = ""
     if 2 * both > count:  # a task that is done just when its time is up is correct
         broken = (
@@ -306,11 +384,11 @@ def check_resume(findings: Findings, vec: VecEnv, other: VecEnv, steps: int) -> 
 
 
 def _trace(vec: VecEnv, seed: int, steps: int) -> Trace:
-    trace = [{"first observation": _checksum(vec.obs)}]
-    for step, _ in play(vec, seed, steps):
+    trace = [("first observation differs", _checksum(vec.obs))]
+    for number, (step, _) in enumerate(play(vec, seed, steps), 1):
         results = {"observation": step.next_obs, "reward": step.reward, "next episode's first observation": vec.obs}
         results["end of the episode"] = np.stack([step.terminated, step.truncated])
-        trace.append({name: _checksum(result) for name, result in results.items()})
+        trace += [(f"{name} differs at step {number}", _checksum(result)) for name, result in results.items()]
     return trace
 
 
@@ -320,8 +398,5 @@ def _checksum(tree: obs_tree.Tree) -> int:
 
 def _difference(first: Trace, second: Trace) -> str:
     """Return what differs first; "" if nothing does."""
-    for step, (expected, found) in enumerate(zip(first, second, strict=False)):
-        for name in expected:
-            if found[name] != expected[name]:
-                return f"{name} differs at step {step}" if step else f"{name} differs"
-    return ""
+    pairs = zip(first, second, strict=False)
+    return next((what for (what, expected), (_, found) in pairs if found != expected), "")
