@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from duetto.buffers.sum_tree import MinTree, SumTree
+from duetto.buffers.sampling import MinTree, SumTree
 
 SIZES = [1, 4, 16, 17, 256, 257, 5000]  # one to four levels, with and without padding
 

@@ -23,7 +23,7 @@ from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageErro
 from duetto.install_hint import install
 from duetto.runs.run import Run
 from duetto.storage import atomic_io
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import FolderLock
 from duetto.training.trainer import Trainer
 
 

@@ -26,7 +26,7 @@ import duetto
 from duetto.errors import DuettoError
 from duetto.runs import trainer_setup
 from duetto.runs.run import Run
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import FolderLock
 from duetto.tools.plot.curves import curves
 
 EXAMPLES = int(os.environ.get("DUETTO_FUZZ", "10"))

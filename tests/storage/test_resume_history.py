@@ -11,9 +11,8 @@ from small_runs import StopAt, small, train
 
 from duetto.environments import VecEnv
 from duetto.runs.run import Run
-from duetto.storage import repeat_command
-from duetto.storage.config import Config
-from duetto.storage.resume_history import Event, History
+from duetto.storage import reproducibility
+from duetto.storage.config import Config, Event, History
 from duetto.storage.safe_yaml import read_yaml
 from duetto.tools.plot.curves import curves
 from duetto.training import resume_checks
@@ -26,7 +25,7 @@ def history(run: Run) -> History:
 
 
 def said(run: Run) -> str:
-    return " ".join(repeat_command.of_its_history(read_yaml(run.path / "config.yaml")))
+    return " ".join(reproducibility.of_its_history(read_yaml(run.path / "config.yaml")))
 
 
 @pytest.fixture

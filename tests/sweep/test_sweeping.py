@@ -24,13 +24,13 @@ from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, UsageError
-from duetto.runs import worker as jobs
+from duetto.runs import pool as jobs
 from duetto.runs.pool import ProcessPool
 from duetto.runs.run import Run
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.config import RunOptions
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import FolderLock
 from duetto.storage.safe_yaml import read_yaml, to_yaml
 from duetto.storage.user_code import Origin
 from duetto.tools.sweep.api import listed

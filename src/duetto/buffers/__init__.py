@@ -1,16 +1,15 @@
 """Rollouts and replay buffers.
 
 - `storage`, `storage_fields`: the newest steps of every environment, each observation once
-- `replay`, `sequences`, `sequence_bounds`: batches of transitions and of sequences
+- `replay`, `sequences`: batches of transitions and of sequences
 - `device_replay`: transitions as pure functions of arrays, for the compiled loop
-- `sampling`, `sum_tree`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
+- `sampling`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
 - `her`: hindsight experience replay
 - `mixed_replay`: batches mixed with demonstrations
 - `rollout`: on-policy batches
 - `sharded_replay`: a buffer in several processes
 - `update_schedule`: how many batches are due
-- `base`: the data that goes in and out
-- `experience`: functions that join steps and split them
+- `base`: the data that goes in and out, joined and split
 """
 
 from __future__ import annotations

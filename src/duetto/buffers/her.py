@@ -38,34 +38,27 @@ class HindsightGoals(Protocol):
 class EpisodeSpans:
     """The numbers of the first and last step of each stored step's episode.
 
-    If `stale`, they are read from the storage again.
+    Attributes:
+        stale: Whether an episode has ended since they were read from the storage.
     """
 
     def __init__(self, storage: EpisodeStorage) -> None:
         self._storage = storage
         self._ends = np.array(EDGES)  # ascending: env * MOST_WRITTEN + number, of stored steps that end their episode
-        self.stale: bool = False
+        self.stale: bool = True
 
     def of(self, index: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first and last number (B,) of the episode of each step, as far as they are stored."""
         storage = self._storage
         if self.stale:
-            self.stale, self._ends = False, np.array(EDGES)
             ended = np.flatnonzero(storage.columns["terminated"] | storage.columns["truncated"])
-            self.close(ended[storage.number(ended) >= 0])
+            ends = ended // storage.rows * MOST_WRITTEN + storage.number(ended)
+            self.stale, self._ends = False, np.sort(np.append(EDGES, ends))
         env = index // storage.rows
         written, before = storage.written[env], env * MOST_WRITTEN
         end = self._ends.searchsorted(before + number)
         first = np.maximum(self._ends[end - 1] + 1 - before, np.maximum(written - storage.rows, 0))
         return first, np.minimum(self._ends[end] - before, written - 1)
-
-    def close(self, index: np.ndarray) -> None:
-        """End episodes with the steps at `index` (K,), and forget the ends that were overwritten."""
-        if len(index):
-            storage, ends = self._storage, self._ends[1:-1]
-            ends = ends[ends % MOST_WRITTEN >= (storage.written - storage.rows)[ends // MOST_WRITTEN]]
-            new = np.sort(index // storage.rows * MOST_WRITTEN + storage.number(index))
-            self._ends = np.hstack((EDGES[0], np.insert(ends, ends.searchsorted(new), new), EDGES[1]))
 
 
 class Relabeling:

@@ -20,8 +20,7 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, ReplaySpec, SequenceBatch, SequenceSpec
-from duetto.buffers.base import Experience, Memory, Sample
-from duetto.buffers.experience import rows
+from duetto.buffers.base import Experience, Memory, Sample, rows
 from duetto.buffers.replay import Replay
 from duetto.buffers.sharded_replay import ShardedReplay
 from duetto.buffers.storage import Segment

@@ -76,14 +76,8 @@ class ReplayMemory(Memory):
             yield self.sample()
 
     def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`.
-
-        Raises:
-            ValueError: Nothing is stored yet.
-        """
+        """Return a batch of `size` items, by default `batch_size`; there must be one."""
         line = self.line
-        if not line.items:
-            raise ValueError("The memory is empty, or has no sequence that is complete: add steps before sampling")
         found = self.resolve(self.sampler.draw(line, self._spec.batch_size if size is None else size, self._random))
         batch = found.batch
         if self.sampler.prioritized:
@@ -170,11 +164,7 @@ class Replay(ReplayMemory):
     # ------------------------------------------------------------------------------------------------ filling
     @override
     def add(self, experience: Experience) -> None:
-        """Store copies of the steps; a batch may be due afterwards.
-
-        Raises:
-            ValueError, TypeError: See `EpisodeStorage.add`. Then nothing is stored.
-        """
+        """Store copies of the steps; a batch may be due afterwards."""
         self._added(experience, self._storage.add(experience))
         self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
 
@@ -249,12 +239,12 @@ class Replay(ReplayMemory):
     def _added(self, steps: Experience, index: np.ndarray) -> None:
         """Make items of the steps just stored at `index` (K,), of different environments."""
         self._add_items(index)
-        if self._relabeling is not None:
-            self._relabeling.spans.close(index[steps.terminated | steps.truncated])
+        if self._relabeling is not None and (steps.terminated | steps.truncated).any():
+            self._relabeling.spans.stale = True
 
     def _interrupted(self, env: np.ndarray) -> None:
         if self._relabeling is not None:
-            self._relabeling.spans.close(self._storage.index(env, self._storage.written[env] - 1))
+            self._relabeling.spans.stale = True
 
     def _add_items(self, index: np.ndarray) -> None:
         if isinstance(self._items, MassItems):

@@ -23,8 +23,7 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import ReplaySpec, SequenceSpec
-from duetto.buffers.base import Experience, ResolvedItems
-from duetto.buffers.experience import concatenated, rows, scattered
+from duetto.buffers.base import Experience, ResolvedItems, concatenated, rows, scattered
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.replay import Replay, ReplayMemory
 from duetto.buffers.sampling import PriorityLine

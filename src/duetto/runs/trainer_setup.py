@@ -16,8 +16,7 @@ from duetto.runs.finetune import WarmStart
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.config import Config
-from duetto.storage.lock import FolderLock
-from duetto.storage.run_folder import BEFORE, clear, free_folder
+from duetto.storage.run_folder import BEFORE, FolderLock, clear, free_folder
 from duetto.training.components import Execution
 from duetto.training.trainer import Trainer
 

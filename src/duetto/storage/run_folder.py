@@ -1,14 +1,39 @@
-"""Make the folder of a new run, and clear it if the run does not start."""
+"""The folder of a run: make it, let one process at a time work on it, and clear it if the run does not start."""
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, RunInUseError, UsageError
+from duetto.storage import safe_open
 
+if sys.platform == "win32":
+    import msvcrt
+
+    _BEYOND_THE_TEXT = 1 << 20  # a locked byte cannot be read, and the holder's name must stay readable
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, _BEYOND_THE_TEXT, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+LOCK = ".lock"
 BEFORE = "before"  # name of folders in a run's folder with files as they were before the run changed them
-_FIRST = (".tmp-config.yaml", "metrics.jsonl", "evaluations.csv", "config.yaml", ".lock")  # in the order of deletion
+_FIRST = (".tmp-config.yaml", "metrics.jsonl", "evaluations.csv", "config.yaml", LOCK)  # in the order of deletion
+_HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 
 def free_folder(parent: Path, name: str) -> Path:
@@ -28,7 +53,7 @@ def free_folder(parent: Path, name: str) -> Path:
 
 def foreign(folder: Path) -> list[str]:
     """Return the names in a folder that a run which was killed at its start does not leave."""
-    return sorted({child.name for child in folder.glob("*")} - {_FIRST[0], _FIRST[-1]})
+    return sorted({child.name for child in folder.glob("*")} - {_FIRST[0], LOCK})
 
 
 def clear(folder: Path) -> None:
@@ -38,3 +63,49 @@ def clear(folder: Path) -> None:
             (folder / name).unlink()
     with suppress(OSError):
         folder.rmdir()
+
+
+class FolderLock:
+    """A lock on `<folder>/.lock`, held while the `with` block runs.
+
+    The operating system releases it when the process ends.
+
+    Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        path = self.folder / LOCK
+        try:
+            descriptor = safe_open.open_file(path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise DuettoError(f"{self.folder} cannot be used as a run folder: {error.strerror}.") from error
+        try:
+            _try_lock(descriptor)
+        except OSError as error:
+            holder = os.read(descriptor, 300).decode(errors="replace").split()
+            os.close(descriptor)
+            if error.errno not in _HELD_ELSEWHERE:
+                raise DuettoError(
+                    f"{self.folder} cannot be locked: {error.strerror}. Put runs on a local disk."
+                ) from error
+            pid, host = holder if len(holder) == 2 else ("PID", "this machine")  # it has not written its name yet
+            raise RunInUseError(
+                f"{self.folder} is in use by process {pid} on {host}. Wait until it ends, or stop it there with "
+                f"`kill {pid}`, then try again."
+            ) from error
+        with suppress(OSError):  # a full disk: the text is only for the error of other processes
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            with suppress(OSError):  # a full disk
+                os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -24,9 +24,8 @@ from duetto.algorithms.base import DIVERGENCE, SequenceBatch
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
 from duetto.learners.base import on_host
 from duetto.learners.multi_seed import SeedGroup
-from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
-from duetto.storage.config import Config
+from duetto.storage.config import Config, note_inexact
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints, crossed
 from duetto.training.collector import Source
@@ -160,7 +159,7 @@ class Trainer:
         if self.stepper.aborted is not None:
             self.components.interrupt(self.stepper.aborted)
             what = f"environments lost with their actor started new episodes ({int(self.stepper.aborted.sum())})"
-            resume_history.note_inexact(self.folder / "config.yaml", resume_history.Event(self.step, what))
+            note_inexact(self.folder / "config.yaml", self.step, what)
         self.memory.add(experience)
         self.step += len(experience.env)
         self.log.add_episodes(episodes)

@@ -21,7 +21,7 @@ from duetto.runs.argument_checks import parse_seeds, whole
 from duetto.runs.spec import RunSpec, slug
 from duetto.storage import atomic_io, safe_yaml
 from duetto.storage.config import RunOptions
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import FolderLock
 from duetto.storage.safe_yaml import to_yaml
 from duetto.tools.sweep.api import displayed
 from duetto.tools.sweep.display import SweepDisplay

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from duetto.errors import DuettoError, RunInUseError
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import FolderLock
 
 HOLD = """
 import os, sys
 from pathlib import Path
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import FolderLock
 with FolderLock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
