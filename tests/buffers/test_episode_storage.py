@@ -81,7 +81,7 @@ class Model:
         assert stored.written.tolist() == [len(steps) for steps in self.steps]
         kept = [(env, n) for env, steps in enumerate(self.steps) for n in range(max(len(steps) - rows, 0), len(steps))]
         index = np.array([env * rows + n % rows for env, n in kept], np.int64)
-        assert sorted(stored.locate(np.arange(len(stored))).tolist()) == sorted(index.tolist())
+        assert sorted(stored.find(np.arange(len(stored))).tolist()) == sorted(index.tolist())
         if not kept:
             return
         assert stored.number(index).tolist() == [n for _, n in kept]

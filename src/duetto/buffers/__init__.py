@@ -19,33 +19,15 @@ from collections.abc import Callable
 import numpy as np
 
 from duetto.algorithms.base import MemorySpec, RolloutSpec, Tree
-from duetto.buffers.base import Experience, Sample
+from duetto.buffers.base import Experience as Experience
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.mixed_replay import Episodes, MixedReplay, fill, own_spec
 from duetto.buffers.replay import Replay
 from duetto.buffers.rollout import RecurrentRollout, Rollout
-from duetto.buffers.sequences import SequenceReplay
-from duetto.buffers.sharded_replay import ReplayFactory, Shard, ShardedReplay, ShardRequest, Shards
+from duetto.buffers.sharded_replay import ReplayFactory, ShardedReplay, Shards
 from duetto.buffers.storage_fields import step_fields, too_large
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space
-
-__all__ = [
-    "Episodes",
-    "Experience",
-    "HindsightGoals",
-    "MixedReplay",
-    "Replay",
-    "ReplayFactory",
-    "Rollout",
-    "Sample",
-    "SequenceReplay",
-    "Shard",
-    "ShardRequest",
-    "ShardedReplay",
-    "Shards",
-    "build",
-]
 
 
 def build(

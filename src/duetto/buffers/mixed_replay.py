@@ -95,7 +95,7 @@ class MixedReplay(Memory):
 
     def due(self) -> Iterator[Sample]:
         """Yield the batches to learn from now; they wait for the agent's first item."""
-        while self._agent.schedule.due and len(self._agent) and self._agent.schedule.take():
+        while self._agent.take_due():
             yield self.sample()
 
     def sample(self) -> Sample:

@@ -1,7 +1,7 @@
 """Sampling: all items are equally likely, or in proportion to their priorities.
 
-A draw has two parts: a `ReplaySampler` draws points on the line of all items, laid end to end; then `StepItems` or
-`MassItems` find the items there, in this process or in the shards of a buffer.
+A draw has two parts: a `ReplaySampler` draws points on the line of all items, laid end to end; then the items there are
+found, in this process or in the shards of a buffer. Items are the steps of an `EpisodeStorage`, or `MassItems`.
 
     uniform         |0|1|2|3|4|5|              a point is an item's number
     proportional    |  0  |1|    2    | 3 |    each as long as its mass; a batch of 3 has a point in each third
@@ -11,19 +11,16 @@ A draw has two parts: a `ReplaySampler` draws points on the line of all items, l
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Prioritization, SequenceBatch
+from duetto.buffers.base import Sample
 from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional import state_schema
 from duetto.functional.priorities import annealed_exponent, importance_weights, mass, sequence_priority
 from duetto.functional.state_schema import ArrayOf
-
-if TYPE_CHECKING:
-    from duetto.buffers.base import Sample
-    from duetto.buffers.storage import EpisodeStorage
 
 BRANCHING = 16  # children of a node: a million leaves need five levels, and each is one NumPy operation for a batch
 
@@ -92,33 +89,12 @@ class ReplaySampler:
         self.largest, self.batches = float(state["largest_priority"]), int(state["sampled"])
 
 
-class StepItems:
-    """All stored steps as items of mass 1."""
-
-    def __init__(self, storage: EpisodeStorage) -> None:
-        self._storage = storage
-
-    @property
-    def line(self) -> PriorityLine:
-        """The line of all items."""
-        count = len(self._storage)
-        return PriorityLine(count, count, 1.0)
-
-    def find(self, point: np.ndarray) -> np.ndarray:
-        """Return the items (B,) at points of the line."""
-        return self._storage.locate(point)
-
-    def mass(self, index: np.ndarray) -> np.ndarray:
-        """Return the masses (B,) of items."""
-        return np.ones(len(index))
-
-
 class MassItems:
     """Items with masses among the indices 0 .. size-1."""
 
     def __init__(self, size: int) -> None:
         self._sums = SumTree(size)  # mass of each item, 0 where there is none
-        self._minima = MinTree(size)  # the same, infinite where there is none
+        self._minima = Tree(size, np.minimum, np.inf)  # the same, infinite where there is none
         self._count = 0
 
     @property
@@ -232,13 +208,6 @@ class SumTree(Tree):
             mass = mass - np.where(child > 0, running[batch, child - 1], 0.0)
             node = node * BRANCHING + child
         return node
-
-
-class MinTree(Tree):
-    """A tree of the minimum of all leaves."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size, np.minimum, np.inf)
 
 
 def checked_priorities(spec: Any, sample: Sample, priority: np.ndarray | None) -> np.ndarray:

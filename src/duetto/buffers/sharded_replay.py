@@ -128,11 +128,10 @@ class ShardedReplay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ filling
     @override
-    def add(self, experience: Experience) -> None:
+    def store(self, experience: Experience) -> None:
         for index, which in self._of_each(experience.env):
             own = rows(experience, which)
-            self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
-        self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
+            self._ask(index, "store", own._replace(env=own.env - self._firsts[index]))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""

@@ -26,6 +26,7 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
+from duetto.buffers.sampling import PriorityLine
 from duetto.buffers.storage_fields import STEP, Stacks, Values, named, too_large, transition_fields, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
@@ -176,7 +177,13 @@ class EpisodeStorage:
         """Return one part, which is no stack, of the observations that the steps `index` led to."""
         return self._pool[f"obs/{name}"].take(self._places[1].take(index), axis=0)
 
-    def locate(self, item: np.ndarray) -> np.ndarray:
+    @property
+    def line(self) -> PriorityLine:
+        """The line of all stored steps, which are items of mass 1."""
+        count = len(self)
+        return PriorityLine(count, count, 1.0)
+
+    def find(self, item: np.ndarray) -> np.ndarray:
         """Return the index of the item-th stored step, for item in 0 .. stored.sum()-1."""
         stored = self.stored
         ends = stored.cumsum()
@@ -184,6 +191,10 @@ class EpisodeStorage:
             return item  # no gaps between the rings
         env = ends.searchsorted(item, side="right")
         return item + (np.arange(len(stored)) * self.rows - (ends - stored))[env]
+
+    def mass(self, index: np.ndarray) -> np.ndarray:
+        """Return the masses (B,) of items."""
+        return np.ones(len(index))
 
     def number(self, index: np.ndarray) -> np.ndarray:
         """Return the number (B,) of the step stored at each index."""

@@ -34,7 +34,7 @@ from duetto.storage import safe_open, user_code
 from duetto.storage.config import Config
 from duetto.storage.logs import Csv
 from duetto.storage.reproducibility import HinderedError, check_same_run
-from duetto.storage.run_folder import FolderLock, clear, foreign
+from duetto.storage.run_folder import clear, folder_lock, foreign
 from duetto.training.callbacks import AnyCallback, Callback
 from duetto.training.trainer import Trainer
 
@@ -77,7 +77,7 @@ class Job:
         claim = Path(spec.runs_dir) / CLAIMS / self.name
         if self.is_contested:
             claim.mkdir(parents=True, exist_ok=True)
-        with FolderLock(claim) if self.is_contested else nullcontext():
+        with folder_lock(claim) if self.is_contested else nullcontext():
             if (self.folder / "config.yaml").is_file():
                 check_same_run(self.folder, self.config)
                 run_of(spec, self.folder, self.config).resume_with(callbacks)

@@ -29,7 +29,7 @@ from duetto.storage.checkpoint import CheckpointStore
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.dict_diff import sentence
 from duetto.storage.logs import Csv, JsonLines
-from duetto.storage.run_folder import FolderLock
+from duetto.storage.run_folder import folder_lock
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
@@ -165,7 +165,7 @@ class Run:
         cluster: Cluster | None,
     ) -> Iterator[Trainer]:
         """Yield the run's trainer, restored from its last good checkpoint, while the folder is locked."""
-        with FolderLock(self.path):
+        with folder_lock(self.path):
             # What the file says now: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
             if options:
@@ -329,7 +329,6 @@ def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
         spec: The run.
         callbacks: As in `duetto.train`.
     """
-    given.check(callbacks)
     parent = Path(spec.runs_dir).absolute()  # now: an environment may change the working directory as it is made
     config = spec.config()
     placed = spec.cluster and spec.cluster.execution()

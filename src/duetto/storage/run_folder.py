@@ -6,9 +6,9 @@ import errno
 import os
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 from duetto.errors import DuettoError, RunInUseError, UsageError
 from duetto.storage import safe_open
@@ -65,47 +65,41 @@ def clear(folder: Path) -> None:
         folder.rmdir()
 
 
-class FolderLock:
-    """A lock on `<folder>/.lock`, held while the `with` block runs.
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold a lock on `<folder>/.lock`. The operating system releases it when the process ends.
 
-    The operating system releases it when the process ends.
-
-    Raises RunInUseError if a living process holds it, DuettoError if the folder cannot be locked at all.
+    Raises:
+        RunInUseError: A living process holds it.
+        DuettoError: The folder cannot be locked at all.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> Self:
-        path = self.folder / LOCK
-        try:
-            descriptor = safe_open.open_file(path, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise DuettoError(f"{self.folder} cannot be used as a run folder: {error.strerror}.") from error
+    try:
+        descriptor = safe_open.open_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise DuettoError(f"{folder} cannot be used as a run folder: {error.strerror}.") from error
+    try:
         try:
             _try_lock(descriptor)
         except OSError as error:
-            holder = os.read(descriptor, 300).decode(errors="replace").split()
-            os.close(descriptor)
-            if error.errno not in _HELD_ELSEWHERE:
-                raise DuettoError(
-                    f"{self.folder} cannot be locked: {error.strerror}. Put runs on a local disk."
-                ) from error
-            pid, host = holder if len(holder) == 2 else ("PID", "this machine")  # it has not written its name yet
-            raise RunInUseError(
-                f"{self.folder} is in use by process {pid} on {host}. Wait until it ends, or stop it there with "
-                f"`kill {pid}`, then try again."
-            ) from error
+            raise _not_locked(folder, descriptor, error) from error
         with suppress(OSError):  # a full disk: the text is only for the error of other processes
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
-        self._descriptor = descriptor
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
+        try:
+            yield
+        finally:
             with suppress(OSError):  # a full disk
-                os.ftruncate(self._descriptor, 0)  # the file stays: deleting it would let two processes lock two files
-            os.close(self._descriptor)
-            self._descriptor = None
+                os.ftruncate(descriptor, 0)  # the file stays: deleting it would let two processes lock two files
+    finally:
+        os.close(descriptor)
+
+
+def _not_locked(folder: Path, descriptor: int, error: OSError) -> DuettoError:
+    if error.errno not in _HELD_ELSEWHERE:
+        return DuettoError(f"{folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
+    holder = os.read(descriptor, 300).decode(errors="replace").split()
+    pid, host = holder if len(holder) == 2 else ("PID", "this machine")  # it has not written its name yet
+    return RunInUseError(
+        f"{folder} is in use by process {pid} on {host}. Wait until it ends, or stop it there with `kill {pid}`, then "
+        "try again."
+    )

@@ -19,8 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from duetto import buffers, environments, learners
+from duetto import environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
+from duetto.buffers.base import Sample
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
 from duetto.learners.base import on_host
 from duetto.learners.multi_seed import SeedGroup
@@ -194,7 +195,7 @@ class Trainer:
         self.diagnostics.on_metrics(self.log.write(self.step, extra))
 
     # ------------------------------------------------------------------------------------------------ learning
-    def _due(self) -> Iterator[list[buffers.Sample]]:
+    def _due(self) -> Iterator[list[Sample]]:
         """Yield the samples of all updates that are due. The caller learns from each draw before it takes the next one.
 
         A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
@@ -208,7 +209,7 @@ class Trainer:
         if samples:
             self.normalizer.after_learning(samples[-1].batch)
 
-    def _learn(self, samples: list[buffers.Sample]) -> None:
+    def _learn(self, samples: list[Sample]) -> None:
         """Update with each sample, and tell memory, log and callbacks of each update."""
         if not self.learner.updates:
             self.on_activity("compiling the first update" if self.learner.backend == "jax" else "first update")
