@@ -177,13 +177,6 @@ def test_short_episodes_make_the_ring_of_frames_grow():
     assert 300 * 5 <= model.storage._size < 300 * 8
 
 
-def test_an_observation_that_does_not_continue_its_episode_is_stored_anew():
-    model = Model(2, 9, "vector", 1)
-    model.add([model.step(0, ""), model.step(1, "")])
-    model.add([model.step(0, ""), model.step(1, "", broken=True)])
-    model.check()
-
-
 def test_steps_missing_in_a_checkpoint_are_an_error():
     model = Model(1, 9, "vector", 1)
     model.add([model.step(0, "")])

@@ -219,19 +219,6 @@ def test_an_interrupted_episode_ends_its_windows_also_after_a_checkpoint():
         np.testing.assert_allclose([found[0, t][1] for t in range(4)], [0.81, 0.9, 0.81, 0.9], rtol=1e-6)
 
 
-def test_one_environment_alone_is_interrupted():
-    replay = build_all(num_envs=3, capacity=15, n_step=3)
-    for number in range(2):
-        for env in range(2):
-            replay.add(rows(env, number, reward=1))
-    replay.interrupt(np.array([True, False, True]))
-    for env in range(2):
-        replay.add(rows(env, 2, reward=1))
-    found = by_name(replay.sample().batch)
-    np.testing.assert_allclose([found[0, t][0] for t in range(3)], [1.9, 1, 1], rtol=1e-6)
-    np.testing.assert_allclose([found[1, t][0] for t in range(3)], [2.71, 1.9, 1], rtol=1e-6)
-
-
 # ---------------------------------------------------------------------------------------------------- checkpoints
 def assert_equal_from_now_on(one, other, learn_too=True):
     """Both draw bit-identical batches, and still do after more transitions and feedback."""

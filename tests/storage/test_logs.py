@@ -92,13 +92,13 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path):
 
 def test_a_table_comes_back(tmp_path: Path):
     path = tmp_path / "evaluations.csv"
-    with closing(Csv(path, ["step", "return", "note"])) as table:
-        table.append({"step": 1, "return": np.float32(0.1), "note": 'a, "b"'})
-        table.append({"note": None, "return": 1 / 3, "step": 2})
+    with closing(Csv(path, ["step", "return", "success"])) as table:
+        table.append({"step": 1, "return": np.float32(0.1), "success": 1})
+        table.append({"success": None, "return": 1 / 3, "step": 2})
     rows = Csv.read(path)
-    assert [row["note"] for row in rows] == ['a, "b"', ""]
+    assert [row["success"] for row in rows] == ["1", ""]
     assert [float(row["return"]) for row in rows] == [float(np.float32(0.1)), 1 / 3]
-    assert path.read_text().startswith("step,return,note\n1,")
+    assert path.read_text().startswith("step,return,success\n1,")
 
 
 def test_a_table_is_cut_back_but_keeps_its_header(tmp_path: Path):

@@ -21,7 +21,7 @@ import numpy as np
 from duetto.algorithms.base import MemorySpec, RolloutSpec, Tree
 from duetto.buffers.base import Experience as Experience
 from duetto.buffers.her import HindsightGoals
-from duetto.buffers.mixed_replay import Episodes, MixedReplay, fill, own_spec
+from duetto.buffers.mixed_replay import Episodes, MixedReplay
 from duetto.buffers.replay import Replay
 from duetto.buffers.rollout import RecurrentRollout, Rollout
 from duetto.buffers.sharded_replay import ReplayFactory, ShardedReplay, Shards
@@ -67,23 +67,7 @@ def build(
         agent = ShardedReplay(factory, num_envs, random, shards)
     else:
         agent = factory.make(num_envs, random, goals)
-    return agent if demonstrations is None else _mixed(factory, agent, demonstrations)
-
-
-def _mixed(factory: ReplayFactory, agent: Replay | ShardedReplay, demonstrations: Episodes) -> MixedReplay:
-    spec = factory.spec
-    mixing = spec.demonstrations
-    assert mixing is not None
-    if mixing.by_priority and spec.prioritization is None:
-        raise UsageError(
-            "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
-        )
-    own = own_spec(spec, mixing, sum(demonstrations.lengths))
-    experts = factory._replace(spec=own, rows=own.capacity).make(1, demonstrations.own_random)
-    fingerprint = fill(experts, demonstrations.episodes)
-    if not len(experts):
-        raise UsageError("No demonstration can be learned from: all are shorter than the burn-in.")
-    return MixedReplay(mixing, spec.batch_size, agent, experts, fingerprint, demonstrations.random)
+    return agent if demonstrations is None else MixedReplay(factory, agent, demonstrations)
 
 
 def _rollout(

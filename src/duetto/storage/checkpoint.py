@@ -90,7 +90,11 @@ class CheckpointStore:
         Raises CheckpointError if the disk refuses. Then earlier checkpoints and `covered` are unchanged, and `save` can
         be called again.
         """
-        self._check_continues(step)
+        if not self._history and (steps := self.steps()):
+            raise CheckpointError(
+                f"{self.folder} holds checkpoints at steps {steps} of an earlier run. Resume it: "
+                f"{to_resume(self.folder.parent)}, or choose another folder."
+            )
         files = encode_tree("state", state)
         segments = [] if oldest is None else [record for record in self._segments() if record.is_needed(oldest)]
         new_segment: dict[str, bytes] = {}
@@ -198,15 +202,6 @@ class CheckpointStore:
                     self._history[older] = Manifest.read(folder)
         self._history[step] = description
         return Loaded(step, state, path, (record.read(self._memory) for record in segments), problems)
-
-    def _check_continues(self, step: int) -> None:
-        if not self._history and (steps := self.steps()):
-            raise CheckpointError(
-                f"{self.folder} holds checkpoints at steps {steps} of an earlier run. Resume it: "
-                f"{to_resume(self.folder.parent)}, or choose another folder."
-            )
-        if self._history and step < (last := max(self._history)):
-            raise ValueError(f"step {step} is before {last}, the step of the last checkpoint")
 
     def _segments(self) -> list[SegmentRecord]:
         """Return the segments of the last checkpoint."""

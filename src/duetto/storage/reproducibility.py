@@ -108,7 +108,7 @@ def repeat_command(values: Mapping[str, Any], config: str) -> str:
     if _networks(values):
         return ""
     first = str(values["algorithm"].get("name"))
-    if origin := _dict(values["algorithm"].get("from")):
+    if origin := values["algorithm"].get("from"):
         first = f"{origin.get('file') or 'FILE.py'}:{_class(origin)}"
     environment = ["ENVIRONMENT"] if values["environment"].get("remakeable") is False else []
     cluster = ["--cluster"] if values.get("cluster") else []
@@ -117,7 +117,7 @@ def repeat_command(values: Mapping[str, Any], config: str) -> str:
 
 def needed(values: Mapping[str, Any]) -> list[str]:
     """Return a sentence on each thing that `config.yaml` names but does not contain; of a path the last name."""
-    origin, start = _dict(values["algorithm"].get("from")), _dict(values.get("from"))
+    origin, start = values["algorithm"].get("from") or {}, values.get("from") or {}
     environment, by_object = values["environment"]["id"], values["environment"].get("remakeable") is False
     demonstrations, seeds = values["algorithm"].get("demonstrations"), _seeds(values)
     sentences = {
@@ -137,10 +137,7 @@ def needed(values: Mapping[str, Any]) -> list[str]:
 
 def of_its_history(values: Mapping[str, Any]) -> list[str]:
     """Return sentences on changes during the run, which its options alone do not repeat."""
-    try:
-        changed, inexact = (few(events, SHOWN, "; ") for events in History.of(values))
-    except UsageError:
-        return []
+    changed, inexact = (few(events, SHOWN, "; ") for events in History.of(values))
     sentences = {
         f"Changed during the run: {changed}. config.yaml has the new values; to repeat the run, train with the old "
         "ones until there and resume with the new ones.": changed,
@@ -158,10 +155,6 @@ def _seeds(values: Mapping[str, Any]) -> str:
     others, seed = values.get("other_seeds"), values["run"].get("seed")
     numbers = [number for number in others if type(number) is int] if isinstance(others, list) else []
     return ",".join(map(str, sorted({*numbers, seed}))) if numbers and type(seed) is int else ""
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _class(origin: Mapping[str, Any]) -> str:
