@@ -10,7 +10,7 @@ from learned import banded
 from td3 import number
 
 from duetto.algorithms import R2D2
-from duetto.buffers.sequence_bounds import cut
+from duetto.buffers.sequences import cut
 from duetto.functional.priorities import sequence_priority
 from duetto.functional.q_values import rescale, unrescale
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from duetto.errors import UsageError as UsageError
     from duetto.networks.specs import CustomNetwork as CustomNetwork
     from duetto.runs.agent import Agent as Agent
-    from duetto.runs.api import load as load
+    from duetto.runs.agent import load as load
     from duetto.runs.api import train as train
     from duetto.runs.run import Run as Run
     from duetto.tools.export.writing import export as export
@@ -40,8 +40,8 @@ _NAMES = {
     "environments.check": "Finding check",
     "errors": "DuettoError UsageError",
     "networks.specs": "CustomNetwork",
-    "runs.agent": "Agent",
-    "runs.api": "load train",
+    "runs.agent": "Agent load",
+    "runs.api": "train",
     "runs.run": "Run",
     "tools.export.writing": "export",
     "tools.hub.download": "pull",

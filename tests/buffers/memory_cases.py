@@ -10,7 +10,7 @@ import numpy as np
 from duetto import buffers
 from duetto.algorithms import TD3
 from duetto.algorithms.base import Prioritization, ReplaySpec
-from duetto.buffers import Sample
+from duetto.buffers.base import Sample
 from duetto.networks.spaces import Box, Space
 
 VECTOR = Box((2,), "float32", (-np.inf,) * 2, (np.inf,) * 2)

@@ -14,6 +14,7 @@ from memory_cases import PROPORTIONAL, VECTOR
 from duetto import buffers
 from duetto.algorithms import DQN
 from duetto.algorithms.base import SequenceBatch, SequenceSpec
+from duetto.buffers.sequences import SequenceReplay
 from duetto.networks.spaces import Box, Dict, Discrete, Space
 
 ACTION = Discrete(1000)
@@ -40,14 +41,14 @@ def build(
     action: Space = ACTION,
     stacked: int = 1,
     **changes: Any,
-) -> buffers.SequenceReplay:
+) -> SequenceReplay:
     random = np.random.default_rng(seed)
     made = buffers.build(spec(**changes), observation, action, num_envs, random, stacked=stacked)
-    assert isinstance(made, buffers.SequenceReplay)
+    assert isinstance(made, SequenceReplay)
     return made
 
 
-def build_all(num_envs: int = 1, batch_size: int = 400, **changes: Any) -> buffers.SequenceReplay:
+def build_all(num_envs: int = 1, batch_size: int = 400, **changes: Any) -> SequenceReplay:
     """A memory whose every batch holds every sequence, as long as there are at most half as many as `batch_size`."""
     return build(num_envs, batch_size=batch_size, prioritization=ALL_ALIKE, **changes)
 
@@ -55,7 +56,7 @@ def build_all(num_envs: int = 1, batch_size: int = 400, **changes: Any) -> buffe
 Item = dict[str, np.ndarray]
 
 
-def items(replay: buffers.SequenceReplay) -> dict[tuple[int, int], Item]:
+def items(replay: SequenceReplay) -> dict[tuple[int, int], Item]:
     """Every sequence by (environment, number of its first row), its fields flat."""
     sample = replay.sample()
     assert 2 * len(replay) <= len(sample.index)
@@ -74,7 +75,7 @@ def flat(batch: Any) -> Item:
     return arrays
 
 
-def no_rows(replay: buffers.SequenceReplay) -> np.ndarray:
+def no_rows(replay: SequenceReplay) -> np.ndarray:
     return np.zeros(len(replay.written), np.int64)
 
 
@@ -107,7 +108,7 @@ class World:
     def action(self) -> Space:
         return Discrete(1000) if self.discrete else Box((2,), "float32", (-1.0,) * 2, (1.0,) * 2)
 
-    def build(self, **changes: Any) -> buffers.SequenceReplay:
+    def build(self, **changes: Any) -> SequenceReplay:
         stacked = self.stacked if self.kind != "vector" else 1
         return build_all(len(self.written), observation=self.space, action=self.action, stacked=stacked, **changes)
 
@@ -134,7 +135,7 @@ class World:
             extras={"carry/h": np.full((1, 1, 3), episode.carry[t], np.float32)} if carry else {},
         )
 
-    def episode(self, replay: buffers.SequenceReplay, steps: int, end: str = "terminated", env: int = 0) -> None:
+    def episode(self, replay: SequenceReplay, steps: int, end: str = "terminated", env: int = 0) -> None:
         """Put an episode, or its next steps, into a memory."""
         for t in range(steps):
             replay.add(self.step(env, end if t == steps - 1 else ""))
@@ -165,7 +166,7 @@ class World:
         return stack if self.kind == "image" else {"image": stack, "place": place}
 
     # ------------------------------------------------------------------------------------------------ the definition
-    def expected(self, replay: buffers.SequenceReplay, options: SequenceSpec, carry: bool = False) -> dict[Any, Item]:
+    def expected(self, replay: SequenceReplay, options: SequenceSpec, carry: bool = False) -> dict[Any, Item]:
         """What `items(replay)` must be."""
         found = {}
         for env, episodes in enumerate(self.episodes):

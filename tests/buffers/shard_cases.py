@@ -9,8 +9,7 @@ import numpy as np
 from memory_cases import ACTION, VECTOR
 
 from duetto import buffers
-from duetto.buffers import ReplayFactory, Shard, ShardedReplay
-from duetto.buffers.sharded_replay import ShardStatus
+from duetto.buffers.sharded_replay import ReplayFactory, Shard, ShardedReplay, ShardStatus
 from duetto.cluster.remote_engine import shares
 
 

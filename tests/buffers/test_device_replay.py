@@ -51,7 +51,7 @@ def test_rows_are_those_of_the_host(steps: int, n_step: int, action: Box | Discr
         arrays = jax.jit(device.add)(arrays, number, {name: jnp.asarray(getattr(step, name)) for name in arrays})
     items = np.arange(len(host))
     wanted = host.resolve(items)
-    index = device.locate(jnp.asarray(items), steps)
+    index = device.draw(steps, len(items), SimpleNamespace(integers=lambda high, size: jnp.arange(size)))
     np.testing.assert_array_equal(index, wanted.index)
     found = jax.jit(device.batch)(arrays, steps, index)
     for name in ("obs", "action", "next_obs", "weight"):

@@ -81,7 +81,7 @@ class Model:
         assert stored.written.tolist() == [len(steps) for steps in self.steps]
         kept = [(env, n) for env, steps in enumerate(self.steps) for n in range(max(len(steps) - rows, 0), len(steps))]
         index = np.array([env * rows + n % rows for env, n in kept], np.int64)
-        assert sorted(stored.locate(np.arange(len(stored))).tolist()) == sorted(index.tolist())
+        assert sorted(stored.find(np.arange(len(stored))).tolist()) == sorted(index.tolist())
         if not kept:
             return
         assert stored.number(index).tolist() == [n for _, n in kept]
@@ -175,13 +175,6 @@ def test_short_episodes_make_the_ring_of_frames_grow():
         model.add([model.step(env, "terminated") for env in range(2)])
     model.check()
     assert 300 * 5 <= model.storage._size < 300 * 8
-
-
-def test_an_observation_that_does_not_continue_its_episode_is_stored_anew():
-    model = Model(2, 9, "vector", 1)
-    model.add([model.step(0, ""), model.step(1, "")])
-    model.add([model.step(0, ""), model.step(1, "", broken=True)])
-    model.check()
 
 
 def test_steps_missing_in_a_checkpoint_are_an_error():

@@ -5,6 +5,7 @@ import pytest
 from memory_cases import ACTION, PROPORTIONAL, VECTOR, build, fill, masses, rows, spec
 from shard_cases import sharded
 
+from duetto.buffers.sampling import SumTree, Tree
 from duetto.errors import NonFiniteError
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
@@ -179,3 +180,74 @@ def test_a_new_transition_is_as_likely_as_the_one_with_the_largest_error(shards)
     replay.add(rows([0, 2], [1, 0]))  # one beside the largest, one in a shard that has never seen it
     found = replay.state_dict()["items"]["mass"]
     assert found[found > 0] == pytest.approx(np.array([4.0, 4.0, 1.5, 4.0]) ** 0.6)
+
+
+# ---------------------------------------------------------------------------------------------------- trees
+SIZES = [1, 4, 16, 17, 256, 257, 5000]  # one to four levels, with and without padding
+
+
+def sum_tree(leaves):
+    tree = SumTree(len(leaves))
+    tree.set(np.arange(len(leaves)), np.asarray(leaves, float))
+    return tree
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_find_equals_a_search_in_the_running_sum(size):
+    """Leaves and masses are integers, so that no sum is rounded."""
+    leaves = np.random.default_rng(size).integers(0, 5, size).astype(float)
+    leaves[-1] = 2
+    tree = sum_tree(leaves)
+    mass = np.arange(leaves.sum())
+    assert tree.root == leaves.sum()
+    assert np.array_equal(tree.find(mass), leaves.cumsum().searchsorted(mass, side="right"))
+
+
+def sparse_leaves(size):
+    """Ends and gaps of zeros, and numbers of very different sizes, whose sums must be rounded."""
+    random = np.random.default_rng(size)
+    leaves = random.random(size) ** 8 * 10.0 ** random.integers(-12, 4, size)
+    leaves[random.random(size) < 0.4] = 0.0
+    leaves[: size // 3] = leaves[-size // 4 :] = 0.0
+    leaves[size // 2] = 0.7
+    return leaves
+
+
+@pytest.mark.parametrize("size", [17, 257, 5000])
+def test_the_edges_of_the_mass_never_give_an_empty_leaf(size):
+    leaves = sparse_leaves(size)
+    tree = sum_tree(leaves)
+    running = leaves.cumsum()
+    edges = np.concatenate([running, np.nextafter(running, 0), np.nextafter(running, np.inf)])
+    total = np.array([tree.root, tree.root * (1 - 1e-16), np.nextafter(tree.root, np.inf), tree.root * 1.01])
+    assert (leaves[tree.find(edges)] > 0).all()
+    assert (leaves[tree.find(total)] > 0).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_past_the_end_comes_the_last_leaf(size):
+    leaves = np.ones(size)
+    leaves[size // 2 + 1 :] = 0.0
+    tree = sum_tree(leaves)
+    assert tree.find(np.array([tree.root * (1 - 1e-16), tree.root, tree.root * 2])).tolist() == [size // 2] * 3
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_changing_some_leaves_equals_building_anew(size):
+    """Bit for bit: nothing accumulates, and a resumed memory continues as if it had never stopped."""
+    random = np.random.default_rng(size)
+    leaves, sums, minima = np.zeros(size), SumTree(size), Tree(size, np.minimum, np.inf)
+    for _ in range(50):
+        index, value = random.integers(size, size=7), random.random(7) + 0.1
+        for tree in (sums, minima):
+            tree.set(index, value)
+        leaves[index] = value  # the last of several
+    anew = SumTree(size), Tree(size, np.minimum, np.inf)
+    anew[0].fill(leaves)
+    anew[1].fill(np.where(leaves > 0, leaves, np.inf))
+    mass = random.random(100) * sums.root
+    assert (sums.root, minima.root) == (anew[0].root, anew[1].root)
+    assert minima.root == leaves[leaves > 0].min()
+    assert sums.root == pytest.approx(leaves.sum(), rel=1e-12)
+    assert np.array_equal(sums.find(mass), anew[0].find(mass))
+    assert np.array_equal(sums.leaves, leaves)

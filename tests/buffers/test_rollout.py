@@ -233,23 +233,6 @@ def test_actions_are_kept_as_they_were_sampled():
     assert one(rollout).action.tolist() == [[3.5, -0.5], [0, -7]]
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "words"),
-    [
-        ({"reward": np.ones((2, 1), np.float32)}, ValueError, r"reward has shape \(2, 1\)"),
-        ({"reward": np.ones(1, np.float32)}, ValueError, r"reward has shape \(1,\)"),
-        ({"obs": np.ones((1, 2), np.float32)}, ValueError, "obs has shape"),
-        ({"terminated": np.ones(2, np.float32)}, TypeError, "terminated has dtype float32"),
-        ({"extras": {"log_prob": np.zeros(2), "value": np.zeros((2, 1))}}, ValueError, r"value has shape \(2, 1\)"),
-    ],
-)
-def test_what_does_not_fit_is_refused_and_changes_nothing(changes, error, words):
-    rollout = build(2)
-    with pytest.raises(error, match=words):
-        rollout.add(step([0, 1], [1, 2])._replace(**changes))
-    assert len(rollout) == 0
-
-
 # ---------------------------------------------------------------------------------------------------- numbers
 @pytest.mark.parametrize(
     ("num_envs", "changes", "sentence"),

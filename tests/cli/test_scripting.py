@@ -13,7 +13,7 @@ from commands import Command
 
 from duetto.errors import UsageError
 from duetto.runs.run import Run
-from duetto.storage import repeat_command
+from duetto.storage import reproducibility
 from duetto.tools.cli import options as cli_options
 
 
@@ -222,6 +222,8 @@ def test_a_run_on_a_cluster_is_not_repeated_without_one(
     for options in (("--cluster",), ("--cluster", "--mode", "async"), ("--cluster", "--actors", "4")):
         assert duetto("train", "td3", "--config", "other.yaml", *options).code == 2
     assert asked == [("here", "sync", 4, 64), ("here", "async", 4, 64), ("here", "sync", 4, 64)]
-    assert repeat_command.command(values, "other.yaml") == "duetto train td3 --config other.yaml --cluster"
-    assert "Cluster: it ran on Ray actors, which decide its numbers." in repeat_command.needed(values)
-    assert repeat_command.command(values | {"cluster": {}}, "other.yaml") == "duetto train td3 --config other.yaml"
+    assert reproducibility.repeat_command(values, "other.yaml") == "duetto train td3 --config other.yaml --cluster"
+    assert "Cluster: it ran on Ray actors, which decide its numbers." in reproducibility.needed(values)
+    assert (
+        reproducibility.repeat_command(values | {"cluster": {}}, "other.yaml") == "duetto train td3 --config other.yaml"
+    )

@@ -135,7 +135,7 @@ def test_shards_do_not_import_the_file_of_an_algorithm(tmp_path: Path, monkeypat
 
 
 DEATHS = [
-    ("add", 30, False),
+    ("store", 30, False),
     ("resolve", 30, True),
     ("prioritize", 20, False),
     ("state_dict", 3, False),
@@ -175,7 +175,7 @@ def test_a_shards_death_sends_the_run_back_and_changes_no_number(
 
 def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_counted(tmp_path: Path):
     said = Said()
-    strike = {"method": "add", "after": 60, "times": 1}
+    strike = {"method": "store", "after": 60, "times": 1}
     cluster = Simulation(mode="async", actors=2, block=5, replay_shards=2, strike=strike)
     agent = small("td3", prioritized=True)
     run = train(tmp_path, agent, cluster=cluster, callbacks=[said], **HOW)

@@ -54,6 +54,5 @@ def test_the_expert_of_demonstrations_is_a_run_of_a_job_or_in_the_examples(comma
     if expert.startswith("{runs}/"):
         assert expert.removeprefix("{runs}/").rpartition("-s")[0] in JOBS
         return
-    path, name = user_code.parts(str(BENCHMARKS.parent / expert))
-    assert callable(user_code.load(path, name, "expert")[0])
+    assert callable(user_code.load(str(BENCHMARKS.parent / expert), "expert")[0])
     assert "--only-successes" in arguments

@@ -22,8 +22,7 @@ import duetto
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
 from duetto.storage import signing
-from duetto.storage.config import Config, RunOptions
-from duetto.storage.resume_history import Event, History
+from duetto.storage.config import Config, Event, History, RunOptions
 from duetto.tools.hub import model_card
 from duetto.training.evaluation import Evaluation
 

@@ -23,7 +23,7 @@ from duetto.errors import CheckpointError, DuettoError, RunInUseError, UsageErro
 from duetto.install_hint import install
 from duetto.runs.run import Run
 from duetto.storage import atomic_io
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import folder_lock
 from duetto.training.trainer import Trainer
 
 
@@ -199,7 +199,7 @@ def test_resume_with_fewer_steps_than_were_made(made: Run):
 
 
 def test_resume_of_a_run_in_use(made: Run):
-    with FolderLock(made.path), pytest.raises(RunInUseError, match=r"is in use by process \d+ on .*kill"):
+    with folder_lock(made.path), pytest.raises(RunInUseError, match=r"is in use by process \d+ on .*kill"):
         made.resume()
 
 

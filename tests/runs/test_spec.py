@@ -45,6 +45,6 @@ def test_its_config_names_the_run_that_it_starts_from(spec: RunSpec, tmp_path: P
 
 
 def test_seeds_have_the_configs_of_one_spec(spec: RunSpec):
-    first, second = planned_together(spec, "7,5")
+    first, second = planned_together(spec, (7, 5))
     assert (first.run.seed, first.other_seeds, second.run.seed, second.other_seeds) == (7, (5,), 5, (7,))
     assert replace(first, run=second.run, other_seeds=second.other_seeds) == second

@@ -26,7 +26,7 @@ import duetto
 from duetto.errors import DuettoError
 from duetto.runs import trainer_setup
 from duetto.runs.run import Run
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import folder_lock
 from duetto.tools.plot.curves import curves
 
 EXAMPLES = int(os.environ.get("DUETTO_FUZZ", "10"))
@@ -55,7 +55,7 @@ def a_line(run: Path, random: Random) -> str:
 def restore(run: Run) -> None:
     """What resume does before the first step."""
     with (
-        FolderLock(run.path),
+        folder_lock(run.path),
         closing(trainer_setup.existing_trainer(run.config, run.path, run._environment(), accept_changes=True)),
     ):
         pass

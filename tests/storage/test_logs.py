@@ -1,4 +1,5 @@
 import math
+from contextlib import closing
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -23,14 +24,14 @@ RECORDS = st.lists(
 @given(RECORDS)
 def test_json_lines_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, records: list[dict]):
     path = tmp_path_factory.mktemp("log") / "metrics.jsonl"
-    with JsonLines(path) as log:
+    with closing(JsonLines(path)) as log:
         for record in records:
             log.append(record)
     assert same(JsonLines.read(path), records)
 
 
 def test_numbers_that_json_lacks_are_text_in_the_file(tmp_path: Path):
-    with JsonLines(tmp_path / "m") as log:
+    with closing(JsonLines(tmp_path / "m")) as log:
         log.append({"loss": math.nan, "max": math.inf, "min": np.float32("-inf"), "n": np.int64(3)})
     assert (tmp_path / "m").read_text() == '{"loss":"nan","max":"inf","min":"-inf","n":3}\n'
     [record] = JsonLines.read(tmp_path / "m")
@@ -39,11 +40,11 @@ def test_numbers_that_json_lacks_are_text_in_the_file(tmp_path: Path):
 
 
 def test_a_return_drops_what_came_after_the_checkpoint(tmp_path: Path):
-    with JsonLines(tmp_path / "m") as log:
+    with closing(JsonLines(tmp_path / "m")) as log:
         log.append({"step": 1})
         lines = log.synced_lines()
         log.append({"step": 2})
-    with JsonLines(tmp_path / "m") as log:
+    with closing(JsonLines(tmp_path / "m")) as log:
         log.cut_back(lines)
         log.append({"step": 3})
     assert JsonLines.read(tmp_path / "m") == [{"step": 1}, {"step": 3}]
@@ -54,7 +55,7 @@ def test_a_half_written_last_line_is_passed_over_and_then_dropped(tmp_path: Path
     whole = b'{"step":1}\n'
     (tmp_path / "m").write_bytes(whole + '{"é":2}\n'.encode()[:length].removesuffix(b"\n"))
     assert JsonLines.read(tmp_path / "m") == [{"step": 1}]
-    with JsonLines(tmp_path / "m") as log:
+    with closing(JsonLines(tmp_path / "m")) as log:
         assert log.synced_lines() == 1
         log.append({"step": 3})
     assert JsonLines.read(tmp_path / "m") == [{"step": 1}, {"step": 3}]
@@ -79,7 +80,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path):
         def __getattr__(self, name: str):
             return getattr(self.file, name)
 
-    with JsonLines(tmp_path / "m") as log:
+    with closing(JsonLines(tmp_path / "m")) as log:
         log.append({"step": 1})
         file, log._file = log._file, Half(log._file)
         with pytest.raises(DuettoError, match=r"disk is full.*duetto resume"):
@@ -91,18 +92,18 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path):
 
 def test_a_table_comes_back(tmp_path: Path):
     path = tmp_path / "evaluations.csv"
-    with Csv(path, ["step", "return", "note"]) as table:
-        table.append({"step": 1, "return": np.float32(0.1), "note": 'a, "b"'})
-        table.append({"note": None, "return": 1 / 3, "step": 2})
+    with closing(Csv(path, ["step", "return", "success"])) as table:
+        table.append({"step": 1, "return": np.float32(0.1), "success": 1})
+        table.append({"success": None, "return": 1 / 3, "step": 2})
     rows = Csv.read(path)
-    assert [row["note"] for row in rows] == ['a, "b"', ""]
+    assert [row["success"] for row in rows] == ["1", ""]
     assert [float(row["return"]) for row in rows] == [float(np.float32(0.1)), 1 / 3]
-    assert path.read_text().startswith("step,return,note\n1,")
+    assert path.read_text().startswith("step,return,success\n1,")
 
 
 def test_a_table_is_cut_back_but_keeps_its_header(tmp_path: Path):
     path = tmp_path / "t.csv"
-    with Csv(path, ["step"]) as table:
+    with closing(Csv(path, ["step"])) as table:
         start = table.synced_lines()
         table.append({"step": 1})
         one = table.synced_lines()
@@ -116,19 +117,19 @@ def test_a_table_is_cut_back_but_keeps_its_header(tmp_path: Path):
         table.append({"step": 3})
     path.write_bytes(path.read_bytes() + b"4")
     assert Csv.read(path) == [{"step": "3"}]
-    with Csv(path, ["step"]) as table:
+    with closing(Csv(path, ["step"])) as table:
         table.append({"step": 5})
     assert Csv.read(path) == [{"step": "3"}, {"step": "5"}]
 
 
 def test_lines_that_were_removed_by_hand_are_not_missed(tmp_path: Path):
     path = tmp_path / "m"
-    with JsonLines(path) as log:
+    with closing(JsonLines(path)) as log:
         for step in (1, 2, 3):
             log.append({"step": step})
         lines = log.synced_lines()
     path.write_bytes(path.read_bytes().partition(b"\n")[2])
-    with JsonLines(path) as log:
+    with closing(JsonLines(path)) as log:
         log.cut_back(lines)
         log.append({"step": 4})
     assert [row["step"] for row in JsonLines.read(path)] == [2, 3, 4]

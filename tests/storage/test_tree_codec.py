@@ -77,8 +77,8 @@ def test_other_leaves_are_refused_by_path(leaf):
         encode_tree("state", {"fine": np.ones(2), "outer": {"inner": leaf}})
 
 
-@pytest.mark.parametrize("state", [[], None, {1: 2}, {"a": {None: 1}}])
-def test_states_are_dicts_of_text(state):
+@pytest.mark.parametrize("state", [{1: 2}, {"a": {None: 1}}])
+def test_keys_of_states_are_text(state):
     with pytest.raises(TypeError):
         encode_tree("t", state)
 

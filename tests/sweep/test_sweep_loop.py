@@ -11,8 +11,8 @@ import pytest
 from duetto.algorithms import TD3
 from duetto.errors import UsageError
 from duetto.learners import runtime
+from duetto.runs.pool import FAILED, HINDERED, IN_USE, Job
 from duetto.runs.spec import RunSpec
-from duetto.runs.worker import FAILED, HINDERED, IN_USE, Job
 from duetto.storage.config import Config, RunOptions
 from duetto.tools.sweep import sweep as loop
 from duetto.tools.sweep.plan import Experiment, PlannedRun, last_evaluation, runs

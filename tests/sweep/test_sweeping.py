@@ -24,13 +24,13 @@ from sweepable import RUN, SMALL, Orphaned, Stuck, small
 
 import duetto
 from duetto.errors import CheckpointError, DuettoError, EnvironmentFailedError, UsageError
-from duetto.runs import worker as jobs
+from duetto.runs import pool as jobs
 from duetto.runs.pool import ProcessPool
 from duetto.runs.run import Run
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.config import RunOptions
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import folder_lock
 from duetto.storage.safe_yaml import read_yaml, to_yaml
 from duetto.storage.user_code import Origin
 from duetto.tools.sweep.api import listed
@@ -252,11 +252,11 @@ def test_what_another_process_begins_or_works_on_is_not_begun(tmp_path: Path):
     (planned,) = runs([Experiment(RunSpec(small(), Short, RunOptions(**RUN), name="small"), (0,))], tmp_path)
     claim = tmp_path / jobs.CLAIMS / "small-s0"
     claim.mkdir(parents=True)
-    with FolderLock(claim):
+    with folder_lock(claim):
         assert jobs.outcome(planned.job)[:2] == ("failed", jobs.IN_USE)
     assert not planned.folder.exists()
     assert jobs.outcome(planned.job) == ("ended", False, [])
-    with FolderLock(planned.folder):
+    with folder_lock(planned.folder):
         assert jobs.outcome(planned.job)[:2] == ("failed", jobs.IN_USE)
     assert [path.name for path in tmp_path.glob("small*")] == ["small-s0"]  # and no small-s0-2
 

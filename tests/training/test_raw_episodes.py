@@ -25,7 +25,7 @@ from vector_envs import Whole
 
 from duetto.algorithms import ALGORITHMS, Algorithm
 from duetto.algorithms.base import RolloutBatch, SequenceBatch, SequenceSpec
-from duetto.buffers import Sample
+from duetto.buffers.base import Sample
 from duetto.storage.config import Config, RunOptions
 from duetto.training.trainer import Trainer
 

@@ -12,8 +12,8 @@ import pytest
 from duetto.algorithms import TD3
 from duetto.errors import DuettoError
 from duetto.runs import pool
+from duetto.runs.pool import HINDERED, IN_USE, Job
 from duetto.runs.spec import RunSpec
-from duetto.runs.worker import HINDERED, IN_USE, Job
 from duetto.storage.config import RunOptions
 from duetto.tools.tune import study
 from duetto.tools.tune.api import planned_study

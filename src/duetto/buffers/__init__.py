@@ -1,16 +1,15 @@
 """Rollouts and replay buffers.
 
 - `storage`, `storage_fields`: the newest steps of every environment, each observation once
-- `replay`, `sequences`, `sequence_bounds`: batches of transitions and of sequences
+- `replay`, `sequences`: batches of transitions and of sequences
 - `device_replay`: transitions as pure functions of arrays, for the compiled loop
-- `sampling`, `sum_tree`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
+- `sampling`: uniform and prioritized draws, importance weights (formulas: `functional.priorities`)
 - `her`: hindsight experience replay
 - `mixed_replay`: batches mixed with demonstrations
 - `rollout`: on-policy batches
 - `sharded_replay`: a buffer in several processes
 - `update_schedule`: how many batches are due
-- `base`: the data that goes in and out
-- `experience`: functions that join steps and split them
+- `base`: the data that goes in and out, joined and split
 """
 
 from __future__ import annotations
@@ -20,33 +19,15 @@ from collections.abc import Callable
 import numpy as np
 
 from duetto.algorithms.base import MemorySpec, RolloutSpec, Tree
-from duetto.buffers.base import Experience, Sample
+from duetto.buffers.base import Experience as Experience
 from duetto.buffers.her import HindsightGoals
-from duetto.buffers.mixed_replay import Episodes, MixedReplay, fill, own_spec
+from duetto.buffers.mixed_replay import Episodes, MixedReplay
 from duetto.buffers.replay import Replay
 from duetto.buffers.rollout import RecurrentRollout, Rollout
-from duetto.buffers.sequences import SequenceReplay
-from duetto.buffers.sharded_replay import ReplayFactory, Shard, ShardedReplay, ShardRequest, Shards
+from duetto.buffers.sharded_replay import ReplayFactory, ShardedReplay, Shards
 from duetto.buffers.storage_fields import step_fields, too_large
 from duetto.errors import UsageError
 from duetto.networks.spaces import Space
-
-__all__ = [
-    "Episodes",
-    "Experience",
-    "HindsightGoals",
-    "MixedReplay",
-    "Replay",
-    "ReplayFactory",
-    "Rollout",
-    "Sample",
-    "SequenceReplay",
-    "Shard",
-    "ShardRequest",
-    "ShardedReplay",
-    "Shards",
-    "build",
-]
 
 
 def build(
@@ -86,23 +67,7 @@ def build(
         agent = ShardedReplay(factory, num_envs, random, shards)
     else:
         agent = factory.make(num_envs, random, goals)
-    return agent if demonstrations is None else _mixed(factory, agent, demonstrations)
-
-
-def _mixed(factory: ReplayFactory, agent: Replay | ShardedReplay, demonstrations: Episodes) -> MixedReplay:
-    spec = factory.spec
-    mixing = spec.demonstrations
-    assert mixing is not None
-    if mixing.by_priority and spec.prioritization is None:
-        raise UsageError(
-            "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
-        )
-    own = own_spec(spec, mixing, sum(demonstrations.lengths))
-    experts = factory._replace(spec=own, rows=own.capacity).make(1, demonstrations.own_random)
-    fingerprint = fill(experts, demonstrations.episodes)
-    if not len(experts):
-        raise UsageError("No demonstration can be learned from: all are shorter than the burn-in.")
-    return MixedReplay(mixing, spec.batch_size, agent, experts, fingerprint, demonstrations.random)
+    return agent if demonstrations is None else MixedReplay(factory, agent, demonstrations)
 
 
 def _rollout(

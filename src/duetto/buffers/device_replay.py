@@ -62,11 +62,7 @@ class DeviceReplay:
         `random` has NumPy's `integers`.
         """
         stored = jnp.minimum(written, self.rows)
-        return self.locate(random.integers(stored * self.num_envs, size=size), written)
-
-    def locate(self, item: Any, written: Any) -> Any:
-        """Return the index of the item-th stored step; see `EpisodeStorage.locate`."""
-        stored = jnp.minimum(written, self.rows)
+        item = random.integers(stored * self.num_envs, size=size)
         return item // stored * self.rows + item % stored
 
     def batch(self, arrays: Arrays, written: Any, index: Any) -> Batch:

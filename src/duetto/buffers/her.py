@@ -35,47 +35,19 @@ class HindsightGoals(Protocol):
         ...
 
 
-class EpisodeSpans:
-    """The numbers of the first and last step of each stored step's episode.
-
-    If `stale`, they are read from the storage again.
-    """
-
-    def __init__(self, storage: EpisodeStorage) -> None:
-        self._storage = storage
-        self._ends = np.array(EDGES)  # ascending: env * MOST_WRITTEN + number, of stored steps that end their episode
-        self.stale: bool = False
-
-    def of(self, index: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first and last number (B,) of the episode of each step, as far as they are stored."""
-        storage = self._storage
-        if self.stale:
-            self.stale, self._ends = False, np.array(EDGES)
-            ended = np.flatnonzero(storage.columns["terminated"] | storage.columns["truncated"])
-            self.close(ended[storage.number(ended) >= 0])
-        env = index // storage.rows
-        written, before = storage.written[env], env * MOST_WRITTEN
-        end = self._ends.searchsorted(before + number)
-        first = np.maximum(self._ends[end - 1] + 1 - before, np.maximum(written - storage.rows, 0))
-        return first, np.minimum(self._ends[end] - before, written - 1)
-
-    def close(self, index: np.ndarray) -> None:
-        """End episodes with the steps at `index` (K,), and forget the ends that were overwritten."""
-        if len(index):
-            storage, ends = self._storage, self._ends[1:-1]
-            ends = ends[ends % MOST_WRITTEN >= (storage.written - storage.rows)[ends // MOST_WRITTEN]]
-            new = np.sort(index // storage.rows * MOST_WRITTEN + storage.number(index))
-            self._ends = np.hstack((EDGES[0], np.insert(ends, ends.searchsorted(new), new), EDGES[1]))
-
-
 class Relabeling:
-    """Put other goals into a batch, with their rewards and discounts."""
+    """Put other goals into a batch, with their rewards and discounts.
+
+    Attributes:
+        stale: Whether an episode has ended since the ends were read from the storage.
+    """
 
     def __init__(self, spec: HindsightSpec, storage: EpisodeStorage, goals: HindsightGoals, discount: float) -> None:
         """`discount` is γ."""
         self._spec, self._storage, self._goals = spec, storage, goals
         self._discount = np.float32(discount)
-        self.spans: EpisodeSpans = EpisodeSpans(storage)
+        self._ends = np.array(EDGES)  # ascending: env * MOST_WRITTEN + number, of stored steps that end their episode
+        self.stale: bool = True
 
     def __call__(self, batch: Batch, index: np.ndarray, random: np.random.Generator) -> Batch:
         """Return the batch of the items at `index` (B,) with other goals in a share of them. Draws 2 B numbers.
@@ -99,10 +71,23 @@ class Relabeling:
     def _steps(self, index: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         """Return the index (B,) of the step whose achieved goal replaces the goal; `uniform` (B,) selects it."""
         number = self._storage.number(index)
-        first, last = self.spans.of(index, number)
+        first, last = self._spans(index, number)
         earliest = {"future": number, "final": last, "episode": first}[self._spec.strategy]
         step = earliest + (uniform * (last - earliest + 1)).astype(np.int64)
         return index - index % self._storage.rows + step % self._storage.rows
+
+    def _spans(self, index: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first and last number (B,) of the episode of each step, as far as they are stored."""
+        storage = self._storage
+        if self.stale:
+            ended = np.flatnonzero(storage.columns["terminated"] | storage.columns["truncated"])
+            ends = ended // storage.rows * MOST_WRITTEN + storage.number(ended)
+            self.stale, self._ends = False, np.sort(np.append(EDGES, ends))
+        env = index // storage.rows
+        written, before = storage.written[env], env * MOST_WRITTEN
+        end = self._ends.searchsorted(before + number)
+        first = np.maximum(self._ends[end - 1] + 1 - before, np.maximum(written - storage.rows, 0))
+        return first, np.minimum(self._ends[end] - before, written - 1)
 
     def _discounts(self, batch: Batch, desired: np.ndarray) -> np.ndarray:
         """Return γ, or 0 if the task is over for these goals. As stored if the environment has no such function."""

@@ -20,14 +20,13 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import Batch, DemonstrationSpec, ReplaySpec, SequenceBatch, SequenceSpec
-from duetto.buffers.base import Experience, Memory, Sample
-from duetto.buffers.experience import rows
+from duetto.buffers.base import Experience, Memory, Sample, rows, scattered
 from duetto.buffers.replay import Replay
-from duetto.buffers.sharded_replay import ShardedReplay
+from duetto.buffers.sharded_replay import ReplayFactory, ShardedReplay
 from duetto.buffers.storage import Segment
-from duetto.errors import CheckpointError
+from duetto.errors import CheckpointError, UsageError
 from duetto.functional import rng, state_schema
-from duetto.functional.pytree import tree_leaves, tree_map_many
+from duetto.functional.pytree import tree_leaves
 from duetto.functional.state_schema import ANY
 
 Kind = Replay | ShardedReplay
@@ -48,19 +47,25 @@ class MixedReplay(Memory):
     With a share of 0 the batches are those of the agent's buffer alone.
     """
 
-    def __init__(
-        self,
-        spec: DemonstrationSpec,
-        batch_size: int,
-        agent: Kind,
-        experts: Replay,
-        fingerprint: str,
-        random: np.random.Generator,
-    ) -> None:
-        """Call `buffers.build` instead. `experts` holds the demonstrations; nothing else may draw from `random`."""
-        self._spec, self._batch_size = spec, batch_size
-        self._agent, self._experts = agent, experts
-        self._fingerprint, self._random = fingerprint, random
+    def __init__(self, factory: ReplayFactory, agent: Kind, demonstrations: Episodes) -> None:
+        """Call `buffers.build` instead. `factory` made the agent's buffer, and makes that of the demonstrations.
+
+        Raises:
+            UsageError: Options or episodes that make no mixed buffer.
+        """
+        spec = factory.spec
+        assert spec.demonstrations is not None
+        if spec.demonstrations.by_priority and spec.prioritization is None:
+            raise UsageError(
+                "share_by_priority requires prioritized replay. Set prioritized, or turn share_by_priority off."
+            )
+        own = own_spec(spec, spec.demonstrations, sum(demonstrations.lengths))
+        self._spec, self._batch_size, self._random = spec.demonstrations, spec.batch_size, demonstrations.random
+        self._agent = agent
+        self._experts = factory._replace(spec=own, rows=own.capacity).make(1, demonstrations.own_random)
+        self._fingerprint = fill(self._experts, demonstrations.episodes)
+        if not len(self._experts):
+            raise UsageError("No demonstration can be learned from: all are shorter than the burn-in.")
         self._pretrained = 0
         self.rows: int = agent.rows
         self.needs_priorities: bool = agent.needs_priorities
@@ -96,7 +101,7 @@ class MixedReplay(Memory):
 
     def due(self) -> Iterator[Sample]:
         """Yield the batches to learn from now; they wait for the agent's first item."""
-        while self._agent.schedule.due and len(self._agent) and self._agent.schedule.take():
+        while self._agent.take_due():
             yield self.sample()
 
     def sample(self) -> Sample:
@@ -119,7 +124,10 @@ class MixedReplay(Memory):
                 parts.append(sample._replace(batch=self._marked(sample.batch, kind, exponent)))
             else:
                 kind.sampler.batches += 1  # both have the same importance exponent
-        batch = _joined([sample.batch for sample in parts])
+        batch = parts[0].batch
+        if len(parts) > 1:  # demonstrations get hidden states of zeros if the agent's sequences have some
+            places = np.split(np.arange(self._batch_size), [self._batch_size - experts])
+            batch = scattered([sample.batch for sample in parts], places)
         index, stamp = (np.concatenate([getattr(sample, name) for sample in parts]) for name in ("index", "stamp"))
         return Sample(batch, index, stamp, info={"demonstrations": experts / self._batch_size})
 
@@ -180,17 +188,6 @@ class MixedReplay(Memory):
     @override
     def load_segment(self, segment: Segment) -> None:
         self._agent.load_segment(segment)
-
-
-def _joined(batches: list[Any]) -> Any:
-    """Concatenate one or two batches. Demonstrations get hidden states of zeros if the agent's sequences have some."""
-    if len(batches) == 1:
-        return batches[0]
-    if isinstance(batches[0], SequenceBatch):
-        carry = batches[0].obs.carry
-        zeros = {name: np.zeros((len(batches[1].weight), *part.shape[1:]), part.dtype) for name, part in carry.items()}
-        batches = [batches[0], batches[1]._replace(obs=batches[1].obs._replace(carry=zeros))]
-    return tree_map_many(np.concatenate, batches)
 
 
 def _part(sample: Sample, rows: np.ndarray) -> Sample:

@@ -12,7 +12,7 @@ from typing_extensions import override
 from duetto.algorithms.base import Batch, OneStep, ReplaySpec, SequenceSpec
 from duetto.buffers.base import Experience, Memory, ResolvedItems, Sample
 from duetto.buffers.her import HindsightGoals, Relabeling
-from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, StepItems, checked_priorities
+from duetto.buffers.sampling import MassItems, PriorityLine, ReplaySampler, checked_priorities
 from duetto.buffers.storage import EpisodeStorage, Segment
 from duetto.buffers.update_schedule import Schedule
 from duetto.errors import CheckpointError
@@ -51,6 +51,10 @@ class ReplayMemory(Memory):
         """The line of all items."""
 
     @abstractmethod
+    def store(self, experience: Experience) -> None:
+        """Store copies of the steps."""
+
+    @abstractmethod
     def resolve(self, point: np.ndarray) -> ResolvedItems:
         """Return the items at points (B,) of the line."""
 
@@ -62,6 +66,12 @@ class ReplayMemory(Memory):
         """Give new items at least this |δ|."""
         self.sampler.largest = max(self.sampler.largest, error)
 
+    @override
+    def add(self, experience: Experience) -> None:
+        """Store copies of the steps; a batch may be due afterwards."""
+        self.store(experience)
+        self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
+
     def __len__(self) -> int:
         """Return the number of items that can be sampled."""
         return self.line.items
@@ -72,18 +82,16 @@ class ReplayMemory(Memory):
         Each is drawn when it is asked for, so it sees the priorities fed back for the one before. An item that is not
         asked for stays due.
         """
-        while self.schedule.due and len(self) and self.schedule.take():
+        while self.take_due():
             yield self.sample()
 
-    def sample(self, size: int | None = None) -> Sample:
-        """Return a batch of `size` items, by default `batch_size`.
+    def take_due(self) -> bool:
+        """Take a batch that is due; return False if there is none, or nothing to sample."""
+        return self.schedule.due and len(self) > 0 and self.schedule.take()
 
-        Raises:
-            ValueError: Nothing is stored yet.
-        """
+    def sample(self, size: int | None = None) -> Sample:
+        """Return a batch of `size` items, by default `batch_size`; there must be one."""
         line = self.line
-        if not line.items:
-            raise ValueError("The memory is empty, or has no sequence that is complete: add steps before sampling")
         found = self.resolve(self.sampler.draw(line, self._spec.batch_size if size is None else size, self._random))
         batch = found.batch
         if self.sampler.prioritized:
@@ -156,7 +164,7 @@ class Replay(ReplayMemory):
         super().__init__(spec, len(storage.written), storage.rows, storage.stacked, random)
         self._storage = storage
         every_step = isinstance(spec, ReplaySpec) and spec.prioritization is None
-        self._items = StepItems(storage) if every_step else MassItems(len(storage.written) * storage.rows)
+        self._items = storage if every_step else MassItems(len(storage.written) * storage.rows)
         self._relabeling: Relabeling | None = None
         if isinstance(spec, ReplaySpec) and spec.hindsight is not None:
             assert goals is not None
@@ -169,14 +177,8 @@ class Replay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ filling
     @override
-    def add(self, experience: Experience) -> None:
-        """Store copies of the steps; a batch may be due afterwards.
-
-        Raises:
-            ValueError, TypeError: See `EpisodeStorage.add`. Then nothing is stored.
-        """
+    def store(self, experience: Experience) -> None:
         self._added(experience, self._storage.add(experience))
-        self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""
@@ -249,12 +251,12 @@ class Replay(ReplayMemory):
     def _added(self, steps: Experience, index: np.ndarray) -> None:
         """Make items of the steps just stored at `index` (K,), of different environments."""
         self._add_items(index)
-        if self._relabeling is not None:
-            self._relabeling.spans.close(index[steps.terminated | steps.truncated])
+        if self._relabeling is not None and (steps.terminated | steps.truncated).any():
+            self._relabeling.stale = True
 
     def _interrupted(self, env: np.ndarray) -> None:
         if self._relabeling is not None:
-            self._relabeling.spans.close(self._storage.index(env, self._storage.written[env] - 1))
+            self._relabeling.stale = True
 
     def _add_items(self, index: np.ndarray) -> None:
         if isinstance(self._items, MassItems):
@@ -266,7 +268,7 @@ class Replay(ReplayMemory):
 
     def _load_items(self, state: dict[str, Any]) -> None:
         if self._relabeling is not None:
-            self._relabeling.spans.stale = True
+            self._relabeling.stale = True
 
     def _gather(self, index: np.ndarray) -> Any:
         """Return the batch of the items at `index` (B,), with weights of 1."""

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from duetto.algorithms.base import RolloutBatch, RolloutSpec, Tree
 from duetto.buffers.base import Experience, Memory, Sample
-from duetto.buffers.storage_fields import Field, Values, named, step_values, unnamed
+from duetto.buffers.storage_fields import Field, Values, named, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.pytree import tree_stack
@@ -44,7 +44,7 @@ class Rollout(Memory):
         self, spec: RolloutSpec, fields: dict[str, Field], num_envs: int, value: Callable[[Tree], np.ndarray]
     ) -> None:
         """Use `buffers.build`. `value` returns V(s) (N,) of N observations, with the current parameters."""
-        self._spec, self._fields, self._value = spec, fields, value
+        self._spec, self._value = spec, value
         self._arrays = {name: field.allocate(spec.steps, num_envs) for name, field in fields.items()}
         self._real = np.zeros((spec.steps, num_envs), bool)
         self._next: Values = {}  # (N, ...) by name, what the newest step led to; rows that never came are zeros
@@ -66,15 +66,9 @@ class Rollout(Memory):
         return self._spec.recompute_advantages
 
     def add(self, experience: Experience) -> None:
-        """Store a copy of one vector step.
-
-        Raises:
-            ValueError, TypeError: shapes or dtypes other than the memory's. Then nothing is stored.
-        """
+        """Store a copy of one vector step."""
         time, env = self._filled, experience.env
-        values = {**step_values(experience), **experience.extras}
-        for name, field in self._fields.items():
-            field.check(name, values[name], len(env))
+        values = experience._asdict() | dict(named("obs", experience.obs)) | dict(experience.extras)
         whole = len(env) == self._real.shape[1]
         for name, array in self._arrays.items():
             if not whole:

@@ -1,7 +1,7 @@
 """Sampling: all items are equally likely, or in proportion to their priorities.
 
-A draw has two parts: a `ReplaySampler` draws points on the line of all items, laid end to end; then `StepItems` or
-`MassItems` find the items there, in this process or in the shards of a buffer.
+A draw has two parts: a `ReplaySampler` draws points on the line of all items, laid end to end; then the items there are
+found, in this process or in the shards of a buffer. Items are the steps of an `EpisodeStorage`, or `MassItems`.
 
     uniform         |0|1|2|3|4|5|              a point is an item's number
     proportional    |  0  |1|    2    | 3 |    each as long as its mass; a batch of 3 has a point in each third
@@ -10,20 +10,19 @@ A draw has two parts: a `ReplaySampler` draws points on the line of all items, l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from duetto.algorithms.base import Prioritization, SequenceBatch
-from duetto.buffers.sum_tree import MinTree, SumTree
+from duetto.buffers.base import Sample
 from duetto.errors import CheckpointError, NonFiniteError
 from duetto.functional import state_schema
 from duetto.functional.priorities import annealed_exponent, importance_weights, mass, sequence_priority
 from duetto.functional.state_schema import ArrayOf
 
-if TYPE_CHECKING:
-    from duetto.buffers.base import Sample
-    from duetto.buffers.storage import EpisodeStorage
+BRANCHING = 16  # children of a node: a million leaves need five levels, and each is one NumPy operation for a batch
 
 
 class PriorityLine(NamedTuple):
@@ -90,33 +89,12 @@ class ReplaySampler:
         self.largest, self.batches = float(state["largest_priority"]), int(state["sampled"])
 
 
-class StepItems:
-    """All stored steps as items of mass 1."""
-
-    def __init__(self, storage: EpisodeStorage) -> None:
-        self._storage = storage
-
-    @property
-    def line(self) -> PriorityLine:
-        """The line of all items."""
-        count = len(self._storage)
-        return PriorityLine(count, count, 1.0)
-
-    def find(self, point: np.ndarray) -> np.ndarray:
-        """Return the items (B,) at points of the line."""
-        return self._storage.locate(point)
-
-    def mass(self, index: np.ndarray) -> np.ndarray:
-        """Return the masses (B,) of items."""
-        return np.ones(len(index))
-
-
 class MassItems:
     """Items with masses among the indices 0 .. size-1."""
 
     def __init__(self, size: int) -> None:
         self._sums = SumTree(size)  # mass of each item, 0 where there is none
-        self._minima = MinTree(size)  # the same, infinite where there is none
+        self._minima = Tree(size, np.minimum, np.inf)  # the same, infinite where there is none
         self._count = 0
 
     @property
@@ -162,6 +140,74 @@ class MassItems:
         self._sums.fill(whole)
         self._minima.fill(np.where(whole > 0, whole, np.inf))
         self._count = int(np.count_nonzero(whole))
+
+
+class Tree:
+    """A tree over an array with `combine` of all leaves as its root; updates take O(log n).
+
+    Leaves start as `empty`, the value that changes no result. A parent is always recomputed from its children, never
+    corrected by a difference: rounding errors cannot add up.
+    """
+
+    def __init__(self, size: int, combine: np.ufunc, empty: float) -> None:
+        self._combine = combine
+        self._size = size
+        self._levels: list[np.ndarray] = []  # the leaves first; (nodes, 16) float64, the children of node j in row j
+        nodes = size
+        while nodes > 1 or not self._levels:
+            nodes = -(-nodes // BRANCHING)
+            self._levels.append(np.full((nodes, BRANCHING), empty))
+
+    @property
+    def leaves(self) -> np.ndarray:
+        """(size,) float64, a view; change it only with `set` and `fill`."""
+        return self._levels[0].reshape(-1)[: self._size]
+
+    @property
+    def root(self) -> float:
+        """`combine` of all leaves."""
+        return float(self._combine.reduce(self._levels[-1][0]))
+
+    def set(self, index: np.ndarray, value: np.ndarray | float) -> None:
+        """Set leaves: index (B,) int, value (B,) or one for all. The last value of a repeated index wins."""
+        self._levels[0].reshape(-1)[index] = value
+        for children, parents in pairwise(self._levels):
+            index = index // BRANCHING
+            parents.reshape(-1)[index] = self._combine.reduce(children.take(index, axis=0), axis=1)
+
+    def fill(self, values: np.ndarray) -> None:
+        """Set all leaves, values (size,)."""
+        self.leaves[:] = values
+        for children, parents in pairwise(self._levels):
+            parents.reshape(-1)[: len(children)] = self._combine.reduce(children, axis=1)
+
+
+class SumTree(Tree):
+    """A tree of the sum of non-negative leaves, which finds the leaf at a given point of their running sum."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, np.add, 0.0)
+
+    def find(self, mass: np.ndarray) -> np.ndarray:
+        """Find the leaf i with Σ_{k<i} leaf_k ≤ mass < Σ_{k≤i} leaf_k: leaves [1, 2, 3, 4] and mass 2.9 -> 1, 3.0 -> 2.
+
+        Args:
+            mass: (B,) float64 in [0, sum of the leaves); at or past the end is taken as just before it.
+
+        Returns:
+            (B,) int64. Never a leaf that is 0, however the sums were rounded, unless all leaves are.
+        """
+        node = np.zeros(len(mass), np.int64)
+        batch = np.arange(len(mass))
+        for level in reversed(self._levels):
+            running = level.take(node, axis=0).cumsum(axis=1)  # (B, 16)
+            # Rounding may leave slightly more mass than the children have; below their sum, one of them is found, and
+            # the first whose running sum exceeds the mass cannot be 0.
+            mass = np.minimum(mass, np.nextafter(running[:, -1], 0.0))
+            child = (running > mass[:, None]).argmax(axis=1)
+            mass = mass - np.where(child > 0, running[batch, child - 1], 0.0)
+            node = node * BRANCHING + child
+        return node
 
 
 def checked_priorities(spec: Any, sample: Sample, priority: np.ndarray | None) -> np.ndarray:

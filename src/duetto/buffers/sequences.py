@@ -1,6 +1,6 @@
 """Replay of sequences, spans of an episode, for recurrent networks (Kapturowski et al., 2019, R2D2).
 
-`sequence_bounds` says which spans of an episode are sequences.
+`cut` says which spans of an episode are sequences.
 
 Burn-in 2, unroll 4 (L = 6 steps, 7 observations), n = 2. A span from the middle of an episode; and one that starts
 its episode and also ends it, after four steps:
@@ -28,7 +28,6 @@ from typing_extensions import override
 from duetto.algorithms.base import OneStep, SequenceBatch, SequenceSpec
 from duetto.buffers.base import Experience
 from duetto.buffers.replay import Replay
-from duetto.buffers.sequence_bounds import cut
 from duetto.buffers.storage import EpisodeStorage, Segment, expand
 from duetto.errors import CheckpointError, UsageError
 from duetto.functional import state_schema
@@ -250,3 +249,42 @@ class SequenceReplay(Replay):
         there = (number >= self._oldest()[env]) & (number < self._storage.written[env])
         carry = {name: segment[name][there] for name in zeros}
         self._carries.keep(self._storage.index(env, number)[there], carry)
+
+
+def cut(steps: np.ndarray, done: np.ndarray, length: int, overlap: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find which of N episodes complete a sequence with their newest step; none can complete two at once.
+
+    They start at the steps 0, p, 2p, ... with p = L - overlap, and have L steps; only the last one may have fewer.
+    Beyond the first, one is made only if it adds a step that the one before does not have. None runs across an
+    episode's end.
+
+        L 8, overlap 4                  L 4, overlap 3                  L 6, overlap 0
+        T = 3     aaa                   T = 2     aa                    T = 5     aaaaa
+        T = 8     aaaaaaaa              T = 4     aaaa                  T = 6     aaaaaa
+        T = 9     aaaaaaaa              T = 6     aaaa                  T = 7     aaaaaa
+                      bbbbb                        bbbb                                 b
+        T = 13    aaaaaaaa                          cccc                T = 13    aaaaaa
+                      bbbbbbbb                                                          bbbbbb
+                          ccccc                                                               c
+
+    A sequence of L steps is complete with its last step, a shorter one when the episode ends:
+
+        L 4, overlap 2      step          1  2  3  4  5  6  7 (the last)
+                            complete      .  .  .  a  .  b  c
+
+    Args:
+        steps: (N,) int, steps of each episode up to and including the newest.
+        done: (N,) bool, the newest step is its last.
+        length: L.
+        overlap: steps that a sequence shares with the next, in 0 .. L-1.
+
+    Returns:
+        (N,) bool; and (N,) int, where the next sequence starts and how many steps of it there are (less than 1 if it
+        starts later).
+    """
+    period = length - overlap
+    made = np.maximum((steps - 1 - overlap) // period, 0)  # complete before the newest step
+    start = made * period
+    real = steps - start
+    last = done & ((made == 0) | (real > overlap))
+    return (real == length) | last, start, real

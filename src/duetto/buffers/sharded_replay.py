@@ -23,8 +23,7 @@ import numpy as np
 from typing_extensions import override
 
 from duetto.algorithms.base import ReplaySpec, SequenceSpec
-from duetto.buffers.base import Experience, ResolvedItems
-from duetto.buffers.experience import concatenated, rows, scattered
+from duetto.buffers.base import Experience, ResolvedItems, concatenated, rows, scattered
 from duetto.buffers.her import HindsightGoals
 from duetto.buffers.replay import Replay, ReplayMemory
 from duetto.buffers.sampling import PriorityLine
@@ -129,11 +128,10 @@ class ShardedReplay(ReplayMemory):
 
     # ------------------------------------------------------------------------------------------------ filling
     @override
-    def add(self, experience: Experience) -> None:
+    def store(self, experience: Experience) -> None:
         for index, which in self._of_each(experience.env):
             own = rows(experience, which)
-            self._ask(index, "add", own._replace(env=own.env - self._firsts[index]))
-        self.schedule.advance(len(experience.env), any((experience.terminated | experience.truncated).tolist()))
+            self._ask(index, "store", own._replace(env=own.env - self._firsts[index]))
 
     def interrupt(self, envs: np.ndarray | None = None) -> None:
         """Truncate the episodes of all environments, or of those in `envs` (N,) bool: new ones start."""

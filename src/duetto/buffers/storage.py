@@ -26,7 +26,8 @@ import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.buffers.base import Experience
-from duetto.buffers.storage_fields import STEP, Stacks, Values, step_values, too_large, transition_fields, unnamed
+from duetto.buffers.sampling import PriorityLine
+from duetto.buffers.storage_fields import STEP, Stacks, Values, named, too_large, transition_fields, unnamed
 from duetto.errors import CheckpointError
 from duetto.functional import state_schema
 from duetto.functional.state_schema import ArrayOf
@@ -50,7 +51,7 @@ class EpisodeStorage:
 
     def __init__(self, observation: Space, action: Space, num_envs: int, rows: int, stacked: int = 1) -> None:
         """`stacked` is the number of frames that each image is a stack of."""
-        self._fields = transition_fields(observation, action)
+        whole = transition_fields(observation, action)
         self._stacks = Stacks(observation, stacked)
         self.rows: int = rows
         self.stacked: int = stacked
@@ -59,15 +60,15 @@ class EpisodeStorage:
         self._frames = np.zeros(num_envs, np.int64)  # ever stored
         self._size = rows + rows // 16 + stacked + 1  # places of an environment's ring of frames
         self._limit = np.full(num_envs, self._size)  # the frame before which no frame is overwritten that is needed
-        self._frame_fields = self._stacks.fields({n: f for n, f in self._fields.items() if n.split("/")[0] == "obs"})
+        self._frame_fields = self._stacks.fields({n: f for n, f in whole.items() if n.split("/")[0] == "obs"})
         try:
-            self.columns: dict[str, Any] = {name: self._fields[name].allocate(num_envs * rows) for name in STEP}
+            self.columns: dict[str, Any] = {name: whole[name].allocate(num_envs * rows) for name in STEP}
             self._places = np.full((2, num_envs * rows), -1, np.int32)  # where a step's frame and the one after it lie
             self._pool: dict[str, Any] = {
                 n: field.allocate(num_envs * self._size) for n, field in self._frame_fields.items()
             }
         except MemoryError as error:
-            fields = [*(self._fields[name] for name in STEP), *self._frame_fields.values()]
+            fields = [*(whole[name] for name in STEP), *self._frame_fields.values()]
             what, hint = f"replay_capacity {num_envs * rows}", "Lower replay_capacity."
             raise too_large(what, hint, fields, num_envs * rows) from error
         self._missing = 0  # steps of a loaded state whose segments have not come
@@ -87,11 +88,10 @@ class EpisodeStorage:
         `obs` is stored where it differs from the last step's `next_obs`, as at an episode's start.
 
         Raises:
-            ValueError, TypeError: Shapes or dtypes other than the storage's. Then nothing is stored.
             CheckpointError: A checkpoint was loaded without all its steps.
         """
         self.check_complete()
-        obs, next_newest = self._checked(steps)
+        obs, next_newest = dict(named("obs", steps.obs)), self._stacks.frame(dict(named("obs", steps.next_obs)))
         env = steps.env
         number, first = self.written[env], self._frames[env]
         continues = self._continues(env, obs, first)
@@ -122,14 +122,6 @@ class EpisodeStorage:
         self.open[env] = False
         self.columns["truncated"][self.index(env, self.written[env] - 1)] = True
         return env
-
-    def _checked(self, steps: Experience) -> tuple[Values, Values]:
-        """Check steps; return the parts of their observations, and the newest frames of their next observations."""
-        values = step_values(steps)
-        for name, field in self._fields.items():
-            field.check(name, values[name], len(steps.env))
-        obs = {name: values[name] for name in self._pool}
-        return obs, self._stacks.frame({name: values[f"next_{name}"] for name in self._pool})
 
     def _continues(self, env: np.ndarray, obs: Values, first: np.ndarray) -> np.ndarray:
         """Return which steps (K,) continue the step before: their observation is the newest frame, `first` - 1."""
@@ -185,7 +177,13 @@ class EpisodeStorage:
         """Return one part, which is no stack, of the observations that the steps `index` led to."""
         return self._pool[f"obs/{name}"].take(self._places[1].take(index), axis=0)
 
-    def locate(self, item: np.ndarray) -> np.ndarray:
+    @property
+    def line(self) -> PriorityLine:
+        """The line of all stored steps, which are items of mass 1."""
+        count = len(self)
+        return PriorityLine(count, count, 1.0)
+
+    def find(self, item: np.ndarray) -> np.ndarray:
         """Return the index of the item-th stored step, for item in 0 .. stored.sum()-1."""
         stored = self.stored
         ends = stored.cumsum()
@@ -193,6 +191,10 @@ class EpisodeStorage:
             return item  # no gaps between the rings
         env = ends.searchsorted(item, side="right")
         return item + (np.arange(len(stored)) * self.rows - (ends - stored))[env]
+
+    def mass(self, index: np.ndarray) -> np.ndarray:
+        """Return the masses (B,) of items."""
+        return np.ones(len(index))
 
     def number(self, index: np.ndarray) -> np.ndarray:
         """Return the number (B,) of the step stored at each index."""
@@ -250,12 +252,7 @@ class EpisodeStorage:
             "start" and "count" (num_envs,): the numbers start .. start+count-1 of each environment. Then the fields of
             every step, the environments' steps one after the other: `columns` except "truncated", and "frame".
             "frame_start", "frame_count" and the parts of the observation: their frames.
-
-        Raises:
-            ValueError: `since` of another shape, or larger than the number of steps.
         """
-        if since.shape != self.written.shape or (since > self.written).any():
-            raise ValueError(f"since is {since}, but the environments have written {self.written} transitions")
         start, all_envs = np.maximum(since, self.written - self.rows), np.arange(len(since))
         count = self.written - start
         first = np.where(count > 0, self._frame(self.index(all_envs, start)) - (self.stacked - 1), self._frames)

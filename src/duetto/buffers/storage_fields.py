@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from duetto.algorithms.base import Tree
-from duetto.buffers.base import Experience
 from duetto.errors import UsageError
 from duetto.functional.pytree import tree_map
 from duetto.networks.spaces import Box, Dict, MultiDiscrete, Space, num_columns
@@ -34,13 +33,6 @@ class Field:
     def allocate(self, *count: int) -> np.ndarray:
         """Return an array (*count, *shape). Floats start as NaN, so that reading unwritten values is visible."""
         return np.full((*count, *self.shape), np.nan if self.dtype.kind == "f" else 0, self.dtype)
-
-    def check(self, name: str, value: np.ndarray, count: int) -> None:
-        """Raise ValueError for another shape than (count, *shape), TypeError for a dtype that cannot be kept."""
-        if value.shape != (count, *self.shape):
-            raise ValueError(f"{name} has shape {value.shape}, the memory stores {(count, *self.shape)}")
-        if value.dtype != self.dtype and not np.can_cast(value.dtype, self.dtype, "same_kind"):
-            raise TypeError(f"{name} has dtype {value.dtype}, the memory stores {self.dtype}")
 
 
 class Stacks:
@@ -106,12 +98,6 @@ def named(name: str, value: Tree) -> Iterator[tuple[str, Any]]:
             yield f"{name}/{key}", part
     else:
         yield name, value
-
-
-def step_values(steps: Experience) -> Values:
-    """Return the arrays of steps under the names of `transition_fields`."""
-    obs, next_obs = named("obs", steps.obs), named("next_obs", steps.next_obs)
-    return {**dict(obs), **{name: getattr(steps, name) for name in STEP}, **dict(next_obs)}
 
 
 def unnamed(name: str, values: dict[str, np.ndarray]) -> Tree:

@@ -17,7 +17,7 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
-from duetto.buffers.experience import joined
+from duetto.buffers.base import joined
 from duetto.environments import Episode, VecEnv, env_registry, make
 from duetto.environments.engines import plain_metadata
 from duetto.environments.obs_tree import Tree

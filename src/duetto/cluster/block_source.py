@@ -19,7 +19,7 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
-from duetto.buffers.experience import concatenated, cut, joined, rows, side_by_side
+from duetto.buffers.base import concatenated, cut, joined, rows, side_by_side
 from duetto.cluster.actor import ROWS, Block, Order, Weights
 from duetto.cluster.actor_pool import INFINITY, lost_environments
 from duetto.cluster.actor_server import Reply, Request

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from duetto.buffers.experience import concatenated
+from duetto.buffers.base import concatenated
 from duetto.cluster.actor_pool import ActorPool
 from duetto.environments import Tree
 from duetto.environments.engines import Engine, StepResult

@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import cloudpickle
 from typing_extensions import override
 
-from duetto import buffers
-from duetto.buffers import Shards
+from duetto.buffers.sharded_replay import ReplayFactory, Shard, ShardRequest, Shards
 from duetto.cluster.actor_pool import ActorPool
 from duetto.cluster.actor_server import ActorServer, Request
 from duetto.environments.errors import EnvironmentFault
@@ -41,10 +40,10 @@ class RemoteShards(Shards):
         self._pool: ActorPool | None = None
 
     @override
-    def start(self, factory: buffers.ReplayFactory) -> list[Any]:
+    def start(self, factory: ReplayFactory) -> list[Any]:
         """UsageError if the cluster has no place for a shard, or it cannot be made."""
         self.close()
-        role = cloudpickle.dumps(partial(buffers.Shard, factory))  # here: Ray does not know of the user's own file
+        role = cloudpickle.dumps(partial(Shard, factory))  # here: Ray does not know of the user's own file
         self._pool = self._actors.another(role, self.shares, "shard {} of the replay memory", ShardServer)
         try:
             return self._pool.call_each("status")
@@ -52,7 +51,7 @@ class RemoteShards(Shards):
             raise UsageError(fault.what[0].upper() + fault.what[1:]) from fault
 
     @override
-    def execute(self, requests: Mapping[int, Sequence[buffers.ShardRequest]]) -> dict[int, list[Any]]:
+    def execute(self, requests: Mapping[int, Sequence[ShardRequest]]) -> dict[int, list[Any]]:
         assert self._pool is not None
         for index, asked in requests.items():
             self._pool.post(index, [Request("execute", (method, *arguments)) for method, arguments in asked])

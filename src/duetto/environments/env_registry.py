@@ -120,7 +120,7 @@ def resolved(environment: T) -> T | Callable[..., Any]:
     """
     if not isinstance(environment, str) or not user_code.is_file(environment):
         return environment
-    return user_code.load(*user_code.parts(environment), "environment", gymnasium.Env)[0]
+    return user_code.load(environment, "environment", gymnasium.Env)[0]
 
 
 def registration(environment: Any) -> EnvSpec | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ class Preset:
 def presets(algorithm: str) -> dict[str, Preset]:
     """Return all presets of an algorithm, by name."""
     file = files("duetto.presets") / f"{algorithm}.yaml"
-    values = safe_yaml.parse(file.read_text("utf-8")) if file.is_file() else {}
-    return {name: Preset(**value) for name, value in values.items()}
+    return _read(file) if file.is_file() else {}
 
 
 def presets_of_file(file: Path) -> dict[str, Preset]:
@@ -45,7 +45,7 @@ def presets_of_file(file: Path) -> dict[str, Preset]:
     return _read(path) if path.is_file() else {}
 
 
-def _read(path: Path) -> dict[str, Preset]:
+def _read(path: Path | Traversable) -> dict[str, Preset]:
     try:
         values = safe_yaml.parse(path.read_text("utf-8")) or {}
         return {name: Preset(**value) for name, value in values.items()}

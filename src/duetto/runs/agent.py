@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -70,48 +70,6 @@ class Agent:
     def __repr__(self) -> str:
         config = self.config
         return f"<Agent: {config.algorithm.name()} on {config.environment}, {self.step:,} steps>"
-
-    @classmethod
-    def load(
-        cls,
-        folder: Path,
-        checkpoint: str | int = "last",
-        backend: str | None = None,
-        networks: dict[str, CustomNetwork] | None = None,
-        algorithm: type[Algorithm] | None = None,
-        trust: bool = False,
-        precision: Precision | None = None,
-    ) -> Self:
-        """Load the agent in a run's folder, as `duetto.load` does.
-
-        Args:
-            folder, checkpoint, backend, networks, algorithm, trust: As in `duetto.load`.
-            precision: None: the run's own on its own backend, else float32.
-
-        Raises:
-            UsageError: There is no such run or checkpoint, or a class is missing.
-            CheckpointError: The checkpoint is damaged.
-        """
-        path = folder / "config.yaml"
-        config = Config.load(path, networks, algorithm, trust)
-        loaded = chosen(folder, checkpoint)
-        state = loaded.state
-        state_schema.check(state, ACTING, "acting")
-        observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
-        config.algorithm.check_spaces(observation, action, config.environment)
-        learners.check_parameters(config.algorithm, observation, action, state["learner"]["parameters"])
-        backend = _backend(config, backend)
-        precision = precision or (config.run.precision if backend == config.run.backend else "float32")
-        learner = learners.build(backend, config.algorithm, observation, action, precision=precision)
-        learner.load_parameters(state["learner"]["parameters"])
-        normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
-        normalizer.load_state_dict(state["normalizer"])
-        notices = list(loaded.problems)
-        if changed := changes(deciding(config), state["config"]):
-            notices.append(
-                f"{path.name} or a custom file has changed since step {loaded.step:,} was trained: {sentence(changed)}."
-            )
-        return cls(config, learner, normalizer, loaded, notices)
 
     @property
     def fingerprint(self) -> str:
@@ -233,6 +191,52 @@ class Agent:
         return EvaluationPolicy(
             self._learner, self.normalizer, self.action_space, run.seed, at=(self.step, run.horizon)
         )
+
+
+def load(
+    path: str | Path,
+    checkpoint: str | int = "last",
+    backend: str | None = None,
+    networks: dict[str, CustomNetwork] | None = None,
+    algorithm: type[Algorithm] | None = None,
+    trust: bool = False,
+    precision: Precision | None = None,
+) -> Agent:
+    """Load the trained agent from a run's folder. No code in the folder is run, nor any that a stranger's folder names.
+
+    Args:
+        path: The run's folder.
+        checkpoint: "last", "best", or a step.
+        backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
+        networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
+        algorithm: The class, if it was handed over to `train` and is not Duetto's own.
+        trust: Run the file of an algorithm that the folder names, even if another user started the run.
+        precision: "float32" or "bf16"; by default the run's own on its own backend, else float32.
+
+    Raises:
+        UsageError: There is no such run or checkpoint, or a class is missing.
+        CheckpointError: The checkpoint is damaged.
+    """
+    file = Path(path) / "config.yaml"
+    config = Config.load(file, networks, algorithm, trust)
+    loaded = chosen(Path(path), checkpoint)
+    state = loaded.state
+    state_schema.check(state, ACTING, "acting")
+    observation, action = (spaces.from_json(state["spaces"][kind]) for kind in ("observation", "action"))
+    config.algorithm.check_spaces(observation, action, config.environment)
+    learners.check_parameters(config.algorithm, observation, action, state["learner"]["parameters"])
+    backend = _backend(config, backend)
+    precision = precision or (config.run.precision if backend == config.run.backend else "float32")
+    learner = learners.build(backend, config.algorithm, observation, action, precision=precision)
+    learner.load_parameters(state["learner"]["parameters"])
+    normalizer = Normalizer(observation, *config.algorithm.observation_scaling())
+    normalizer.load_state_dict(state["normalizer"])
+    notices = list(loaded.problems)
+    if changed := changes(deciding(config), state["config"]):
+        notices.append(
+            f"{file.name} or a custom file has changed since step {loaded.step:,} was trained: {sentence(changed)}."
+        )
+    return Agent(config, learner, normalizer, loaded, notices)
 
 
 def _backend(config: Config, wanted: str | None) -> Backend:

@@ -1,4 +1,4 @@
-"""The Python interface: `duetto.train` and `duetto.load`."""
+"""`duetto.train`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from duetto import trackers
 from duetto.algorithms import Algorithm
 from duetto.cluster import Cluster
 from duetto.errors import UsageError
-from duetto.networks.specs import CustomNetwork
-from duetto.runs.agent import Agent
 from duetto.runs.argument_checks import parse_seeds
 from duetto.runs.finetune import WarmStart
 from duetto.runs.parallel_seeds import start_many
@@ -119,24 +117,3 @@ def _trained(spec: RunSpec, seeds: Any, callbacks: Sequence[AnyCallback], displa
         lambda: [*watching, *(copy.deepcopy(one) if isinstance(one, Callback) else one for one in callbacks)],
         display and display.announce,
     )
-
-
-def load(
-    path: str | Path,
-    checkpoint: str | int = "last",
-    backend: str | None = None,
-    networks: dict[str, CustomNetwork] | None = None,
-    algorithm: type[Algorithm] | None = None,
-    trust: bool = False,
-) -> Agent:
-    """Load the trained agent from a run's folder. No code in the folder is run, nor any that a stranger's folder names.
-
-    Args:
-        path: The run's folder.
-        checkpoint: "last", "best", or a step.
-        backend: "torch" or "jax", whichever trained it; by default the one that did, if it is installed.
-        networks: The run's own networks by field name (`{"actor_network": CustomNetwork(...)}`), if it has any.
-        algorithm: The class, if it was handed over to `train` and is not Duetto's own.
-        trust: Run the file of an algorithm that the folder names, even if another user started the run.
-    """
-    return Agent.load(Path(path), checkpoint, backend, networks, algorithm, trust)

@@ -7,7 +7,7 @@ fails, they continue without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -16,7 +16,6 @@ from pathlib import Path
 from duetto import environments
 from duetto.errors import DuettoError, UsageError
 from duetto.learners.multi_seed import SeedGroup
-from duetto.runs.argument_checks import parse_seeds
 from duetto.runs.run import Run, run_of
 from duetto.runs.spec import RunSpec, new_folder, run_name
 from duetto.runs.trainer_setup import new_trainer
@@ -27,20 +26,20 @@ from duetto.training.signals import interruptible
 from duetto.training.trainer import Trainer
 
 
-def planned_together(spec: RunSpec, seeds: Iterable[int]) -> list[Config]:
+def planned_together(spec: RunSpec, seeds: Sequence[int]) -> list[Config]:
     """Return the config of each seed's run; it names the others computed in one program with it."""
-    config, numbers = spec.config(), parse_seeds(seeds)
+    config = spec.config()
     return [
         replace(
-            config, run=replace(config.run, seed=seed), other_seeds=tuple(other for other in numbers if other != seed)
+            config, run=replace(config.run, seed=seed), other_seeds=tuple(other for other in seeds if other != seed)
         )
-        for seed in numbers
+        for seed in seeds
     ]
 
 
 def start_many(
     spec: RunSpec,
-    seeds: Iterable[int],
+    seeds: Sequence[int],
     callbacks: Callable[[], Sequence[AnyCallback]] = list,
     on_start: Callable[[list[Trainer]], None] | None = None,
 ) -> list[Run]:
@@ -48,7 +47,7 @@ def start_many(
 
     Args:
         spec: The runs; its seed is not used.
-        seeds: The seeds, as `parse_seeds` takes them.
+        seeds: The seeds, each once.
         callbacks: Called once for each seed.
         on_start: Gets all trainers before their first steps.
 

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from duetto import environments, trackers
 from duetto.algorithms import Algorithm
+from duetto.algorithms.suggestions import did_you_mean
 from duetto.cluster import Cluster
 from duetto.environments import Episode
 from duetto.errors import DuettoError, PartLostError, UsageError
 from duetto.learners import Precision
+from duetto.learners.runtime import jax_threads
 from duetto.networks.specs import CustomNetwork
-from duetto.runs.agent import Agent
+from duetto.runs.agent import Agent, load
 from duetto.runs.argument_checks import whole
-from duetto.runs.config_changes import changed
 from duetto.runs.spec import RunSpec, new_folder
 from duetto.runs.trainer_setup import existing_trainer, new_trainer
 from duetto.storage.checkpoint import CheckpointStore
-from duetto.storage.config import Config
+from duetto.storage.config import Config, RunOptions
 from duetto.storage.dict_diff import sentence
-from duetto.storage.lock import FolderLock
 from duetto.storage.logs import Csv, JsonLines
+from duetto.storage.run_folder import folder_lock
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
@@ -164,11 +165,11 @@ class Run:
         cluster: Cluster | None,
     ) -> Iterator[Trainer]:
         """Yield the run's trainer, restored from its last good checkpoint, while the folder is locked."""
-        with FolderLock(self.path):
+        with folder_lock(self.path):
             # What the file says now: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
             if options:
-                config = changed(config, options)
+                config = _changed(config, options)
             placed = cluster and cluster.resuming(config.cluster, config.run.num_envs).execution()
             made = existing_trainer(config, self.path, self._environment(), placed, accept_changes, self._trust)
             with closing(made) as trainer:
@@ -191,7 +192,7 @@ class Run:
         self, checkpoint: str | int = "last", backend: str | None = None, precision: Precision | None = None
     ) -> Agent:
         """Load the agent of the "last" or "best" checkpoint, or of a step. `precision` None: the run's."""
-        agent = Agent.load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust, precision)
+        agent = load(self.path, checkpoint, backend, self._networks, self._algorithm, self._trust, precision)
         self.notices += agent.notices
         return agent
 
@@ -328,7 +329,6 @@ def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
         spec: The run.
         callbacks: As in `duetto.train`.
     """
-    given.check(callbacks)
     parent = Path(spec.runs_dir).absolute()  # now: an environment may change the working directory as it is made
     config = spec.config()
     placed = spec.cluster and spec.cluster.execution()
@@ -345,6 +345,22 @@ def start(spec: RunSpec, callbacks: Sequence[AnyCallback] = ()) -> Run:
         run.resume_with(callbacks, cluster=spec.cluster, lost=lost)
         return run
     return run_of(spec, path, config)
+
+
+def _changed(config: Config, options: Mapping[str, Any]) -> Config:
+    """A copy with other values of hyper-parameters and of the run's options. UsageError if one is neither."""
+    own, run = config.algorithm.options(), [field.name for field in fields(RunOptions)]
+    known = [*own, *run]
+    if unknown := next((name for name in options if name not in known), None):
+        raise UsageError(f"resume has no option {unknown!r}.{did_you_mean(unknown, known)}")
+    algorithm = config.algorithm.with_options(**{name: options[name] for name in options if name in own})
+    ours = replace(config.run, **{name: options[name] for name in options if name in run})
+    elsewhere = (ours.backend, ours.device) != (config.run.backend, config.run.device)
+    if elsewhere and "threads" not in options:  # those of the other framework, or of none
+        ours = replace(ours, threads=jax_threads() if (ours.backend, ours.device) == ("jax", "cpu") else 0)
+    if "auto" in (ours.backend, ours.device):
+        raise UsageError("A run continues with the backend and the device that it has: give torch or jax, cpu or cuda.")
+    return replace(config, algorithm=algorithm, run=ours)
 
 
 def _returned(lost: PartLostError, trainer: Trainer) -> str:

@@ -121,7 +121,7 @@ class RunSpec:
         config = Config(
             algorithm=self.algorithm,
             environment=self.label,
-            run=_resolved(self.algorithm, self.environment, self.label, self.options, options),
+            run=self._resolved(),
             remakeable=is_id,
             environment_options=options,
             checksum=user_code.checksum(self.label) if is_id else "",
@@ -132,6 +132,38 @@ class RunSpec:
         ).signed()
         config.to_yaml()  # raises for options that it cannot hold
         return self.warm_start.planned(config) if self.warm_start else config
+
+    def _resolved(self) -> RunOptions:
+        """Check everything that needs an environment; return the options without "auto", with a number of threads."""
+        algorithm, environment, options = self.algorithm, self.environment, self.options
+        given = environments.is_instance(environment)
+        how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
+        probe = environments.make(environment, kwargs=dict(self.environment_options), **how)
+        if given:  # a vector environment has as many as it has
+            options = replace(options, num_envs=probe.num_envs)
+        try:
+            _check_spaces(algorithm, probe, self.label)
+            _check_masks(algorithm, probe, self.label, options.seed)
+            if wrapper := environments.running_statistics(next(iter(probe.environments), environment)):
+                raise UsageError(
+                    f"{self.label} has a {wrapper}: its running statistics are those of one environment, so "
+                    "evaluations and the trained agent would have others. Remove it and use the algorithm's "
+                    "normalize_observations or normalize_rewards, or put one with fixed statistics "
+                    "(update_running_mean False) around each."
+                )
+            compiled = options.backend == "auto" and environments.is_device(environment)
+            possible: list[learners.Backend] = ["jax"] if compiled else _possible(algorithm)
+            wanted = (options.backend, options.device, options.threads)
+            backend, device = learners.choose(probe.observation_space, *wanted, possible)
+            buffers.check(algorithm.memory(), options.num_envs)
+        finally:
+            if not given:
+                probe.close()
+        options = replace(options, backend=backend, device=device)
+        if options.threads or device != "cpu":
+            return options
+        threads = jax_threads() if backend == "jax" else torch_threads(probe.observation_space)
+        return replace(options, threads=threads)
 
 
 def _with_preset(
@@ -168,39 +200,6 @@ def _with_preset(
 
 
 # ---------------------------------------------------------------------------------------------------- checks
-def _resolved(
-    algorithm: Algorithm, environment: Any, label: str, options: RunOptions, kwargs: dict[str, Any]
-) -> RunOptions:
-    """Check everything that needs an environment, and return the options without "auto", with a number of threads."""
-    given = environments.is_instance(environment)
-    how: dict[str, Any] = {"num_envs": options.num_envs, "vectorization": options.vectorization} if given else {}
-    probe = environments.make(environment, kwargs=kwargs, **how)
-    if given:  # a vector environment has as many as it has
-        options = replace(options, num_envs=probe.num_envs)
-    try:
-        _check_spaces(algorithm, probe, label)
-        _check_masks(algorithm, probe, label, options.seed)
-        if wrapper := environments.running_statistics(next(iter(probe.environments), environment)):
-            raise UsageError(
-                f"{label} has a {wrapper}: its running statistics are those of one environment, so evaluations and "
-                "the trained agent would have others. Remove it and use the algorithm's normalize_observations or "
-                "normalize_rewards, or put one with fixed statistics (update_running_mean False) around each."
-            )
-        wanted = (options.backend, options.device, options.threads)
-        compiled = wanted[0] == "auto" and environments.is_device(environment)
-        possible: list[learners.Backend] = ["jax"] if compiled else _possible(algorithm)
-        backend, device = learners.choose(probe.observation_space, *wanted, possible)
-        buffers.check(algorithm.memory(), options.num_envs)
-    finally:
-        if not given:
-            probe.close()
-    options = replace(options, backend=backend, device=device)
-    if options.threads or device != "cpu":
-        return options
-    threads = jax_threads() if backend == "jax" else torch_threads(probe.observation_space)
-    return replace(options, threads=threads)
-
-
 def _possible(algorithm: Algorithm) -> list[learners.Backend]:
     """The frameworks that every network of the user's own has a class for. UsageError if there is none."""
     own = algorithm.custom_networks()

@@ -16,8 +16,7 @@ from duetto.runs.finetune import WarmStart
 from duetto.runs.spec import RunSpec
 from duetto.storage import signing
 from duetto.storage.config import Config
-from duetto.storage.lock import FolderLock
-from duetto.storage.run_folder import BEFORE, clear, free_folder
+from duetto.storage.run_folder import BEFORE, clear, folder_lock, free_folder
 from duetto.training.components import Execution
 from duetto.training.trainer import Trainer
 
@@ -50,7 +49,7 @@ def new_trainer(
     """
     made = False
     try:
-        with FolderLock(path):
+        with folder_lock(path):
             config.save(path / "config.yaml")
             kind = trainer_type(config, spec.environment)
             with closing(kind(config, path, spec.environment, place, group)) as trainer:

@@ -30,11 +30,9 @@ def write_file(path: Path, data: bytes) -> None:
     A file of that name is removed, not written over: it may be a link to another file.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        descriptor = os.open(path, flags, 0o666)
-    except FileExistsError:
+    with suppress(FileNotFoundError):
         os.unlink(path)
-        descriptor = os.open(path, flags, 0o666)
+    descriptor = os.open(path, flags, 0o666)
     try:
         rest = memoryview(data)
         while rest:
@@ -78,10 +76,7 @@ def move(source: Path, target: Path) -> None:
 
 def set_aside(path: Path) -> None:
     """Give a file or folder a temporary name in one step. `sweep` deletes it later."""
-    number = 0
-    while (target := path.with_name(f"{TEMPORARY}{path.name}-{number}")).exists():
-        number += 1
-    move(path, target)
+    move(path, path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}"))
 
 
 def sweep(folder: Path) -> None:

@@ -12,7 +12,7 @@ then is an old one removed. So at every moment the newest folder is whole, and r
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,9 +42,9 @@ class Loaded:
 class CheckpointStore:
     """Saves and loads the checkpoints in `<run>/checkpoints/`.
 
-    One process saves at a time (see `FolderLock`); any number may load. A store continues the checkpoint that it loaded
-    last, or starts in a folder without checkpoints. Its next save removes damaged checkpoints, and newer ones than the
-    loaded one.
+    One process saves at a time (see `folder_lock`); any number may load. A store continues the checkpoint that it
+    loaded last, or starts in a folder without checkpoints. Its next save removes damaged checkpoints, and newer ones
+    than the loaded one.
     """
 
     def __init__(self, folder: Path, keep: int = 2, num_envs: int = 1) -> None:
@@ -90,7 +90,11 @@ class CheckpointStore:
         Raises CheckpointError if the disk refuses. Then earlier checkpoints and `covered` are unchanged, and `save` can
         be called again.
         """
-        self._check_continues(step)
+        if not self._history and (steps := self.steps()):
+            raise CheckpointError(
+                f"{self.folder} holds checkpoints at steps {steps} of an earlier run. Resume it: "
+                f"{to_resume(self.folder.parent)}, or choose another folder."
+            )
         files = encode_tree("state", state)
         segments = [] if oldest is None else [record for record in self._segments() if record.is_needed(oldest)]
         new_segment: dict[str, bytes] = {}
@@ -133,17 +137,15 @@ class CheckpointStore:
                 atomic_io.set_aside(target)
             atomic_io.move(temporary, target)
             atomic_io.sync_folder(self._best)
-        self._remove_best(self._best_steps()[1:-1])
+        self.keep_best(min(self._best_steps()), step)
         return target
 
-    def keep_best(self, step: int) -> None:
-        """Remove all best parameters except those of a step."""
-        self._remove_best([other for other in self._best_steps() if other != step])
-
-    def _remove_best(self, steps: Sequence[int]) -> None:
+    def keep_best(self, *steps: int) -> None:
+        """Remove all best parameters except those of these steps."""
         with suppress(OSError):  # the next call tries again
-            for step in steps:
-                atomic_io.set_aside(self._best / f"{step:012}")
+            for step in self._best_steps():
+                if step not in steps:
+                    atomic_io.set_aside(self._best / f"{step:012}")
             atomic_io.sweep(self._best)
 
     def load_latest(self, memory: bool = True) -> Loaded:
@@ -200,15 +202,6 @@ class CheckpointStore:
                     self._history[older] = Manifest.read(folder)
         self._history[step] = description
         return Loaded(step, state, path, (record.read(self._memory) for record in segments), problems)
-
-    def _check_continues(self, step: int) -> None:
-        if not self._history and (steps := self.steps()):
-            raise CheckpointError(
-                f"{self.folder} holds checkpoints at steps {steps} of an earlier run. Resume it: "
-                f"{to_resume(self.folder.parent)}, or choose another folder."
-            )
-        if self._history and step < (last := max(self._history)):
-            raise ValueError(f"step {step} is before {last}, the step of the last checkpoint")
 
     def _segments(self) -> list[SegmentRecord]:
         """Return the segments of the last checkpoint."""

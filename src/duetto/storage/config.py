@@ -7,13 +7,13 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 
@@ -26,7 +26,6 @@ from duetto.functional import state_schema
 from duetto.functional.state_schema import ListOf, OptionalOf
 from duetto.networks.specs import CustomNetwork
 from duetto.storage import signing, user_code
-from duetto.storage.resume_history import KEY, History
 from duetto.storage.safe_yaml import read_yaml, to_yaml, write_yaml
 from duetto.storage.user_code import Origin
 
@@ -92,6 +91,47 @@ class RunOptions:
         check_fields(self)
 
 
+class Event(NamedTuple):
+    """An event at a step of the run."""
+
+    step: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"step {self.step:,}: {self.what}"
+
+
+class History(NamedTuple):
+    """The events after a run's start, without which its options do not repeat its numbers.
+
+    Attributes:
+        changed: Options, files or schedules that changed at a step.
+        inexact: Steps at which it was not resumed exactly.
+    """
+
+    changed: tuple[Event, ...] = ()
+    inexact: tuple[Event, ...] = ()
+
+    def going_on(self, step: int, changed: Iterable[str], inexact: Iterable[str]) -> History:
+        """Return the history of a run that is resumed at `step` with these events; later events are dropped."""
+        kept = ([event for event in events if event.step <= step] for events in self)
+        new = ([Event(step, what) for what in sentences] for sentences in (changed, inexact))
+        return History(*(tuple(dict.fromkeys(old + events)) for old, events in zip(kept, new, strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the history as YAML values, without empty lists."""
+        return {name: [event._asdict() for event in events] for name, events in self._asdict().items() if events}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> History:
+        """Read the history from the contents of a `config.yaml`. Raises UsageError if it is malformed."""
+        content = values.get("history") or {}
+        lists = {"changed": [], "inexact": []} | content if isinstance(content, dict) else content
+        if fault := state_schema.problem(lists, dict.fromkeys(cls._fields, ListOf({"step": int, "what": str}))):
+            raise UsageError(f"history{fault}; it must be events (step and what) of a run. Take it out.")
+        return cls(*(tuple(Event(event["step"], event["what"]) for event in lists[name]) for name in cls._fields))
+
+
 @dataclass(frozen=True)
 class Config:
     """Everything that a run is made from: algorithm, environment, options, and the versions of packages."""
@@ -134,7 +174,7 @@ class Config:
             "cluster": self.cluster,
             "from": self.began_from,
             "other_seeds": list(self.other_seeds),
-            KEY: self.history.to_dict(),
+            "history": self.history.to_dict(),
             "signature": self.signature,
         }
         return {
@@ -151,8 +191,7 @@ class Config:
     @property
     def references(self) -> list[signing.Reference]:
         """The files, modules and folders of this machine that the config names, which need trust."""
-        environment = self.environment if self.remakeable else ""
-        return _references(environment, self.environment_options, self.origin, self.began_from)
+        return _references(self.to_dict(), self.origin)
 
     def signed(self) -> Config:
         """Return a copy with this user's signature of all references."""
@@ -205,8 +244,7 @@ class Config:
         origin = Origin.from_dict(origin) if origin else None
         file = environment["id"] if environment["remakeable"] else ""
         if algorithm is None and origin:  # before the file is run
-            listed = _references(file, environment["options"], origin, values["from"])
-            signing.check(listed, values["signature"], "it", "algorithm", trusted)
+            signing.check(_references(values, origin), values["signature"], "it", "algorithm", trusted)
         kind, origin = _kind(name, origin, algorithm)
         _check_keys("algorithm.", fields, kind.options())
         run = RunOptions(**values["run"])
@@ -227,11 +265,12 @@ class Config:
         )
 
 
-def _references(
-    environment: str, options: dict[str, Any], origin: Origin | None, began_from: dict[str, Any] | None
-) -> list[signing.Reference]:
+def _references(values: dict[str, Any], origin: Origin | None) -> list[signing.Reference]:
+    """Return the references in the contents of a `config.yaml`."""
+    environment, start = values["environment"], values.get("from")
     algorithm = (origin.file, origin.kind) if origin and origin.file else None
-    return signing.references(environment, options, algorithm, str(began_from["run"]) if began_from else None)
+    name = environment["id"] if environment["remakeable"] else ""
+    return signing.references(name, environment["options"], algorithm, str(start["run"]) if start else None)
 
 
 def _kind(name: str, origin: Origin | None, custom: type[Algorithm] | None) -> tuple[type[Algorithm], Origin | None]:
@@ -266,7 +305,7 @@ _DEFAULTS: dict[str, Any] = {
     "cluster": {},
     "from": None,
     "other_seeds": [],
-    KEY: {},
+    "history": {},
     "signature": None,
     "format": FORMAT,
 }
@@ -322,6 +361,17 @@ def _version(package: str) -> str:
     with suppress(PackageNotFoundError):
         return version(package)
     return ""
+
+
+def note_inexact(path: Path, step: int, what: str) -> None:
+    """Add an event after which the numbers are inexact to the history in `config.yaml`, if that file exists.
+
+    Raises DuettoError if the disk refuses.
+    """
+    if path.is_file():
+        values = read_yaml(path)
+        history = History.of(values).going_on(step, (), (what,))
+        write_yaml(path, to_yaml(values | {"history": history.to_dict()}))
 
 
 def networks_source(values: dict[str, Any]) -> str:

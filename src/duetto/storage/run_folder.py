@@ -1,14 +1,39 @@
-"""Make the folder of a new run, and clear it if the run does not start."""
+"""The folder of a run: make it, let one process at a time work on it, and clear it if the run does not start."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, RunInUseError, UsageError
+from duetto.storage import safe_open
 
+if sys.platform == "win32":
+    import msvcrt
+
+    _BEYOND_THE_TEXT = 1 << 20  # a locked byte cannot be read, and the holder's name must stay readable
+
+    def _try_lock(descriptor: int) -> None:
+        os.lseek(descriptor, _BEYOND_THE_TEXT, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+LOCK = ".lock"
 BEFORE = "before"  # name of folders in a run's folder with files as they were before the run changed them
-_FIRST = (".tmp-config.yaml", "metrics.jsonl", "evaluations.csv", "config.yaml", ".lock")  # in the order of deletion
+_FIRST = (".tmp-config.yaml", "metrics.jsonl", "evaluations.csv", "config.yaml", LOCK)  # in the order of deletion
+_HELD_ELSEWHERE = (errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK)
 
 
 def free_folder(parent: Path, name: str) -> Path:
@@ -28,7 +53,7 @@ def free_folder(parent: Path, name: str) -> Path:
 
 def foreign(folder: Path) -> list[str]:
     """Return the names in a folder that a run which was killed at its start does not leave."""
-    return sorted({child.name for child in folder.glob("*")} - {_FIRST[0], _FIRST[-1]})
+    return sorted({child.name for child in folder.glob("*")} - {_FIRST[0], LOCK})
 
 
 def clear(folder: Path) -> None:
@@ -38,3 +63,43 @@ def clear(folder: Path) -> None:
             (folder / name).unlink()
     with suppress(OSError):
         folder.rmdir()
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Hold a lock on `<folder>/.lock`. The operating system releases it when the process ends.
+
+    Raises:
+        RunInUseError: A living process holds it.
+        DuettoError: The folder cannot be locked at all.
+    """
+    try:
+        descriptor = safe_open.open_file(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise DuettoError(f"{folder} cannot be used as a run folder: {error.strerror}.") from error
+    try:
+        try:
+            _try_lock(descriptor)
+        except OSError as error:
+            raise _not_locked(folder, descriptor, error) from error
+        with suppress(OSError):  # a full disk: the text is only for the error of other processes
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # a full disk
+                os.ftruncate(descriptor, 0)  # the file stays: deleting it would let two processes lock two files
+    finally:
+        os.close(descriptor)
+
+
+def _not_locked(folder: Path, descriptor: int, error: OSError) -> DuettoError:
+    if error.errno not in _HELD_ELSEWHERE:
+        return DuettoError(f"{folder} cannot be locked: {error.strerror}. Put runs on a local disk.")
+    holder = os.read(descriptor, 300).decode(errors="replace").split()
+    pid, host = holder if len(holder) == 2 else ("PID", "this machine")  # it has not written its name yet
+    return RunInUseError(
+        f"{folder} is in use by process {pid} on {host}. Wait until it ends, or stop it there with `kill {pid}`, then "
+        "try again."
+    )

@@ -25,8 +25,6 @@ _DTYPES = {np.dtype(code) for code in ("?", "u1", "u2", "u4", "u8", "i1", "i2", 
 
 def encode_tree(name: str, state: State) -> dict[str, bytes]:
     """Return the contents of a state's files, by file name. Raises TypeError for other leaves."""
-    if type(state) is not dict:
-        raise TypeError(f"A state is a dict, not {type(state).__name__}.")
     arrays: dict[str, np.ndarray] = {}
     files = {f"{name}.json": json.dumps(_encode(state, "", arrays), separators=(",", ":")).encode()}
     return files | ({f"{name}.safetensors": encode_arrays(arrays)} if arrays else {})

@@ -6,7 +6,6 @@ shows whether it was edited between a run and its resume. It does not cover the 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import sys
@@ -63,20 +62,14 @@ class Origin:
         """Run the file and return its class, and the origin with the file's present checksum. Check `signing` before.
 
         Raises:
-            UsageError: The class was passed in Python, or the file is missing or does not run.
+            UsageError: The class was passed in Python; or as `named`.
         """
         if not self.file:
             raise UsageError(
                 f"its algorithm is {self.kind}, a class that was passed in Python. Pass it again: "
                 f"duetto.Run(path, algorithm={self.kind.rpartition('.')[2]})."
             )
-        if not Path(self.file).is_file():
-            raise UsageError(
-                f"its algorithm's file {self.file} is missing. Put it back, or pass the class in Python: "
-                "duetto.Run(path, algorithm=...)."
-            )
-        kind, origin = from_file(Path(self.file), self.kind)
-        return kind, dataclasses.replace(origin, file=self.file)
+        return named(f"{self.file}:{self.kind}")
 
 
 def algorithm_source(algorithm: dict[str, Any]) -> str:
@@ -84,20 +77,10 @@ def algorithm_source(algorithm: dict[str, Any]) -> str:
     return str(Origin.from_dict(algorithm["from"])) if algorithm.get("from") else "Duetto"
 
 
-def names_file(name: str) -> bool:
-    """Return whether a name on the command line means a file, not one of Duetto's algorithms."""
-    return ":" in name or name.endswith(".py")
-
-
 def named(text: str) -> tuple[type[Algorithm], Origin]:
     """Load the class "my_algorithm.py:MyAlgorithm", with its origin. UsageError if it names none."""
-    return from_file(*parts(text))
-
-
-def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
-    """Run the file and return its class of that name, with the origin. UsageError if it has none."""
-    kind, checksum = load(path, name, "algorithm", Algorithm)
-    path = path.resolve()
+    path, name = parts(text)
+    kind, checksum = load(text, "algorithm", Algorithm)
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         raise UsageError(f"{path} has no algorithm (a subclass of duetto.algorithms.Algorithm) {name!r}.")
     try:
@@ -111,27 +94,27 @@ def from_file(path: Path, name: str) -> tuple[type[Algorithm], Origin]:
     return kind, Origin(name, str(path), checksum)
 
 
-def load(path: Path, name: str, role: str, base: type = object) -> tuple[Any, str]:
-    """Run a file and return its class or function of this name, and the file's SHA-256.
+def load(text: str, role: str, base: type = object) -> tuple[Any, str]:
+    """Run the file of "FILE.py:NAME" and return its class or function of this name, and the file's SHA-256.
 
     A file is run once per process, unless it is edited in between. Its classes are pickled by value, for processes that
     cannot import them.
 
     Args:
-        path: The file.
-        name: The class or function in it.
+        text: The file, and the class or function in it.
         role: Its use, for messages: "algorithm", "environment" or "expert".
         base: The class whose subclasses in the file a message lists.
 
     Raises:
         UsageError: The file cannot be read, does not run, or has no such class.
     """
+    path, name = parts(text)
     try:
         source = path.read_bytes()
     except OSError as error:
         again = " A run that started with it needs it there." if isinstance(error, FileNotFoundError) else ""
         raise UsageError(f"The {role}'s file {path} cannot be read: {error.strerror}.{again}") from error
-    module = _run_once(path.resolve(), source)
+    module = _run_once(path, source)
     if not callable(loaded := vars(module).get(name)):
         classes = [
             key

@@ -29,7 +29,7 @@ from duetto.training.evaluator import check_same_spaces
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 
-AnyMemory = buffers.Replay | buffers.Rollout | buffers.SequenceReplay | buffers.MixedReplay | buffers.ShardedReplay
+AnyMemory = buffers.Replay | buffers.Rollout | buffers.MixedReplay | buffers.ShardedReplay
 
 
 class Execution:

@@ -18,8 +18,7 @@ from typing_extensions import override
 
 from duetto import environments
 from duetto.algorithms.base import ReplaySpec
-from duetto.buffers import Sample
-from duetto.buffers.base import Memory
+from duetto.buffers.base import Memory, Sample
 from duetto.buffers.device_replay import Arrays, DeviceReplay
 from duetto.buffers.update_schedule import Schedule
 from duetto.environments.device_env import DeviceEngine, arrays_of, tree_of

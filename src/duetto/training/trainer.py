@@ -19,14 +19,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from duetto import buffers, environments, learners
+from duetto import environments, learners
 from duetto.algorithms.base import DIVERGENCE, SequenceBatch
+from duetto.buffers.base import Sample
 from duetto.errors import DuettoError, EnvironmentFailedError, NonFiniteError, PartLostError, UsageError, near
 from duetto.learners.base import on_host
 from duetto.learners.multi_seed import SeedGroup
-from duetto.storage import resume_history
 from duetto.storage.checkpoint import CheckpointStore, Loaded
-from duetto.storage.config import Config
+from duetto.storage.config import Config, note_inexact
 from duetto.training.callbacks import FUNCTIONS, AnyCallback, CallbackList
 from duetto.training.checkpoints import Checkpoints, crossed
 from duetto.training.collector import Source
@@ -160,7 +160,7 @@ class Trainer:
         if self.stepper.aborted is not None:
             self.components.interrupt(self.stepper.aborted)
             what = f"environments lost with their actor started new episodes ({int(self.stepper.aborted.sum())})"
-            resume_history.note_inexact(self.folder / "config.yaml", resume_history.Event(self.step, what))
+            note_inexact(self.folder / "config.yaml", self.step, what)
         self.memory.add(experience)
         self.step += len(experience.env)
         self.log.add_episodes(episodes)
@@ -195,7 +195,7 @@ class Trainer:
         self.diagnostics.on_metrics(self.log.write(self.step, extra))
 
     # ------------------------------------------------------------------------------------------------ learning
-    def _due(self) -> Iterator[list[buffers.Sample]]:
+    def _due(self) -> Iterator[list[Sample]]:
         """Yield the samples of all updates that are due. The caller learns from each draw before it takes the next one.
 
         A draw has `learner.at_once` samples, or one if it depends on what was learned from another.
@@ -209,7 +209,7 @@ class Trainer:
         if samples:
             self.normalizer.after_learning(samples[-1].batch)
 
-    def _learn(self, samples: list[buffers.Sample]) -> None:
+    def _learn(self, samples: list[Sample]) -> None:
         """Update with each sample, and tell memory, log and callbacks of each update."""
         if not self.learner.updates:
             self.on_activity("compiling the first update" if self.learner.backend == "jax" else "first update")

@@ -105,7 +105,7 @@ def record(
 
 def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> tuple[Expert, VecEnv, str]:
     """Make the expert FILE.py:CLASS for one environment; return it, the environment and its name."""
-    kind, _ = user_code.load(*user_code.parts(text), "expert")
+    kind, _ = user_code.load(text, "expert")
     envs = environments.make(environment, render_mode=getattr(kind, "render_mode", None), kwargs=options)
     try:
         expert: Any = kind(envs)

@@ -18,7 +18,7 @@ from duetto.networks.specs import CustomNetwork
 from duetto.presets import Preset, choose, presets_of_file
 from duetto.storage import user_code
 from duetto.storage.config import RunOptions
-from duetto.storage.user_code import Origin, named, names_file
+from duetto.storage.user_code import Origin, is_file, named
 from duetto.tools.cli import unknown
 from duetto.tools.cli.options import EnvironmentOptions, Json, PresetName, Quiet, parse_options
 from duetto.tools.cli.parser import Arg, OptionGroup, Parser
@@ -58,7 +58,7 @@ class LearningCommand:
         self.word = word
         self.algorithm: type[Algorithm]
         self.origin: Origin | None = None  # the file of a custom algorithm
-        if names_file(word):
+        if is_file(word):
             self.algorithm, self.origin = named(word)
         elif word in ALGORITHMS:
             self.algorithm = ALGORITHMS[word]

@@ -107,7 +107,7 @@ def _recorded(command: LearningCommand, given: dict[str, Any], start: Any) -> Ru
     """
     from duetto.runs.finetune import WarmStart
     from duetto.runs.spec import RunSpec
-    from duetto.storage import repeat_command, signing
+    from duetto.storage import reproducibility, signing
     from duetto.storage.config import Config
 
     file, environment = given["config"], user_code.absolute(given.get("environment", ""))
@@ -120,7 +120,7 @@ def _recorded(command: LearningCommand, given: dict[str, Any], start: Any) -> Ru
         config = Config.load(path, algorithm=command.algorithm)
     except CheckpointError as error:
         raise UsageError(f"--config {file} is no config.yaml of a run: {error}") from error
-    for sentence in repeat_command.of_its_history(config.to_dict()):
+    for sentence in reproducibility.of_its_history(config.to_dict()):
         say(Console(stderr=True), f"--config {file}: {sentence}", "yellow")
     options = command.learning_options(given)
     mine = {name: value for name, value in options.items() if name in command.algorithm.options()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from duetto.errors import escaped
-from duetto.storage import repeat_command, user_code
+from duetto.storage import reproducibility, user_code
 from duetto.storage.config import Config, circumstances
 from duetto.storage.safe_yaml import to_yaml
 from duetto.tools.hub.file_rules import CONFIG, VIDEO, without_places
@@ -61,9 +61,9 @@ def _text(config: Config, repository: str, result: CardResult, has_video: bool) 
     packages = ("duetto", "python", "gymnasium", "numpy", run.backend)
     versions = ", ".join(f"{package} {installed[package]}" for package in packages if package in installed)
     elsewhere = "" if config.remakeable else " --environment ENVIRONMENT"
-    again = [_plain(repeat_command.command(values, f"{folder}/{CONFIG}"))]
+    again = [_plain(reproducibility.repeat_command(values, f"{folder}/{CONFIG}"))]
     again.append(f"duetto evaluate {folder}{which} --episodes {episodes} --seed {result.seed}{elsewhere}")
-    needed = repeat_command.needed(values)
+    needed = reproducibility.needed(values)
     sentences = [
         f"# {_plain(_algorithm(config))} on {_code(_environment(config))}",
         f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}.{film}",
@@ -78,7 +78,7 @@ def _text(config: Config, repository: str, result: CardResult, has_video: bool) 
         "## Repeat it",
         "```sh\n" + "\n".join(filter(None, again)) + "\n```",
         _plain(f"Not sent here: {' '.join(needed)}") if needed else "",
-        _plain(" ".join(repeat_command.of_its_history(values))),
+        _plain(" ".join(reproducibility.of_its_history(values))),
     ]
     return "\n\n".join(filter(None, sentences)) + "\n"
 

@@ -20,9 +20,8 @@ import yaml
 from duetto.algorithms import ALGORITHMS
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped, near
 from duetto.storage import user_code
-from duetto.storage.config import RunOptions, check_format, networks_source
+from duetto.storage.config import History, RunOptions, check_format, networks_source
 from duetto.storage.logs import Csv, JsonLines, Scan
-from duetto.storage.resume_history import History
 from duetto.storage.safe_yaml import read_yaml
 
 Option = tuple[str, str]  # algorithm, run, environment or cluster; the option's name

@@ -17,7 +17,7 @@ import numpy as np
 
 from duetto.errors import DuettoError, UsageError, escaped, few
 from duetto.install_hint import install
-from duetto.storage import atomic_io, repeat_command, safe_open
+from duetto.storage import atomic_io, reproducibility, safe_open
 from duetto.storage.safe_yaml import LARGEST
 from duetto.tools.plot.curves import MIN_SEEDS, Curve, curve, interquartile_mean, number
 from duetto.tools.plot.grouping import LONGEST, Group, Recorded, groups
@@ -195,10 +195,10 @@ def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:
     """Return for each curve the commands that repeat its runs, and their requirements."""
     rows = []
     for group in groups:
-        commands = {run.seed: repeat_command.command(run.config, "config.yaml") for run in group.members}
+        commands = {run.seed: reproducibility.repeat_command(run.config, "config.yaml") for run in group.members}
         sentences: dict[str, None] = {}
         for run in group.members:
-            needed = (*repeat_command.needed(run.config), *repeat_command.of_its_history(run.config))
+            needed = (*reproducibility.needed(run.config), *reproducibility.of_its_history(run.config))
             sentences |= dict.fromkeys(needed)
         lines = [f"{command} --seed {seed}" for seed, command in commands.items() if command]
         rows.append((group, "\n".join(lines), list(sentences)))

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from duetto.errors import UsageError
 from duetto.runs.argument_checks import whole
-from duetto.runs.pool import ProcessPool
-from duetto.runs.worker import CLAIMS
+from duetto.runs.pool import CLAIMS, ProcessPool
 from duetto.storage import safe_open
 from duetto.tools.sweep.display import SweepDisplay
 from duetto.tools.sweep.plan import Experiment, PlannedRun, default_name, experiments, runs

@@ -14,14 +14,14 @@ from duetto import trackers
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.argument_checks import parse_seeds
-from duetto.runs.config_changes import check_same_run
+from duetto.runs.pool import Job, pack
 from duetto.runs.spec import RunSpec, check_name, label_of, slug
-from duetto.runs.worker import Job, pack
 from duetto.storage.checkpoint import folders
 from duetto.storage.config import Config
 from duetto.storage.logs import Csv, JsonLines
+from duetto.storage.reproducibility import check_same_run
 from duetto.storage.run_folder import foreign
-from duetto.storage.user_code import named, names_file
+from duetto.storage.user_code import is_file, named
 from duetto.tools.plot.curves import number
 
 MAX_NAME = 100  # characters of a sweep's default folder
@@ -84,7 +84,7 @@ def _experiment(
     track = options.pop("track", None) or ()
     track = (track,) if isinstance(track, str) else tuple(track) if isinstance(track, list) else track
     preset, environment_options = options.pop("preset", None), options.pop("environment_options", None)
-    in_file = isinstance(algorithm, str) and names_file(algorithm)
+    in_file = isinstance(algorithm, str) and is_file(algorithm)
     kind, origin = named(algorithm) if in_file else (algorithm, None)
     place = label_of(environment) if isinstance(environment, str) else environment
     spec = RunSpec.of(

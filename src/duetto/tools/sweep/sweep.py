@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from duetto.errors import escaped, near
-from duetto.runs.pool import ProcessPool
-from duetto.runs.worker import FAILED, HINDERED, IN_USE, Job
+from duetto.runs.pool import FAILED, HINDERED, IN_USE, Job, ProcessPool
 from duetto.tools.sweep.plan import PlannedRun
 from duetto.training.notices import Notices
 from duetto.training.progress_lines import clock

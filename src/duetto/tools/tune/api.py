@@ -21,7 +21,7 @@ from duetto.runs.argument_checks import parse_seeds, whole
 from duetto.runs.spec import RunSpec, slug
 from duetto.storage import atomic_io, safe_yaml
 from duetto.storage.config import RunOptions
-from duetto.storage.lock import FolderLock
+from duetto.storage.run_folder import folder_lock
 from duetto.storage.safe_yaml import to_yaml
 from duetto.tools.sweep.api import displayed
 from duetto.tools.sweep.display import SweepDisplay
@@ -164,7 +164,7 @@ def conduct(
     folder = Path(default if output is None else output).absolute()
     try:
         plan.record(folder)
-        with FolderLock(folder):
+        with folder_lock(folder):
             start = {name: getattr(plan.center, name) for name in plan.space}
             sampler = Sampler(folder / "journal.jsonl", plan.space, plan.config.run.seed, start, plan.prune_from)
             study = Study(plan, folder, sampler, trials, jobs)

@@ -29,13 +29,12 @@ from typing_extensions import override
 
 from duetto.algorithms import Algorithm
 from duetto.errors import DuettoError, UsageError, near
-from duetto.runs.config_changes import changed_since
-from duetto.runs.pool import ProcessPool
+from duetto.runs.pool import DIVERGED, FAILED, HINDERED, IN_USE, Job, ProcessPool, pack
 from duetto.runs.spec import RunSpec, run_name
-from duetto.runs.worker import DIVERGED, FAILED, HINDERED, IN_USE, Job, pack
 from duetto.storage import atomic_io, safe_open
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import flat
+from duetto.storage.reproducibility import changed_since
 from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.user_code import algorithm_source
 from duetto.tools.plot.curves import interquartile_mean
