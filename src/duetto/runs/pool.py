@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe, connection
 from pathlib import Path
@@ -20,15 +19,14 @@ from duetto.storage import safe_open
 class ProcessPool:
     """Processes of this machine. Each has its share of the cores, and trains as `duetto train` does."""
 
-    def __init__(self, jobs: int, log_of: Callable[[Job], Path], runs_per_process: int = 1) -> None:
+    def __init__(self, jobs: int, runs_per_process: int = 1) -> None:
         """Make a pool of `jobs` processes that work at a time.
 
         Args:
             jobs: How many jobs work at a time.
-            log_of: The file for the output of a process, by its first job.
             runs_per_process: After so many runs a process ends, so that leaked memory does not add up.
         """
-        self._jobs, self._log_of, self._runs_per_process = jobs, log_of, runs_per_process
+        self._jobs, self._runs_per_process = jobs, runs_per_process
         self._working: dict[Job, WorkerProcess] = {}
         self._idle: list[WorkerProcess] = []
 
@@ -39,7 +37,7 @@ class ProcessPool:
     def start(self, job: Job) -> None:
         """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
         self._idle = [process for process in self._idle if process.receive() is None]  # the others have died
-        process = self._idle.pop() if self._idle else WorkerProcess(self._log_of(job), max(1, cores() // self._jobs))
+        process = self._idle.pop() if self._idle else WorkerProcess(job.log, max(1, cores() // self._jobs))
         self._working[job] = process
         process.train(job)
 

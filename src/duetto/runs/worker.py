@@ -51,6 +51,7 @@ class Job:
 
     spec: RunSpec  # with a name, and without "auto"
     config: Config  # of the spec, when the job was made
+    log: Path  # the file for the output of its process; of a process with several jobs, the first one's
     track: tuple[str, ...] = ()  # names of trackers
     waits: bool = False  # after each evaluation, until the pool lets it continue
     is_contested: bool = False  # other processes may start the same run at the same time
