@@ -54,13 +54,13 @@ class CommandOptions:
 class LearningCommand:
     """A command with an algorithm: its parser, and the run that its options describe."""
 
-    def __init__(self, name: str, word: str, kind: CommandOptions) -> None:
+    def __init__(self, name: str, word: str, command: CommandOptions) -> None:
         """Find the algorithm.
 
         Args:
             name: The command, such as "train".
             word: The algorithm as it is on the command line: a name, or FILE.py:CLASS.
-            kind: The command.
+            command: The command, without an algorithm.
 
         Raises:
             UsageError: There is no such algorithm.
@@ -74,21 +74,21 @@ class LearningCommand:
             self.algorithm = ALGORITHMS[word]
         else:
             raise unknown("algorithm", word, ALGORITHMS)
-        self._name, self._prog, self._kind = f"duetto {name}", f"duetto {name} {word}", kind
+        self._name, self._prog, self._command = f"duetto {name}", f"duetto {name} {word}", command
 
     def parser(self, preset: Preset | None = None) -> Parser:
         """Return the parser, whose help shows the values of a preset as defaults."""
-        preset, kind = preset or Preset(), self._kind
+        preset, command = preset or Preset(), self._command
         run = dataclasses.asdict(RunOptions()) | preset.run
         algorithm = self.algorithm().with_options(**preset.algorithm)
         known = described(RunOptions) | described(self.algorithm)
-        of_run = [name for name in dict.fromkeys((*_FIRST, *run)) if name not in (*_EVALUATION, *kind.without)]
+        of_run = [name for name in dict.fromkeys((*_FIRST, *run)) if name not in (*_EVALUATION, *command.without)]
         names = {"run": of_run, **self.algorithm.option_groups(), "evaluation and logging": _EVALUATION}
-        values = kind.defaults | run | {name: getattr(algorithm, name) for name in algorithm.options()}
+        values = command.defaults | run | {name: getattr(algorithm, name) for name in algorithm.options()}
         rare = _RARE | self.algorithm.rare_options()
-        groups = [OptionGroup("", kind.options[""])]
-        for title in dict.fromkeys([*names, *kind.options]):
-            own = kind.options.get(title, {}) | (_COMMON if title == "run" else {})
+        groups = [OptionGroup("", command.options[""])]
+        for title in dict.fromkeys([*names, *command.options]):
+            own = command.options.get(title, {}) | (_COMMON if title == "run" else {})
             options = {name: known[name] for name in names.get(title, ()) if name in known} | own
             shown = self.algorithm.name() if title == self.algorithm.__name__ else title
             if title:
@@ -141,7 +141,7 @@ class LearningCommand:
 Call = tuple[LearningCommand, dict[str, Any]]  # and the options on the command line
 
 
-def calls_of(name: str, kind: CommandOptions, arguments: list[str]) -> list[Call]:
+def calls_of(name: str, command: CommandOptions, arguments: list[str]) -> list[Call]:
     """Return the command of each algorithm with its options; [] after help was printed.
 
     Raises:
@@ -150,16 +150,24 @@ def calls_of(name: str, kind: CommandOptions, arguments: list[str]) -> list[Call
     if not arguments or arguments[0] in ("-h", "--help", "--help-all"):
         titles = {each: (inspect.getdoc(algorithm) or "").partition(" (")[0] for each, algorithm in ALGORITHMS.items()}
         rows = [f"  {each:12} {title}" for each, title in titles.items()]
-        overview = [f"usage: {kind.usage}", "", kind.about, "", "ALGORITHM is FILE.py:CLASS, or one of:", "", *rows]
+        overview = [
+            f"usage: {command.usage}",
+            "",
+            command.about,
+            "",
+            "ALGORITHM is FILE.py:CLASS, or one of:",
+            "",
+            *rows,
+        ]
         print("\n".join(overview))
         return []
     if arguments[0].startswith("-"):
         call = f"duetto {name}"
         raise UsageError(f"{call} needs an algorithm first: {call} ALGORITHM {' '.join(arguments)}")
     words = arguments[0].split(",") if name == "sweep" else arguments[:1]
-    commands = [LearningCommand(name, word, kind) for word in words]
-    parsed = [(command, command.parse(arguments[1:])) for command in commands]
-    return [(command, given) for command, given in parsed if given is not None]
+    commands = [LearningCommand(name, word, command) for word in words]
+    parsed = [(each, each.parse(arguments[1:])) for each in commands]
+    return [(each, given) for each, given in parsed if given is not None]
 
 
 def described(kind: type[Any]) -> dict[str, Any]:
