@@ -33,13 +33,11 @@ from report import table
 from rich.console import Console
 
 from duetto.storage import safe_yaml
-from duetto.tools.cli.sweep import setting
-from duetto.tools.plot.curves import interquartile
-from duetto.tools.plot.figure import draw as draw_curve
-from duetto.tools.plot.figure import finish, height_of, new_figure, save
-from duetto.tools.sweep.api import conduct
+from duetto.tools.cli.train import setting
+from duetto.tools.plot.curves import draw as draw_curve
+from duetto.tools.plot.curves import finish, height_of, interquartile, new_figure, save
+from duetto.tools.sweep.api import RunResult, conduct
 from duetto.tools.sweep.display import SweepDisplay
-from duetto.tools.sweep.results import RunResult
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "learning"

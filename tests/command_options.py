@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 
 from duetto.algorithms import ALGORITHMS
-from duetto.tools.cli import COMMANDS, commands, demos
+from duetto.tools.cli import COMMANDS, OF_ALGORITHMS, commands, demos, train
+from duetto.tools.cli.learning import LearningCommand
 from duetto.tools.cli.parser import Parser, function_parser
-
-OF_ALGORITHMS = ("train", "tune", "sweep")  # commands whose options depend on the algorithm
 
 
 def parser(*words: str) -> Parser:
     """The parser of `duetto WORDS`, such as of `parser("train", "td3")`."""
     if words[0] in OF_ALGORITHMS:
-        return import_module(f"duetto.tools.cli.{words[0]}")._command(words[1]).parser()
+        return LearningCommand(*words, train.COMMANDS[words[0]]).parser()
     functions = demos.FUNCTIONS if words[0] == "demos" else commands.FUNCTIONS
     return function_parser(functions[words[-1]], f"duetto {' '.join(words)}")
 

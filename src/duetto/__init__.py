@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from duetto.tools.export.writing import export as export
     from duetto.tools.hub.download import pull as pull
     from duetto.tools.hub.upload import push as push
-    from duetto.tools.plot.figure import plot as plot
+    from duetto.tools.plot.curves import plot as plot
     from duetto.tools.plot.table import table as table
     from duetto.tools.report.report import report as report
+    from duetto.tools.sweep.api import SweepResult as SweepResult
     from duetto.tools.sweep.api import sweep as sweep
-    from duetto.tools.sweep.results import SweepResult as SweepResult
     from duetto.tools.tune.api import TuneResult as TuneResult
     from duetto.tools.tune.api import tune as tune
     from duetto.training.callbacks import Callback as Callback
@@ -46,11 +46,10 @@ _NAMES = {
     "tools.export.writing": "export",
     "tools.hub.download": "pull",
     "tools.hub.upload": "push",
-    "tools.plot.figure": "plot",
+    "tools.plot.curves": "plot",
     "tools.plot.table": "table",
     "tools.report.report": "report",
-    "tools.sweep.api": "sweep",
-    "tools.sweep.results": "SweepResult",
+    "tools.sweep.api": "SweepResult sweep",
     "tools.tune.api": "TuneResult tune",
     "training.callbacks": "Callback",
     "training.evaluation": "Evaluation",

@@ -349,7 +349,7 @@ def test_a_terminal_is_not_steered(duetto: Command, episode: None):
     change(environment=f"Pendulum{clear}", expert=f"me{clear}", options={clear: clear}, versions={"duetto": clear})
     for arguments in (["demos"], ["demos", "--video", "one.mp4"]):
         _, out, err = duetto("demos", "inspect", *arguments)
-        assert "Pendulum\\x1b[2J\\x9b2J" in out
+        assert "Pendulum\\x1b[2J\\x9b2J" in out + err
         assert not {"\x1b", "\x9b"} & set(out + err)
 
 

@@ -17,6 +17,8 @@ HINTS = [
     ("train ppo CartPole-v1 --learning-starts 100", "ppo has no option --learning-starts. It has nothing of the kind."),
     ("train ppo CartPole-v1 --anneal-lr", "ppo has no option --anneal-lr. Did you mean --learning-rate-decay?"),
     ("train td3 Pendulum-v1 --cuda", "td3 has no option --cuda. Did you mean --device?"),
+    ("train td3 Pendulum-v1 --lr 1e-3", "--lr. Did you mean --actor-learning-rate or --critic-learning-rate?"),
+    ("train td3 Pendulum-v1 --total-timesteps=9", "no option --total-timesteps. Did you mean --steps?"),
     (
         "resume runs/a --actor-learning-rate 1e-4",
         "duetto resume has no option --actor-learning-rate. See duetto resume --help.",

@@ -62,14 +62,6 @@ def test_resume_says_what_is_damaged_and_goes_on(duetto: Command, run: Path):
     assert steps(run) == [30, 60]
 
 
-def test_plot_says_what_it_could_not_read(duetto: Command, run: Path):
-    with (run / "evaluations.csv").open("a") as file:
-        file.write("x\n")
-    code, out, err = duetto("plot", run)
-    assert (code, out) == (0, "curves.png\n")
-    assert err == f"1 of the lines of {run}/evaluations.csv cannot be read and are left out.\n"
-
-
 @pytest.mark.parametrize("command", ["resume", "evaluate", "video", "plot", "report", "table"])
 def test_what_is_no_run(duetto: Command, command: str, tmp_path: Path):
     assert duetto(command, tmp_path) == (2, "", f"duetto: {tmp_path} is no run folder: it has no config.yaml.\n")

@@ -122,13 +122,6 @@ def test_a_config_that_is_another_file_is_not_printed(duetto: Command, tmp_path:
     assert "user9:" not in err
 
 
-def test_what_other_libraries_call_an_option(train: Command):
-    code, _, err = train("--lr", "1e-3")
-    meant = "Did you mean --actor-learning-rate or --critic-learning-rate?"
-    assert (code, err) == (2, f"duetto: duetto train td3 has no option --lr. {meant}\n")
-    assert train("--total-timesteps=9").err.endswith("no option --total-timesteps. Did you mean --steps?\n")
-
-
 def test_evaluate_elsewhere_and_with_exploration(duetto: Command, trained: Path):
     quick = ("evaluate", trained, "--episodes", "1", "--json")
     plain = json.loads(duetto(*quick).out)

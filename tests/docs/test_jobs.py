@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from duetto.storage import user_code
-from duetto.tools.cli.sweep import setting
+from duetto.tools.cli.train import setting
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RESULTS = BENCHMARKS / "results" / "learning"

@@ -383,7 +383,7 @@ def test_no_two_arrays_are_called_alike():
     number = Box((2,), "float32", (-1.0, -1.0), (1.0, 1.0))
     names = ("action", "previous_action", "starts", "carry/actor/h", "own", "observation/starts")
     space = Dict(tuple((name, number) for name in names))
-    graph = Graph(duetto.TD3(), {}, space, number, {"": "float32"}, {"actor/h": (1, 3)}, {}, 5.0)
+    graph = Graph(duetto.TD3(), space, number, {"": "float32"}, {"actor/h": (1, 3)}, {}, 5.0)
     inputs, outputs = ([port.name for port in ports] for ports in (graph.inputs, graph.outputs))
     assert len({*inputs, *outputs}) == len(inputs) + len(outputs)
     assert {"observation/action", "observation/starts", "previous_action", "starts"} <= set(inputs)

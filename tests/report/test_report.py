@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import os
 import re
 import sys
@@ -22,9 +21,10 @@ from duetto.algorithms import ALGORITHMS
 from duetto.errors import DuettoError, UsageError
 from duetto.storage import atomic_io
 from duetto.tools.plot import curves as curves_module
-from duetto.tools.report import charts, metric_docs, report
+from duetto.tools.report import metric_docs
+from duetto.tools.report import report as writing
+from duetto.tools.report.report import report
 
-writing = importlib.import_module("duetto.tools.report.report")  # the package has the function under this name
 MP4 = b"\0\0\0\x18ftypisom" + bytes(range(40))
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[2J\u202e"
 LOADING = {"src", "href", "srcset", "poster", "data", "action", "xlink:href"}
@@ -115,13 +115,6 @@ def test_numbers_of_any_size_are_drawn_or_left_out(tmp_path: Path):
         for seed in range(3)
     ]
     assert made(runs, tmp_path).charts
-
-
-def test_a_page_shows_a_limited_number_of_charts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(charts, "MOST_CHARTS", 4)
-    seen = made([pretend(tmp_path / "a", [1], metrics={f"n{i}": [i] for i in range(9)})], tmp_path)
-    assert len(seen.charts) == 1 + 4
-    assert seen.texts["li"] == ["5 more numbers of the runs are not shown."]
 
 
 def test_a_curve_of_many_points_is_thinned_and_its_maximum_is_of_all_points(tmp_path: Path):

@@ -17,8 +17,7 @@ from rich.console import Console
 
 from duetto.runs.pool import ProcessPool
 from duetto.tools.sweep.display import SweepDisplay
-from duetto.tools.sweep.plan import PlannedRun
-from duetto.tools.sweep.sweep import Sweep
+from duetto.tools.sweep.sweep import PlannedRun, Sweep
 
 QUICK = [*SMALL, *shlex.split("--steps 60 --environment-options max_episode_steps=5")]
 
@@ -169,7 +168,7 @@ def test_the_runs_of_a_sweep_fit_a_terminal():
         planned("sac-HalfCheetah-v5-s1", "failed", 10),
         *[planned(f"ppo-Hopper-v5-s{seed}", "working", 0) for seed in range(20)],
     ]
-    sweep = Sweep(Path("sweeps/x"), [], ProcessPool(1, lambda _: Path("log.txt")))
+    sweep = Sweep(Path("sweeps/x"), [], ProcessPool(1))
     sweep.runs, sweep.started = runs, time.monotonic() - 60
     out = io.StringIO()
     display = SweepDisplay(Console(file=out, width=80, force_terminal=True, color_system=None, legacy_windows=False))

@@ -17,7 +17,7 @@ from rich.console import Console
 import duetto
 from duetto.errors import CheckpointError, DuettoError, UsageError, escaped
 from duetto.runs.run import Run
-from duetto.tools.plot import figure
+from duetto.tools.plot import curves
 from duetto.training.components import Components
 from duetto.training.progress_lines import say
 
@@ -136,7 +136,7 @@ def test_yaml_that_stands_for_gigabytes(run: Path):
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     (run / "config.yaml").write_text("\n".join(lines))
-    for read in (lambda: Run(run), lambda: figure.plot([run], run / "curves.png")):
+    for read in (lambda: Run(run), lambda: curves.plot([run], run / "curves.png")):
         with pytest.raises(DuettoError, match="alias"):
             read()
 
@@ -274,7 +274,7 @@ def test_what_would_steer_the_terminal_is_shown(capsys: pytest.CaptureFixture[st
     assert escaped(NASTY) == shown == escaped(shown)
     assert escaped("ein Weg → über [1]\n\tzwei") == "ein Weg → über [1]\n\tzwei"
     assert str(UsageError(f"it is {NASTY}")) == f"it is {shown}"
-    assert figure._text(NASTY) == shown
+    assert curves._text(NASTY) == shown
     say(Console(), NASTY)
     assert capsys.readouterr().out == f"{shown}\n"
 

@@ -15,9 +15,8 @@ from duetto.runs.pool import FAILED, HINDERED, IN_USE, Job
 from duetto.runs.spec import RunSpec
 from duetto.storage.config import Config, RunOptions
 from duetto.tools.sweep import sweep as loop
-from duetto.tools.sweep.plan import Experiment, PlannedRun, last_evaluation, runs
-from duetto.tools.sweep.results import results_of
-from duetto.tools.sweep.sweep import Sweep
+from duetto.tools.sweep.api import results_of
+from duetto.tools.sweep.sweep import Experiment, PlannedRun, Sweep, last_evaluation, runs
 
 RUN = RunOptions(steps=100, backend="torch", device="cpu")
 
@@ -109,7 +108,7 @@ def test_a_failure_does_not_end_the_others(planned: list[PlannedRun], tmp_path: 
     sweep.work()
     (failed,) = [run for run in sweep.runs if run.state == "failed"]
     assert (failed.name, failed.reason) == ("b-s0", reason)
-    assert sweep.log_of(failed.job).read_text() == log
+    assert failed.job.log.read_text() == log
     assert [run.state for run in sweep.runs].count("complete") == 5
 
 
@@ -198,12 +197,12 @@ def test_a_stop_lets_what_works_end_and_begins_nothing(planned: list[PlannedRun]
 
 
 def test_an_error_closes_the_pool(planned: list[PlannedRun], tmp_path: Path):
-    def fail() -> None:
+    def fail(_: str) -> None:
         raise KeyboardInterrupt
 
     pool = Stub(2)
     sweep = Sweep(tmp_path, planned, pool)
-    sweep.on_poll = fail
+    sweep.on_event = fail
     with pytest.raises(KeyboardInterrupt):
         sweep.work()
     assert pool.closed

@@ -33,15 +33,8 @@ from duetto.storage.config import RunOptions
 from duetto.storage.run_folder import folder_lock
 from duetto.storage.safe_yaml import read_yaml, to_yaml
 from duetto.storage.user_code import Origin
-from duetto.tools.sweep.api import listed
-from duetto.tools.sweep.plan import (
-    MAX_NAME,
-    Experiment,
-    default_name,
-    experiments,
-    runs,
-)
-from duetto.tools.sweep.results import SweepResult, results_of
+from duetto.tools.sweep.api import MAX_NAME, SweepResult, default_name, experiments, listed, results_of
+from duetto.tools.sweep.sweep import Experiment, runs
 
 
 def swept(folder: Path, environments: Any = Short, **options: Any) -> SweepResult:
@@ -343,7 +336,7 @@ def test_a_failure_is_kept_apart_and_tried_again(tmp_path: Path):
         ("td3", "Pendulum-v1", {"seeds": [1, 1]}, "seeds is [1, 1]; it must be"),
         ("td3", "Pendulum-v1", {"steps": "many"}, "steps is 'many'; it must be a whole number"),
         ("td3", "CartPole-v1", {}, "td3 needs a continuous action space (Box)"),
-        ("td3", "Pendulum-v1", {"track": 5}, "track is 5; it must be a list"),
+        ("td3", "Pendulum-v1", {"track": 5}, "There is no tracker 5. There are: wandb"),
         (["td3", "td3"], "Pendulum-v1", {}, "Two runs would be called td3-Pendulum-v1-s0"),
     ],
 )

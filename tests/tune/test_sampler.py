@@ -65,18 +65,6 @@ def test_a_study_that_was_killed_goes_on_as_it_would_have(tmp_path: Path):
     assert tried(again, 1) == whole
 
 
-def test_one_that_died_while_it_was_drawn_has_failed(tmp_path: Path):
-    tried(sampler(tmp_path), 2)
-    sampler(tmp_path).ask()
-    journal = tmp_path / "journal.jsonl"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    assert b'"param_name"' in lines[-1]
-    journal.write_bytes(b"".join(lines[:-2]))
-    again = sampler(tmp_path)
-    assert again.unfinished() == []
-    assert [trial.state for trial in again.trials()] == ["complete", "complete", "failed"]
-
-
 def test_what_is_told_is_kept(tmp_path: Path):
     made = sampler(tmp_path)
     numbers = [made.ask().number for _ in range(4)]

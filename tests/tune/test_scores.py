@@ -11,7 +11,7 @@ from scipy.stats import trim_mean
 
 from duetto.algorithms import TD3
 from duetto.runs.spec import RunSpec
-from duetto.tools.plot.curves import interquartile, interquartile_mean
+from duetto.tools.plot.curves import interquartile_mean
 from duetto.tools.tune.study import Plan, score
 
 
@@ -31,12 +31,6 @@ def test_interquartile_mean(values: list[float], mean: float):
     assert interquartile_mean(np.array(values)) == pytest.approx(mean)
     assert interquartile_mean(np.array(values[::-1])) == pytest.approx(mean)
     assert float(trim_mean(values, 0.25)) == pytest.approx(mean)  # which is rliable's
-
-
-@pytest.mark.parametrize("count", range(1, 10))
-def test_it_is_the_one_of_the_curves(count: int):
-    values = np.random.default_rng(count).normal(size=count)
-    assert interquartile_mean(values) == interquartile(values[:, None])[0][0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe, connection
@@ -52,6 +52,7 @@ class Job:
 
     spec: RunSpec  # with a name, and without "auto"
     config: Config  # of the spec, when the job was made
+    log: Path  # the file for the output of its process; of a process with several jobs, the first one's
     track: tuple[str, ...] = ()  # names of trackers
     waits: bool = False  # after each evaluation, until the pool lets it continue
     is_contested: bool = False  # other processes may start the same run at the same time
@@ -123,15 +124,14 @@ def pack(job: Job) -> bytes:
 class ProcessPool:
     """Processes of this machine. Each has its share of the cores, and trains as `duetto train` does."""
 
-    def __init__(self, jobs: int, log_of: Callable[[Job], Path], runs_per_process: int = 1) -> None:
+    def __init__(self, jobs: int, runs_per_process: int = 1) -> None:
         """Make a pool of `jobs` processes that work at a time.
 
         Args:
             jobs: How many jobs work at a time.
-            log_of: The file for the output of a process, by its first job.
             runs_per_process: After so many runs a process ends, so that leaked memory does not add up.
         """
-        self._jobs, self._log_of, self._runs_per_process = jobs, log_of, runs_per_process
+        self._jobs, self._runs_per_process = jobs, runs_per_process
         self._working: dict[Job, WorkerProcess] = {}
         self._idle: list[WorkerProcess] = []
 
@@ -142,7 +142,7 @@ class ProcessPool:
     def start(self, job: Job) -> None:
         """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
         self._idle = [process for process in self._idle if process.receive() is None]  # the others have died
-        process = self._idle.pop() if self._idle else WorkerProcess(self._log_of(job), max(1, cores() // self._jobs))
+        process = self._idle.pop() if self._idle else WorkerProcess(job.log, max(1, cores() // self._jobs))
         self._working[job] = process
         process.train(job)
 

@@ -7,8 +7,7 @@ One pytest test for each check: `@pytest.mark.parametrize("check", checks())` an
 
 conformance     the checks of algorithms
 seams           the checks of trackers and vector environments
-trials          short runs of an algorithm on every kind of space that it supports
-alternatives    for every option, another value that changes a run
+trials          short runs of an algorithm on every kind of space that it supports; another value of each option
 random_env      an environment with any spaces and random steps
 """
 

@@ -1,4 +1,4 @@
-"""Trials of an algorithm: quick options, every kind of space that it supports, and batches of a real run."""
+"""Trials of an algorithm: quick options, another value of each, every kind of space that it supports, and batches."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from duetto import demonstrations
+from duetto import demonstrations, environments
 from duetto.algorithms import Algorithm
-from duetto.demonstrations import Demonstration, Metadata
+from duetto.demonstrations import Metadata
+from duetto.environments import VecEnv
 from duetto.errors import UsageError
 from duetto.learners import Backend
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from duetto.networks.specs import CustomNetwork
 from duetto.storage.config import Config, RunOptions
 from duetto.testing.random_env import RandomEnv
 from duetto.training.trainer import Trainer
@@ -105,12 +107,11 @@ class Trial:
 
 
 def quick_algorithm(kind: type[Algorithm], folder: Path | None = None, **options: Any) -> Algorithm:
-    """Make the algorithm with quick options. `folder` holds demonstrations, if it needs them."""
-    known = {name: value for name, value in SMALL.items() if name in kind.options()}
-    known |= kind.small
-    if "demonstrations" in kind.options() and folder is not None:
+    """Make the algorithm with quick options, and those of `options` that it has. `folder` holds its demonstrations."""
+    known = SMALL | kind.small | options
+    if folder is not None:
         known["demonstrations"] = str(folder)
-    return kind(**(known | options))
+    return kind(**{name: value for name, value in known.items() if name in kind.options()})
 
 
 def supported_spaces(algorithm: Algorithm) -> list[tuple[str, Space, Space]]:
@@ -131,23 +132,113 @@ def _supports(algorithm: Algorithm, observation: Space, action: Space) -> bool:
     return True
 
 
+class _RandomExpert:
+    """An expert that takes random actions."""
+
+    def __init__(self, envs: VecEnv) -> None:
+        self._envs, self._random = envs, np.random.default_rng(0)
+
+    def __call__(self, obs: Any, starts: np.ndarray) -> np.ndarray:
+        return self._envs.sample_actions(self._random)
+
+    def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
+        return
+
+
 def write_demonstrations(folder: Path, observation: Space, action: Space, episodes: int = 6) -> Path:
     """Write a dataset of random episodes in the random environment, and return its folder."""
-    random, env = np.random.default_rng(0), RandomEnv(observation, action)
-    demos = []
-    for seed in range(episodes):
-        seen, actions, rewards = [env.reset(seed=seed)[0]], [], []
-        for _ in range(10):
-            chosen = (
-                random.integers(action.size) if isinstance(action, Discrete) else random.uniform(-1, 1, action.size)
-            )
-            seen.append(env.step(chosen)[0])
-            actions.append(chosen)
-            rewards.append(random.normal())
-        obs = {k: np.array([o[k] for o in seen]) for k in seen[0]} if isinstance(seen[0], dict) else np.array(seen)
-        kind = np.int64 if isinstance(action, Discrete) else np.float32
-        demos.append(Demonstration(obs, np.array(actions, kind), np.array(rewards, np.float32), False, True))
-    about = Metadata(
-        environment=ENVIRONMENT, options={}, expert="random", observation_space=observation, action_space=action
-    )
+    with closing(environments.make(lambda: RandomEnv(observation, action))) as envs:
+        games = list(demonstrations.record(_RandomExpert(envs), envs, episodes, seed=0))
+    about = Metadata(ENVIRONMENT, {}, "random", observation, action)
+    demos = [demonstration for game in games for demonstration in game.demonstrations]
     return demonstrations.save(folder / "demonstrations", about, demos)
+
+
+# ---------------------------------------------------------------------------------------------------- other values
+# Options without an effect in a short random run.
+UNTRIED = ("demonstrations", "image_features", "stochastic_evaluation", "evaluation_epsilon")
+PER: dict[str, Any] = {"prioritized": True}
+LSTM: dict[str, Any] = {"recurrent": "lstm"}
+OU: dict[str, Any] = {"exploration": "ou"}
+LINEAR: dict[str, Any] = {"learning_rate_decay": "linear"}
+
+# Other values of options whose half or next choice has no effect, and the options that they need.
+ALTERNATIVES: dict[str, tuple[Any, dict[str, Any]] | None] = {
+    "replay_capacity": (30, {}),
+    "priority_exponent": (1.0, PER),
+    "priority_epsilon": (0.5, PER),
+    "importance_exponent": (1.0, PER),
+    "importance_anneal_samples": (5, PER),
+    "recurrent": ("lstm", {}),
+    "recurrent_size": (6, LSTM),
+    "recurrent_layers": (2, LSTM),
+    "burn_in": (1, LSTM),
+    "unroll": (5, LSTM),
+    "overlap": (3, LSTM),
+    "stored_carry": (False, LSTM),
+    "learn_from_start": (False, LSTM),
+    "priority_mix": (0.1, LSTM | PER),
+    "previous_reward": ("raw", LSTM),
+    "learning_rate_final": (0.5, LINEAR),
+    "max_grad_norm": (0.01, {}),
+    "hidden": ((16,), {}),
+    "head_hidden": ((4,), {}),
+    "exploration_steps": (200, {"exploration": "linear", "exploration_start": 1.0}),
+    "double": (False, {"learning_rate": 0.5, "tau": 0.1, "target_period": 1, "train_every": 1, "dueling": False}),
+    "ou_theta": (0.5, OU),
+    "ou_reset": (False, OU),
+    "ladder_exponent": (0.5, {"exploration": "ladder", "exploration_start": 0.9}),
+    "rescale_epsilon": (0.1, {"rescale_values": True}),
+    "num_atoms": (51, {"critic": "categorical"}),
+    "value_range": ((-3.0, 3.0), {"critic": "categorical"}),
+    "return_bound": (0.5, {"normalize_rewards": True}),
+    "exploration_end": (0.5, {"exploration": "linear"}),
+    "critic_action_layer": (1, {}),
+    "critic_hidden": ((8,), {}),
+    "initializer_final_bound": (0.003, {}),
+    "demonstration_priority_epsilon": (1.0, PER),
+    "share_by_priority": (True, PER),
+    "hindsight": None,  # for environments with goals
+    "hindsight_share": None,
+    "decoupled_weight_decay": (True, {"actor_weight_decay": 0.1, "weight_decay": 0.1}),
+    "train_at_episode_end": (True, {"recurrent": "none"}),
+    "clip_range": (0.001, {}),
+    "clip_range_decay": ("linear", {"clip_range": 0.01}),
+    "clip_value": (True, {"clip_range": 0.01}),
+    "target_kl": (1e-6, {"learning_rate": 0.01}),
+    "observation_statistics": ("steps", {"normalize_observations": True}),
+    "observation_clip": (0.5, {"normalize_observations": True}),
+    "normalization_prior": (0.5, {"normalize_rewards": True}),
+    "rollout_steps": (4, {}),
+    "minibatches": (4, {}),
+}
+
+
+def alternative(algorithm: Algorithm, name: str) -> tuple[Any, dict[str, Any]] | None:
+    """Return another value of an option, and the options that it needs to have an effect; None if there is none."""
+    entry = (ALTERNATIVES | algorithm.alternatives).get(name, (getattr(algorithm, name), {}))
+    if entry is None:
+        return None
+    value, needed = entry
+    if value == getattr(algorithm, name):
+        value = _other(value, get_type_hints(type(algorithm))[name])
+    return value, {key: other for key, other in needed.items() if key in algorithm.options()}
+
+
+def _other(value: Any, hint: Any) -> Any:
+    if get_origin(hint) is Literal:
+        return next(choice for choice in get_args(hint) if choice != value)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return 0.5 * value if value else 0.1
+    if isinstance(value, tuple):
+        return tuple(0.5 * part if isinstance(part, float) else part + 1 for part in value) or (8,)
+    raise AssertionError(f"Add another value than {value!r} to `alternatives`.")
+
+
+def is_custom(kind: type[Algorithm], name: str) -> bool:
+    """Return whether an option is a custom network."""
+    return get_type_hints(kind)[name] == CustomNetwork | None

@@ -1,7 +1,7 @@
 """The command line. Only the called command is imported.
 
 commands            the commands whose options are the parameters of one function
-train, sweep, tune  the commands that train, each with its own options
+train               the commands that train, each with its own options: train, sweep, tune
 learning            the options that these three share
 demos               `duetto demos record`, `export`, `import` and `inspect`
 options             options that several commands have, and how their values are parsed
@@ -17,12 +17,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from types import FrameType
 
-from duetto.errors import DuettoError, UsageError, escaped
+from duetto.errors import DuettoError, escaped
 from duetto.tools.cli import output
 from duetto.training.notices import shown_elsewhere
 from duetto.training.signals import noted
@@ -47,7 +46,7 @@ COMMANDS = {
 }
 
 
-OWN_MODULES = ("train", "sweep", "tune", "demos")  # the other commands are functions of `commands`
+OF_ALGORITHMS = ("train", "sweep", "tune")  # commands whose options depend on the algorithm
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -121,20 +120,21 @@ def run_command(command: str = "--help", *arguments: str) -> None:
 
         print(f"duetto {duetto.__version__}")
     elif command not in COMMANDS:
+        from duetto.tools.cli.parser import unknown
+
         raise unknown("command", command, COMMANDS)
-    elif command in OWN_MODULES:
-        import_module(f"duetto.tools.cli.{command}").main(list(arguments))
+    elif command in OF_ALGORITHMS:
+        from duetto.tools.cli import train
+
+        train.main(command, list(arguments))
+    elif command == "demos":
+        from duetto.tools.cli import demos
+
+        demos.main(list(arguments))
     else:
         from duetto.tools.cli import commands, parser
 
         parser.run_function(commands.FUNCTIONS[command], f"duetto {command}", arguments)
-
-
-def unknown(kind: str, name: str, known: Collection[str]) -> UsageError:
-    """Return an error that suggests the most similar of the known names, or lists them."""
-    from duetto.algorithms.suggestions import did_you_mean
-
-    return UsageError(f"There is no {kind} {name!r}.{did_you_mean(name.lower(), known, 'There are')}")
 
 
 def _overview() -> str:

@@ -49,13 +49,13 @@ def resume(
     """
     from duetto.training.progress import shown
 
-    placed = shared.cluster({name: value for name, value in locals().items() if name in shared.CLUSTER})
-    watching = {"stop_at_return": stop_at_return, "time_limit": time_limit, "video_every": video_every, "track": track}
+    options = locals()
+    placed = shared.cluster(options)
     doing = f"{run}: reading the checkpoint, making environments and networks"
     with shown(Console(stderr=json), doing, quiet or json) as display:
         from duetto.runs.run import Run  # slow to import: the display shows something already
 
-        callbacks = shared.callbacks({name: value for name, value in watching.items() if value is not None})
+        callbacks = shared.callbacks(options)
         resumed = Run(run, trust=trust)
         resumed.resume_with([display, *callbacks], {} if steps is None else {"steps": steps}, accept_changes, placed)
     display.finish(resumed.path)
@@ -215,9 +215,9 @@ def plot(
     json: Json = False,
 ) -> None:
     """Draw learning curves: one for all seeds of the same options, with a band; one panel per environment."""
-    from duetto.tools.plot import figure
+    from duetto.tools.plot.curves import plot as draw
 
-    print_file(figure.plot(runs, output, metric), json)
+    print_file(draw(runs, output, metric), json)
 
 
 def report(

@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.console import Console
-
 from duetto import demonstrations, environments
 from duetto.demonstrations import (
     Demonstrations,
@@ -25,13 +23,12 @@ from duetto.runs.argument_checks import whole
 from duetto.runs.run import Run
 from duetto.storage import signing, user_code
 from duetto.storage.config import circumstances
-from duetto.tools.cli import unknown
 from duetto.tools.cli.options import Checkpoint, EnvironmentId, EnvironmentOptions, Json, Trust, parse_options
-from duetto.tools.cli.output import print_json, print_notices
-from duetto.tools.cli.parser import Arg, Flag, run_function
+from duetto.tools.cli.output import print_notices, print_result
+from duetto.tools.cli.parser import Arg, Flag, run_function, unknown
 from duetto.training.evaluation import PARALLEL, SEED_OFFSET
 from duetto.training.evaluator import check_same_spaces
-from duetto.training.progress_lines import say, working
+from duetto.training.progress_lines import working
 from duetto.training.video import record as record_video
 
 _EXPERT = "The folder of a run, whose policy takes its best actions, or a class such as those in examples/experts."
@@ -70,7 +67,7 @@ def record(
     whole("episodes", episodes, least=1)
     whole("seed", seed, least=0)
     demonstrations.check_free(Path(output), overwrite)
-    console, environment = Console(stderr=json), user_code.absolute(environment)
+    environment = user_code.absolute(environment)
     options = parse_options(environment_options)
     if user_code.is_file(expert):
         actor, envs, about = _expert_of_file(expert, environment, options)
@@ -100,7 +97,7 @@ def record(
                     tell(f"recording {number} of {episodes} episodes")
     finally:
         envs.close()
-    _print_summary(console, output, json, last - seed + 1)
+    _print_summary(output, json, last - seed + 1)
 
 
 def _expert_of_file(text: str, environment: str, options: dict[str, Any]) -> tuple[Expert, VecEnv, str]:
@@ -145,20 +142,17 @@ def _expert_of_run(
     return policy, envs, about
 
 
-def _print_summary(console: Console, output: str, json: bool, tried: int | None = None) -> None:
+def _print_summary(output: str, as_json: bool, tried: int | None = None) -> None:
     """Print the contents of a new dataset. `tried` is the number of episodes that were played for it."""
     demos = demonstrations.load(output)
     games = demos.parts.count(0)
     tried = games if tried is None else tried
-    if json:
-        values = {"file": output, "episodes": games, "steps": demos.steps, "returns": demos.returns.tolist()}
-        print_json(values | {"tried": tried})
-        return
+    values = {"file": output, "episodes": games, "steps": demos.steps, "returns": demos.returns.tolist()}
     left = f", {tried - games} left out" if tried > games else ""
-    say(console, f"{output}: {games} episodes{left}, {demos.steps:,} steps, return {_return_range(demos)}")
+    lines = [f"{output}: {games} episodes{left}, {demos.steps:,} steps, return {_return_range(demos)}"]
     if not isinstance(demos.metadata.action_space, Discrete):
-        say(console, "Duetto's bc, dqfd and r2d3 learn from choices alone; for other libraries: duetto demos export.")
-    say(console, f"See them: duetto demos inspect {output}")
+        lines.append("Duetto's bc, dqfd and r2d3 learn from choices alone; for other libraries: duetto demos export.")
+    print_result(as_json, values | {"tried": tried}, (), *lines, f"See them: duetto demos inspect {output}")
 
 
 def _return_range(demos: Demonstrations) -> str:
@@ -174,10 +168,8 @@ def export(
     """Write demonstrations as a Minari dataset, which other libraries read."""
     demos = demonstrations.load(source)
     demonstrations.export_minari(demos, output)
-    if json:
-        print_json({"file": output, "episodes": len(demos), "steps": demos.steps})
-    else:
-        say(Console(), f"{output}: a Minari dataset of {len(demos)} episodes, {demos.steps:,} steps")
+    line = f"{output}: a Minari dataset of {len(demos)} episodes, {demos.steps:,} steps"
+    print_result(json, {"file": output, "episodes": len(demos), "steps": demos.steps}, (), line)
 
 
 # ---------------------------------------------------------------------------------------------------- import
@@ -205,7 +197,7 @@ def import_(
     envs.close()
     metadata = Metadata(environment, kwargs, "", *spaces, circumstances())
     import_minari(source, output, metadata, overwrite=overwrite, trust=trust)
-    _print_summary(Console(stderr=json), output, json)
+    _print_summary(output, json)
 
 
 # ---------------------------------------------------------------------------------------------------- inspect
@@ -227,31 +219,30 @@ def inspect(
         "actions": spell(about.action_space),
         "versions": about.versions,
     }
-    if not json:
-        _print_demos(loaded, described)
     if video is not None:
         references = signing.references(about.environment, about.options)
         signing.check(references, loaded.signature, demos, "environment", trust)
         _record_episode(loaded, episode, Path(video).absolute())
-    if json:
-        rows = zip(loaded.seeds, loaded.parts, loaded.returns, loaded.lengths, loaded.terminated, strict=True)
-        episodes = [
-            {"seed": seed, "part": part, "return": float(total), "steps": int(steps), "terminated": bool(over)}
-            for seed, part, total, steps, over in rows
-        ]
-        print_json({"file": demos, **described, "episodes": episodes, "video": video})
-    elif video is not None:
-        say(Console(), video)
+    rows = zip(loaded.seeds, loaded.parts, loaded.returns, loaded.lengths, loaded.terminated, strict=True)
+    episodes = [
+        {"seed": seed, "part": part, "return": float(total), "steps": int(steps), "terminated": bool(over)}
+        for seed, part, total, steps, over in rows
+    ]
+    lines = [*_lines(loaded, described), *([] if video is None else [video])]
+    print_result(json, {"file": demos, **described, "episodes": episodes, "video": video}, (), *lines)
 
 
-def _print_demos(demos: Demonstrations, described: dict[str, Any]) -> None:
+def _lines(demos: Demonstrations, described: dict[str, Any]) -> list[str]:
+    """Return the lines that a person reads about demonstrations."""
     terminated = int(demos.terminated.sum())
     lengths = f"{demos.lengths.mean():.4g} ({demos.lengths.min()} to {demos.lengths.max()}), {demos.steps:,} in all"
     counted = f"{len(demos)}: {terminated} terminated, {len(demos) - terminated} truncated"
-    for name, value in (described | {"episodes": counted, "return": _return_range(demos), "steps": lengths}).items():
-        text = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
-        if text:
-            say(Console(), f"{name:13} {text}")
+    described = described | {"episodes": counted, "return": _return_range(demos), "steps": lengths}
+    texts = {
+        name: ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+        for name, value in described.items()
+    }
+    return [f"{name:13} {text}" for name, text in texts.items() if text]
 
 
 def _record_episode(demos: Demonstrations, number: int, path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,9 +20,8 @@ from duetto.presets import Preset, choose, presets_of_file
 from duetto.storage import user_code
 from duetto.storage.config import RunOptions
 from duetto.storage.user_code import Origin, is_file, named
-from duetto.tools.cli import unknown
 from duetto.tools.cli.options import EnvironmentOptions, Json, PresetName, Quiet, parse_options
-from duetto.tools.cli.parser import Arg, OptionGroup, Parser
+from duetto.tools.cli.parser import Arg, OptionGroup, Parser, unknown
 
 if TYPE_CHECKING:
     from duetto.runs.spec import RunSpec  # slow to import
@@ -30,27 +30,37 @@ _FIRST = ("steps", "seed", "num_envs", "device", "backend")  # the first options
 _EVALUATION = ("evaluate_every", "evaluation_episodes", "checkpoint_every", "keep", "log_every")
 _RARE = frozenset({"worker_timeout", "schedule_steps", "keep", "precision"})
 _COMMON = {"preset": PresetName, "environment_options": EnvironmentOptions, "quiet": Quiet, "json": Json}
+Options = dict[str, dict[str, Any]]  # annotations by the title of their group; "" for positional ones
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """A command that trains an algorithm.
+
+    Attributes:
+        usage, about: What it prints without an algorithm.
+        options: The command's own options.
+        defaults: Default values of these, for the help.
+        without: Options of a run that the command lacks.
+    """
+
+    usage: str
+    about: str
+    options: Options
+    defaults: dict[str, Any]
+    without: tuple[str, ...] = ()
 
 
 class LearningCommand:
-    """A command that trains an algorithm: its parser, and the run that its options describe."""
+    """A command with an algorithm: its parser, and the run that its options describe."""
 
-    def __init__(
-        self,
-        name: str,
-        word: str,
-        own: dict[str, dict[str, Any]],
-        without: Sequence[str] = (),
-        defaults: dict[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, name: str, word: str, command: CommandOptions) -> None:
         """Find the algorithm.
 
         Args:
             name: The command, such as "train".
             word: The algorithm as it is on the command line: a name, or FILE.py:CLASS.
-            own: The command's own options, by the title of their group; "" for positional ones.
-            without: Options of a run that the command lacks.
-            defaults: Default values of the algorithm's options, for the help.
+            command: The command, without an algorithm.
 
         Raises:
             UsageError: There is no such algorithm.
@@ -64,25 +74,26 @@ class LearningCommand:
             self.algorithm = ALGORITHMS[word]
         else:
             raise unknown("algorithm", word, ALGORITHMS)
-        self._name, self._prog = f"duetto {name}", f"duetto {name} {word}"
-        self._own, self._without, self._defaults = own, without, defaults or {}
+        self._name, self._prog, self._command = f"duetto {name}", f"duetto {name} {word}", command
 
     def parser(self, preset: Preset | None = None) -> Parser:
         """Return the parser, whose help shows the values of a preset as defaults."""
-        preset = preset or Preset()
+        preset, command = preset or Preset(), self._command
         run = dataclasses.asdict(RunOptions()) | preset.run
-        names = [*_FIRST, *(name for name in run if name not in (*_FIRST, *_EVALUATION))]
-        groups = [
-            OptionGroup("", self._own.get("", {})),
-            self._run_group("run", names, run),
-            *self._algorithm_groups(preset),
-            self._run_group("evaluation and logging", _EVALUATION, run),
-        ]
-        titles = [group.title for group in groups]
-        others = [(title, options) for title, options in self._own.items() if title not in titles]
-        return Parser(
-            self._prog, [*groups, *(OptionGroup(title, kinds, dict.fromkeys(kinds)) for title, kinds in others)]
-        )
+        algorithm = self.algorithm().with_options(**preset.algorithm)
+        known = described(RunOptions) | described(self.algorithm)
+        of_run = [name for name in dict.fromkeys((*_FIRST, *run)) if name not in (*_EVALUATION, *command.without)]
+        names = {"run": of_run, **self.algorithm.option_groups(), "evaluation and logging": _EVALUATION}
+        values = command.defaults | run | {name: getattr(algorithm, name) for name in algorithm.options()}
+        rare = _RARE | self.algorithm.rare_options()
+        groups = [OptionGroup("", command.options[""])]
+        for title in dict.fromkeys([*names, *command.options]):
+            own = command.options.get(title, {}) | (_COMMON if title == "run" else {})
+            options = {name: known[name] for name in names.get(title, ()) if name in known} | own
+            shown = self.algorithm.name() if title == self.algorithm.__name__ else title
+            if title:
+                groups.append(OptionGroup(shown, options, dict.fromkeys(own) | values, rare))
+        return Parser(self._prog, groups)
 
     def parse(self, arguments: list[str]) -> dict[str, Any] | None:
         """Return the options on the command line by name; None after --help has printed them.
@@ -126,38 +137,37 @@ class LearningCommand:
         known = {*self.algorithm.options(), *(entry.name for entry in dataclasses.fields(RunOptions))}
         return {name: value for name, value in given.items() if name in known}
 
-    def _run_group(self, title: str, names: Sequence[str], values: dict[str, Any]) -> OptionGroup:
-        own = self._own.get(title, {}) | (_COMMON if title == "run" else {})
-        kinds = described(RunOptions)
-        options = {name: kinds[name] for name in names if name not in self._without} | own
-        return OptionGroup(title, options, dict.fromkeys(own) | self._defaults | values, _RARE)
 
-    def _algorithm_groups(self, preset: Preset) -> list[OptionGroup]:
-        kind, options = self.algorithm, described(self.algorithm)
-        algorithm = kind().with_options(**preset.algorithm)
-        values = {name: getattr(algorithm, name) for name in options}
-        return [
-            OptionGroup(
-                kind.name() if title == kind.__name__ else title,
-                {name: options[name] for name in names if name in options},
-                values,
-                kind.rare_options(),
-            )
-            for title, names in kind.option_groups().items()
-        ]
+Call = tuple[LearningCommand, dict[str, Any]]  # and the options on the command line
 
 
-def is_overview(arguments: list[str], usage: str, about: str) -> bool:
-    """Print a command's overview unless an algorithm is named. UsageError if options come before it."""
+def calls_of(name: str, command: CommandOptions, arguments: list[str]) -> list[Call]:
+    """Return the command of each algorithm with its options; [] after help was printed.
+
+    Raises:
+        UsageError: Options come before the algorithm; or see `LearningCommand.parse`.
+    """
     if not arguments or arguments[0] in ("-h", "--help", "--help-all"):
-        titles = {name: (inspect.getdoc(kind) or "").partition(" (")[0] for name, kind in ALGORITHMS.items()}
-        rows = [f"  {name:12} {title}" for name, title in titles.items()]
-        print("\n".join([f"usage: {usage}", "", about, "", "ALGORITHM is FILE.py:CLASS, or one of:", "", *rows]))
-        return True
+        titles = {each: (inspect.getdoc(algorithm) or "").partition(" (")[0] for each, algorithm in ALGORITHMS.items()}
+        rows = [f"  {each:12} {title}" for each, title in titles.items()]
+        overview = [
+            f"usage: {command.usage}",
+            "",
+            command.about,
+            "",
+            "ALGORITHM is FILE.py:CLASS, or one of:",
+            "",
+            *rows,
+        ]
+        print("\n".join(overview))
+        return []
     if arguments[0].startswith("-"):
-        command = " ".join(usage.split()[:2])
-        raise UsageError(f"{command} needs an algorithm first: {command} ALGORITHM {' '.join(arguments)}")
-    return False
+        call = f"duetto {name}"
+        raise UsageError(f"{call} needs an algorithm first: {call} ALGORITHM {' '.join(arguments)}")
+    words = arguments[0].split(",") if name == "sweep" else arguments[:1]
+    commands = [LearningCommand(name, word, command) for word in words]
+    parsed = [(each, each.parse(arguments[1:])) for each in commands]
+    return [(each, given) for each, given in parsed if given is not None]
 
 
 def described(kind: type[Any]) -> dict[str, Any]:

@@ -80,7 +80,8 @@ def callbacks(given: Mapping[str, Any]) -> list[Any]:
     from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
 
     kinds = {"video_every": RecordVideo, "stop_at_return": StopAtReturn, "time_limit": TimeLimit}
-    callbacks: list[Any] = [_callback(name, kind, given[name]) for name, kind in kinds.items() if name in given]
+    values = {name: given[name] for name in kinds if given.get(name) is not None}
+    callbacks: list[Any] = [_callback(name, kinds[name], value) for name, value in values.items()]
     if names := given.get("track"):
         from duetto import trackers
 

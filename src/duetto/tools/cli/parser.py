@@ -8,15 +8,22 @@ from __future__ import annotations
 import re
 import shutil
 import types
-from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, BooleanOptionalAction, HelpFormatter
-from collections.abc import Callable, Mapping, Sequence
+from argparse import (
+    SUPPRESS,
+    Action,
+    ArgumentParser,
+    ArgumentTypeError,
+    BooleanOptionalAction,
+    RawDescriptionHelpFormatter,
+)
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, getdoc, signature
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import override
 
-from duetto.algorithms.suggestions import FOREIGN_NAMES, nearest
+from duetto.algorithms.suggestions import FOREIGN_NAMES, did_you_mean, nearest
 from duetto.errors import UsageError
 from duetto.tools.cli.output import wrapped
 
@@ -92,9 +99,9 @@ class Parser:
 
     def check_complete(self, given: Mapping[str, Any]) -> None:
         """Raise UsageError if a required value is missing."""
-        for name, (option, metavar, _) in self._required().items():
+        for name, words in self._required().items():
             if name not in given:
-                raise UsageError(f"{self.prog} needs {f'{option} {metavar}'.strip()}. See {self.prog} --help.")
+                raise UsageError(f"{self.prog} needs {words.removesuffix(' ...')}. See {self.prog} --help.")
 
     def print_help(self, about: str, everything: bool = False) -> None:
         """Print the help; options that are seldom changed only with `everything`."""
@@ -104,10 +111,8 @@ class Parser:
 
     def program(self, everything: bool = True) -> ArgumentParser:
         """Return the parser of argparse."""
-        needed = [f"{option} {metavar}".strip() + " ..." * many for option, metavar, many in self._required().values()]
-        usage = (
-            wrapped(" ".join(["usage:", self.prog, *needed, "[options]"])).removeprefix("usage: ").replace("%", "%%")
-        )
+        usage = wrapped(" ".join(["usage:", self.prog, *self._required().values(), "[options]"]))
+        usage = usage.removeprefix("usage: ").replace("%", "%%")
         program = _Program(self.prog, usage, formatter_class=_Help, add_help=False, allow_abbrev=False)
         program.add_argument("-h", "--help", action="store_true", default=SUPPRESS, help=HELP["help"])
         rare = any(group.rare & group.options.keys() for group in self.groups)
@@ -121,14 +126,13 @@ class Parser:
                 _add(section, name, annotation, name not in group.defaults, group.defaults.get(name), is_hidden)
         return program
 
-    def _required(self) -> dict[str, tuple[str, str, bool]]:
-        """Return of each required option its name, if it has one, its metavar, and whether it has many values."""
-        required: dict[str, tuple[str, str, bool]] = {}
+    def _required(self) -> dict[str, str]:
+        """Return each required option as the usage has it: its name, if it has one, and its metavar."""
+        required: dict[str, str] = {}
         for group in self.groups:
             for name in (name for name in group.options if name not in group.defaults):
-                kind, arg = taken_apart(group.options[name])
-                option = "" if arg.is_positional else _option(name)
-                required[name] = option, (arg.metavar or name).removesuffix(" ..."), kind == Texts
+                _, arg = taken_apart(group.options[name])
+                required[name] = f"{'' if arg.is_positional else _option(name)} {arg.metavar or name}".strip()
         return required
 
     def _refused(self, word: str) -> str:
@@ -165,6 +169,11 @@ def run_function(function: Callable[..., None], prog: str, arguments: Sequence[s
         return
     parser.check_complete(given)
     function(**given)
+
+
+def unknown(kind: str, name: str, known: Collection[str]) -> UsageError:
+    """Return an error that suggests the most similar of the known names, or lists them."""
+    return UsageError(f"There is no {kind} {name!r}.{did_you_mean(name.lower(), known, 'There are')}")
 
 
 def taken_apart(annotation: Any) -> tuple[Any, Arg]:
@@ -266,7 +275,7 @@ class _Program(ArgumentParser):
         raise UsageError(f"{option} {words}" if words else message)
 
 
-class _Help(HelpFormatter):
+class _Help(RawDescriptionHelpFormatter):
     """argparse's help, without broken words and with the metavar of several values once."""
 
     def __init__(self, prog: str) -> None:
@@ -275,10 +284,6 @@ class _Help(HelpFormatter):
     @override
     def _split_lines(self, text: str, width: int) -> list[str]:
         return wrapped(text, width=width).split("\n")
-
-    @override
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text
 
     @override
     def _format_args(self, action: Action, default_metavar: str) -> str:

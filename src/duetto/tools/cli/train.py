@@ -1,31 +1,31 @@
-"""`duetto train ALGORITHM ENVIRONMENT [options]`; ALGORITHM is a name, or `FILE.py:CLASS`.
+"""`duetto train ALGORITHM ENVIRONMENT [options]`, and `sweep` and `tune`, which train many runs.
 
-With --config, a new run has the options of another run's `config.yaml`, which may be a stranger's.
+ALGORITHM is a name, or `FILE.py:CLASS`. With --config, a new run has the options of another run's `config.yaml`, which
+may be a stranger's.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 
-from duetto.errors import CheckpointError, UsageError
+from duetto.errors import CheckpointError, DuettoError, UsageError, near
 from duetto.storage import user_code
 from duetto.tools.cli import options as shared
-from duetto.tools.cli.learning import LearningCommand, is_overview
+from duetto.tools.cli.learning import Call, CommandOptions, LearningCommand, Options, calls_of
 from duetto.tools.cli.output import print_json
 from duetto.tools.cli.parser import Arg, Flag
 from duetto.training.progress_lines import say
 
-if TYPE_CHECKING:
-    from duetto.runs.spec import RunSpec  # slow to import
+if TYPE_CHECKING:  # slow to import: a display shows something first
+    from duetto.runs.spec import RunSpec
+    from duetto.tools.sweep.sweep import Experiment, PlannedRun
 
-USAGE = "duetto train ALGORITHM ENVIRONMENT [options]"
-ABOUT = """duetto train td3 --help lists td3's options.
-With another run's options: duetto train ALGORITHM --config RUN/config.yaml."""
-OPTIONS: dict[str, dict[str, Any]] = {
+TRAIN: Options = {
     "": {"environment": shared.EnvironmentId},
     "run": {
         "seeds": shared.Seeds,
@@ -44,25 +44,72 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "evaluation and logging": {"video_every": shared.VideoEvery, "track": shared.Track},
     "cluster": shared.CLUSTER,
 }
+SWEEP: Options = {
+    "": {"environment": Annotated[str, Arg("Their ids.", "ENVIRONMENT[,ENVIRONMENT ...]", is_positional=True)]},
+    "run": {
+        "seeds": shared.Seeds,
+        "jobs": Annotated[int, Arg("Runs at a time.")],
+        "output": Annotated[str, Arg("The folder of the runs.", "FOLDER")],
+        "dry_run": Annotated[Flag, Arg("List the runs and their progress.")],
+    },
+    "evaluation and logging": {"track": shared.Track},
+}
+TUNE: Options = {
+    "": {"environment": shared.EnvironmentId},
+    "run": {
+        "trials": Annotated[int, Arg("Trials in all, those of earlier calls included.")],
+        "seeds": Annotated[shared.Seeds, Arg("Seeds of each trial's runs: 5, 0-4 or 0,3,9.")],
+        "search": Annotated[
+            str, Arg("How options are searched: tau: {low: 0.001, high: 0.05, log: true}", metavar="FILE.yaml")
+        ],
+        "search_only": Annotated[Flag, Arg("Search the options of --search alone.")],
+        "jobs": Annotated[int, Arg("Processes that train at a time.")],
+        "no_prune": Annotated[Flag, Arg("Let every trial run to its end.")],
+        "output": Annotated[str, Arg("The study's folder.", metavar="FOLDER")],
+    },
+}
+COMMANDS = {
+    "train": CommandOptions(
+        "duetto train ALGORITHM ENVIRONMENT [options]",
+        """duetto train td3 --help lists td3's options.
+With another run's options: duetto train ALGORITHM --config RUN/config.yaml.""",
+        TRAIN,
+        {"runs_dir": "runs"},
+    ),
+    "sweep": CommandOptions(
+        "duetto sweep ALGORITHM[,ALGORITHM ...] ENVIRONMENT[,ENVIRONMENT ...] [options]",
+        """Trains every algorithm in every environment with every seed. Each run has its
+own process; one that fails does not end the others. The same command continues.
+
+duetto sweep td3 --help lists the options with td3's.""",
+        SWEEP,
+        {"seeds": "3", "jobs": 1},
+        without=("seed",),
+    ),
+    "tune": CommandOptions(
+        "duetto tune ALGORITHM ENVIRONMENT [options]",
+        """Hyper-parameters that are on the command line keep their values; the others are
+searched around the preset's values. The same command continues a study.
+
+duetto tune td3 --help lists the options with td3's.""",
+        TUNE,
+        {"trials": 50, "seeds": "3", "jobs": 1},
+    ),
+}
 
 
-def main(arguments: list[str]) -> None:
-    """Parse the options, and train."""
-    if is_overview(arguments, USAGE, ABOUT):
-        return
-    command = _command(arguments[0])
-    if (given := command.parse(arguments[1:])) is not None:
-        train(command, given)
+def main(name: str, arguments: list[str]) -> None:
+    """Parse the options of `train`, `sweep` or `tune`, and run the command."""
+    if calls := calls_of(name, COMMANDS[name], arguments):
+        {"train": train, "sweep": sweep, "tune": tune}[name](calls)
 
 
-def _command(word: str) -> LearningCommand:
-    return LearningCommand("train", word, OPTIONS, defaults={"runs_dir": "runs"})
-
-
-def train(command: LearningCommand, given: dict[str, Any]) -> None:
+# ---------------------------------------------------------------------------------------------------- train
+def train(calls: Sequence[Call]) -> None:
     """Start the run or, with --seeds, the runs that the command line describes, and print where they are."""
     from duetto.training.progress import shown
 
+    [(command, given)] = calls
     seeds = _seeds(given) if "seeds" in given else None
     as_json = "json" in given
     if "dry_run" in given:
@@ -174,3 +221,87 @@ def _print_configs(spec: RunSpec, seeds: tuple[int, ...] | None, as_json: bool) 
     else:
         separator = "" if seeds is None else "---\n"
         print("".join(f"{separator}{config.to_yaml()}" for config in configs), end="")
+
+
+# ---------------------------------------------------------------------------------------------------- sweep
+def setting(name: str, arguments: Sequence[str], seeds: Sequence[int]) -> Experiment:
+    """Return the experiment that `duetto train ARGUMENTS` would train, with these seeds; `name` starts its runs'."""
+    command = LearningCommand("sweep", arguments[0], COMMANDS["sweep"])
+    (found,) = _experiments(command, command.parser().parse(arguments[1:]))
+    return dataclasses.replace(found, spec=dataclasses.replace(found.spec, name=name), seeds=tuple(seeds))
+
+
+def _experiments(command: LearningCommand, given: dict[str, Any]) -> list[Experiment]:
+    """Return the experiment of the algorithm in each environment."""
+    from duetto.tools.sweep.api import experiments
+
+    options = command.learning_options(given) | {"track": given.get("track", ())}
+    options["environment_options"] = shared.parse_options(given.get("environment_options", ()))
+    if "preset" in given:
+        options["preset"] = given["preset"]
+    return experiments(command.word, given["environment"].split(","), given.get("seeds", 3), options)
+
+
+def sweep(calls: Sequence[Call]) -> None:
+    """Train, and print the results. DuettoError, and so exit code 1, if a run failed."""
+    from duetto.tools.sweep.display import SweepDisplay
+
+    given = COMMANDS["sweep"].defaults | calls[0][1]
+
+    def experiments() -> list[Experiment]:
+        return [experiment for call in calls for experiment in _experiments(*call)]
+
+    if "dry_run" in given:
+        _list(experiments(), given)
+        return
+    with SweepDisplay(Console(stderr="json" in given), "quiet" in given or "json" in given) as display:
+        display.doing("making environments")
+        from duetto.tools.sweep import api  # slow to import
+
+        swept = api.conduct(experiments(), given.get("output"), given["jobs"], display)
+    display.finish(swept)
+    if "json" in given:
+        print_json(swept.to_dict())
+    if swept.failed:
+        lines = "\n".join(f"  {near(run.path)}: {run.log and near(run.log)}" for run in swept.failed)
+        raise DuettoError(
+            f"{len(swept.failed)} of {len(swept.runs)} runs failed; their logs say why. The same command tries them "
+            f"again.\n{lines}"
+        )
+
+
+def _list(experiments: list[Experiment], given: dict[str, Any]) -> None:
+    from duetto.tools.sweep import api
+
+    folder, planned = api.listed(experiments, given.get("output"))
+    if "json" in given:
+        runs = [{"path": str(run.folder), "state": _state(run), "step": run.checkpoint_step()} for run in planned]
+        print_json({"folder": str(folder), "runs": runs})
+        return
+    for run in planned:
+        made = f", {run.checkpoint_step():,} of {run.config.run.steps:,} steps" if _state(run) == "started" else ""
+        print(f"{near(run.folder)}  {_state(run)}{made}")
+
+
+def _state(run: PlannedRun) -> str:
+    return "complete" if run.complete else "started" if run.has_config else "new"
+
+
+# ---------------------------------------------------------------------------------------------------- tune
+def tune(calls: Sequence[Call]) -> None:
+    """Search what the command line describes, and print the best trial and how to continue."""
+    from duetto.tools.sweep.display import SweepDisplay
+
+    [(command, given)] = calls
+    values, as_json = COMMANDS["tune"].defaults | given, "json" in given
+    with SweepDisplay(Console(stderr=as_json), as_json or "quiet" in given) as display:
+        display.doing(f"{command.algorithm.name()} on {given['environment']}: making environments")
+        from duetto.tools.tune import api  # slow to import: the display shows something already
+
+        fixed = frozenset(given) & frozenset(command.algorithm.options())
+        spec, prune = command.spec(given, given["environment"]), "no_prune" not in given
+        plan = api.planned_study(spec, values["seeds"], given.get("search"), "search_only" in given, fixed, prune)
+        found = api.conduct(plan, given.get("output"), values["trials"], values["jobs"], display)
+    display.finish(found)
+    if as_json:
+        print_json(found.to_dict())

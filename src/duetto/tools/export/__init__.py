@@ -6,7 +6,3 @@
 `graph.py` defines the computation once for all formats; `torch_onnx.py` and `jax_stablehlo.py` write it, whichever
 framework the agent learned on; `writing.py` joins them, and compares the written file with the agent before it is kept.
 """
-
-from duetto.tools.export.writing import FORMATS, export
-
-__all__ = ["FORMATS", "export"]

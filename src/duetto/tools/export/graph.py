@@ -9,12 +9,12 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from duetto.algorithms.base import Algorithm, Array, Tree
+from duetto.environments import to_gymnasium
 from duetto.functional.distributions import split_bounds
 from duetto.functional.running_stats import Moments
 from duetto.networks import masks
 from duetto.networks.layers import SequenceInput
-from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
-from duetto.networks.specs import AnyNetworkSpec
+from duetto.networks.spaces import Box, Dict, Discrete, Space, num_columns, spell
 from duetto.training.recurrent_state import no_action
 
 SINGLE, ACTION = "observation", "action"  # the names of input and output if there is one part
@@ -53,7 +53,6 @@ class Graph:
     """
 
     algorithm: Algorithm
-    specs: dict[str, AnyNetworkSpec]
     observation: Space
     action: Space
     action_dtypes: dict[str, str]
@@ -74,58 +73,49 @@ class Graph:
     def inputs(self) -> list[Port]:
         """The inputs in order: the observation's parts, a mask of allowed actions, a recurrent agent's carry."""
         ports = [
-            Port(name, _shape(part), self._dtype(_dtype(part)), spell(part, bounds=False))
+            self._port(name, to_gymnasium(part).shape, to_gymnasium(part).dtype, spell(part, bounds=False))
             for name, part in self.observations.items()
         ]
         if self.masked:
             about = "true where an action is allowed, as info['action_mask'] of the environment"
             ports.append(Port(MASK, (sum(masks.choice_sizes(self.action)),), "bool", about))
-        if not self.carries:
-            return ports
-        before = no_action(self.action, 1)
-        return [
-            *ports,
-            Port(
-                "previous_action",
-                before.shape[1:],
-                self._dtype(before.dtype.name),
-                f"the last output {NEXT}previous_action",
-            ),
-            Port("previous_reward", (), "float32", "the last action's reward"),
-            Port("starts", (), "bool", "true at an episode's first step, which resets the carry"),
-            *self._carried("", f"the last output {NEXT}...; zeros at first"),
-        ]
+        if self.carries:
+            action, *carry = self._memory("", f"the last output {NEXT}...; zeros at first")
+            reward = Port("previous_reward", (), "float32", "the last action's reward")
+            starts = Port("starts", (), "bool", "true at an episode's first step, which resets the carry")
+            ports += [action, reward, starts, *carry]
+        return ports
 
     @property
     def outputs(self) -> list[Port]:
         """The outputs in order: the action, or its parts, then a recurrent agent's carry."""
         about = "as the environment takes it"
         actions = [
-            Port(
+            self._port(
                 output(name),
-                _shape(part),
-                self._dtype(self.action_dtypes[name]),
+                to_gymnasium(part).shape,
+                self.action_dtypes[name],
                 f"part {name}, {about}" if name else about,
             )
             for name, part in self.actions
         ]
-        if not self.carries:
-            return actions
-        before = no_action(self.action, 1)
-        about = "an input of the next step"
-        again = Port(f"{NEXT}previous_action", before.shape[1:], self._dtype(before.dtype.name), about)
-        return [*actions, again, *self._carried(NEXT, about)]
+        return [*actions, *(self._memory(NEXT, "an input of the next step") if self.carries else ())]
 
     @property
     def actions(self) -> tuple[tuple[str, Any], ...]:
         """The parts of an action by name; "" is the only part."""
         return self.action.parts if isinstance(self.action, Dict) else (("", self.action),)
 
-    def _dtype(self, name: str) -> str:
-        return _NARROW.get(name, name) if self.narrow else name
+    def _port(self, name: str, shape: Any, dtype: Any, about: str) -> Port:
+        """Return the port of an array, which has 32 bits at most if the graph is narrow."""
+        word = str(np.dtype(dtype))
+        return Port(name, tuple(shape), _NARROW.get(word, word) if self.narrow else word, about)
 
-    def _carried(self, prefix: str, about: str) -> list[Port]:
-        return [Port(f"{prefix}carry/{name}", shape, "float32", about) for name, shape in self.carries.items()]
+    def _memory(self, prefix: str, about: str) -> list[Port]:
+        """Return the ports of a recurrent agent's previous action and carry."""
+        before = no_action(self.action, 1)
+        carry = [Port(f"{prefix}carry/{name}", shape, "float32", about) for name, shape in self.carries.items()]
+        return [self._port(f"{prefix}previous_action", before.shape[1:], before.dtype, about), *carry]
 
     def __call__(self, nets: Any, inputs: dict[str, Array]) -> tuple[Array, ...]:
         """Compute the outputs in order; `nets` are the acting networks as the algorithm calls them."""
@@ -171,7 +161,8 @@ class Graph:
     def in_units(self, action: Array) -> tuple[Array, ...]:
         """Convert to the environment's actions, part by part; see `environments.ActionMap.to_environment`."""
         each = self.apart(action)
-        return tuple(_in_units(part, each[name], self._dtype(self.action_dtypes[name])) for name, part in self.actions)
+        ports = zip(self.outputs, self.actions, strict=False)  # the carry's ports come after
+        return tuple(_in_units(part, each[name], port.dtype) for port, (name, part) in ports)
 
     def apart(self, action: Array) -> dict[str, Array]:
         """Split actions (N, columns), whose parts lie side by side, into parts by name; "" is the only part."""
@@ -186,8 +177,8 @@ class Graph:
         inputs = {} if mask is None else {MASK: mask}
         for name, part in self.observations.items():
             values = obs[_part(name)] if isinstance(obs, dict) else obs
-            values = np.reshape(values, (-1, *_shape(part))).astype(_dtype(part))
-            inputs[name] = values + _start(part).astype(_dtype(part))
+            own: Any = to_gymnasium(part)
+            inputs[name] = (np.reshape(values, (-1, *own.shape)) + _start(part)).astype(own.dtype)
         return inputs
 
 
@@ -212,7 +203,7 @@ def _in_units(space: Any, action: Array, name: str) -> Array:
         values = xp.minimum(xp.maximum(values, _like(action, low)), _like(action, high))
         values = xp.round(values) if np.dtype(name).kind in "biu" else values
         return xp.reshape(xp.astype(values, dtype), (-1, *space.shape))
-    choices = xp.astype(xp.reshape(action, (-1, *_shape(space))), dtype)
+    choices = xp.astype(xp.reshape(action, (-1, *_start(space).shape)), dtype)
     return choices + _like(choices, _start(space))
 
 
@@ -233,28 +224,10 @@ def _counted(space: Any, x: Array) -> Array:
 
 
 def _start(space: Any) -> np.ndarray:
-    """Return the smallest choices of the environment's space, in its shape; zeros for numbers."""
-    if isinstance(space, Box):
-        return np.zeros(space.shape, np.int64)
-    return np.reshape(space.start or np.zeros(np.prod(_shape(space), dtype=int), np.int64), _shape(space))
+    """Return the smallest choices of the environment's space, in its shape; 0 for numbers."""
+    return np.asarray(getattr(to_gymnasium(space), "start", 0))
 
 
 def _like(x: Array, constant: np.ndarray) -> Array:
     """Return the constant as an array of x's framework and dtype, with an axis for the environments."""
     return array_namespace(x).asarray(np.asarray(constant)[None].tolist(), dtype=x.dtype)
-
-
-def _shape(space: Any) -> tuple[int, ...]:
-    """Return the shape of the environment's arrays of this space."""
-    match space:
-        case Box():
-            return space.shape
-        case Discrete():
-            return ()
-        case MultiDiscrete():
-            return space.shape or (len(space.nvec),)
-    raise TypeError(f"There is no array of {space}.")
-
-
-def _dtype(space: Any) -> str:
-    return space.dtype if isinstance(space, Box) else "int64"

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import export as jax_export
 
 from duetto.learners.jax import JaxLearner
@@ -29,12 +28,7 @@ def write(graph: Graph, learner: JaxLearner, path: Path) -> None:
 
 
 def reader(path: Path, graph: Graph) -> Any:
-    """Load the written file as a function of named NumPy arrays."""
+    """Load the written file as a function from the inputs' NumPy arrays to the outputs, in order."""
     exported = jax_export.deserialize(bytearray(path.read_bytes()))
-    names = [port.name for port in graph.outputs]
-
-    def call(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        arrays = [jnp.asarray(inputs[port.name], port.dtype) for port in graph.inputs]
-        return dict(zip(names, map(np.asarray, exported.call(*arrays)), strict=True))
-
-    return call
+    dtypes = [port.dtype for port in graph.inputs]
+    return lambda *arrays: exported.call(*map(jnp.asarray, arrays, dtypes))

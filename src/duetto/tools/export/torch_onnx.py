@@ -58,31 +58,29 @@ def write(graph: Graph, learner: TorchLearner, path: Path, form: str) -> None:
         )
 
 
-def reader(path: Path, graph: Graph) -> Any:
-    """Load the written "torch" file as a function of named NumPy arrays."""
+def reader(path: Path) -> Any:
+    """Load the written "torch" file as a function from the inputs' NumPy arrays to the outputs, in order."""
     run = torch.export.load(str(path)).module()
-    names = [port.name for port in graph.outputs]
 
-    def call(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def call(*arrays: np.ndarray) -> Any:
         with torch.no_grad():
-            outputs = run(*(torch.from_numpy(np.ascontiguousarray(inputs[port.name])) for port in graph.inputs))
-        return dict(zip(names, (part.numpy() for part in outputs), strict=True))
+            return run(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
 
     return call
 
 
 def onnx_reader(path: Path, graph: Graph) -> Any:
-    """Load the written "onnx" file in ONNX Runtime as a function of named NumPy arrays."""
+    """Load the written "onnx" file in ONNX Runtime as a function from the inputs' NumPy arrays to the outputs."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    names = [port.name for port in graph.outputs]
+    used = {port.name for port in session.get_inputs()}  # PyTorch drops unused inputs
 
-    def call(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        arrays = {port.name: inputs[port.name] for port in session.get_inputs()}  # PyTorch drops unused inputs
-        return dict(zip(names, map(np.asarray, session.run(names, arrays)), strict=True))
+    def call(*arrays: np.ndarray) -> Any:
+        inputs = zip(graph.inputs, arrays, strict=True)
+        return session.run(None, {port.name: array for port, array in inputs if port.name in used})
 
     return call
 

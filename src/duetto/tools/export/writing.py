@@ -105,11 +105,9 @@ def _is_export(path: Path, contract: Path) -> bool:
 
 
 def _graph(agent: Agent) -> Graph:
-    specs = agent.config.algorithm.networks(agent.observation_space, agent.action_space)
     dtypes = agent.action_structure.dtypes or {"": agent.action_dtype}
     return Graph(
         agent.config.algorithm,
-        {name: specs[name] for name in agent.config.algorithm.acting_networks},
         agent.observation_space,
         agent.action_space,
         {name: dtype.name for name, dtype in dtypes.items()},
@@ -121,20 +119,27 @@ def _graph(agent: Agent) -> Graph:
 
 
 def _write(graph: Graph, agent: Agent, path: Path, form: Format) -> Call:
-    """Write the file, and return a function that runs it."""
+    """Write the file, and return a function that runs it on named arrays."""
     acts = inference_only(graph.algorithm)
     learner: Any = learners.build("jax" if form == "jax" else "torch", acts, graph.observation, graph.action)
     parameters = agent.parameters()
-    learner.load_parameters({name: parameters[name] for name in graph.specs})
+    learner.load_parameters({name: parameters[name] for name in acts.acting_networks})
     if form == "jax":
         from duetto.tools.export import jax_stablehlo
 
         jax_stablehlo.write(graph, learner, path)
-        return jax_stablehlo.reader(path, graph)
-    from duetto.tools.export import torch_onnx
+        call = jax_stablehlo.reader(path, graph)
+    else:
+        from duetto.tools.export import torch_onnx
 
-    torch_onnx.write(graph, learner, path, form)
-    return torch_onnx.reader(path, graph) if form == "torch" else torch_onnx.onnx_reader(path, graph)
+        torch_onnx.write(graph, learner, path, form)
+        call = torch_onnx.reader(path) if form == "torch" else torch_onnx.onnx_reader(path, graph)
+
+    def named(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = call(*(inputs[port.name] for port in graph.inputs))
+        return {port.name: np.asarray(output) for port, output in zip(graph.outputs, outputs, strict=True)}
+
+    return named
 
 
 def _contract(

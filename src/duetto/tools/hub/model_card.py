@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from duetto.errors import escaped
 from duetto.storage import reproducibility, user_code
@@ -24,38 +24,29 @@ class CardResult(NamedTuple):
 
 
 def card(config: Config, repository: str, result: CardResult, has_video: bool) -> str:
-    """Return the text of README.md."""
-    front = to_yaml(metadata(config, result.evaluation))
-    return f"---\n{front}---\n\n{_text(config, repository, result, has_video)}"
-
-
-def metadata(config: Config, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the card's metadata, above its text, for the Hub and sites that list results."""
+    """Return the text of README.md, below metadata for the Hub and sites that list results."""
     environment, task = escaped(user_code.short(config.environment)), "reinforcement-learning"
-    metric = {
-        "type": "mean_reward",
-        "value": f"{evaluation.mean_return:.2f} +/- {evaluation.std_return:.2f}",
-        "name": "mean_reward",
-        "verified": False,
-    }
+    value = f"{result.evaluation.mean_return:.2f} +/- {result.evaluation.std_return:.2f}"
+    metric = {"type": "mean_reward", "value": value, "name": "mean_reward", "verified": False}
     found = {
         "task": {"type": task, "name": task},
         "dataset": {"name": escaped(_environment(config)), "type": environment},
         "metrics": [metric],
     }
-    return {
+    metadata = {
         "library_name": LIBRARY,
         "tags": [environment, "deep-reinforcement-learning", task, LIBRARY],
         "model-index": [{"name": escaped(_algorithm(config)), "results": [found]}],
     }
+    return f"---\n{to_yaml(metadata)}---\n\n{_text(config, repository, result, value, has_video)}"
 
 
-def _text(config: Config, repository: str, result: CardResult, has_video: bool) -> str:
-    run, evaluation, values = config.run, result.evaluation, without_places(config.to_dict())
+def _text(config: Config, repository: str, result: CardResult, score: str, has_video: bool) -> str:
+    run, values = config.run, without_places(config.to_dict())
     folder = repository.rpartition("/")[2]
     which = "" if result.checkpoint == "last" else f" --checkpoint {result.checkpoint}"
     loaded = result.checkpoint if result.checkpoint.isdecimal() else f'"{result.checkpoint}"'
-    episodes = len(evaluation.returns)
+    episodes = len(result.evaluation.returns)
     film = f" `{VIDEO}` shows one episode." if has_video else ""
     installed = circumstances()
     packages = ("duetto", "python", "gymnasium", "numpy", run.backend)
@@ -65,11 +56,10 @@ def _text(config: Config, repository: str, result: CardResult, has_video: bool) 
     again.append(f"duetto evaluate {folder}{which} --episodes {episodes} --seed {result.seed}{elsewhere}")
     needed = reproducibility.needed(values)
     sentences = [
-        f"# {_plain(_algorithm(config))} on {_code(_environment(config))}",
+        f"# {_plain(_algorithm(config))} on `{_plain(_environment(config)).replace('`', '')}`",
         f"Trained with Duetto for {result.step:,} steps, on {run.backend}, seed {run.seed}.{film}",
-        f"Mean return **{evaluation.mean_return:.2f} +/- {evaluation.std_return:.2f}** over {episodes} whole "
-        f"episodes, as in the run's evaluations (mean and population standard deviation, seed {result.seed}, "
-        f"checkpoint {result.checkpoint}), with {versions}.",
+        f"Mean return **{score}** over {episodes} whole episodes, as in the run's evaluations (mean and population "
+        f"standard deviation, seed {result.seed}, checkpoint {result.checkpoint}), with {versions}.",
         "## Use it",
         f"Install Duetto as its README says, with the extras `hub,{run.backend}`.",
         f"```sh\nduetto pull {repository} --output {folder}\nduetto video {folder}{which}\n```",
@@ -92,10 +82,6 @@ def _environment(config: Config) -> str:
     """Return the environment's name with its options, which change the task."""
     options = ", ".join(f"{key}={value}" for key, value in without_places(config.environment_options).items())
     return user_code.short(config.environment) + (f" ({options})" if options else "")
-
-
-def _code(text: str) -> str:
-    return f"`{_plain(text).replace('`', '')}`"
 
 
 def _plain(text: str) -> str:

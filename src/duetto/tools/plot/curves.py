@@ -1,23 +1,31 @@
-"""Compute learning curves: one metric over the seeds of a curve, and its confidence band.
+"""Compute learning curves, one metric over the seeds of a curve, and draw them with Matplotlib.
 
 Three seeds or more get a band: the interquartile mean over seeds and its 95 % stratified bootstrap interval (Agarwal
-et al., 2021, arXiv:2108.13264; computed by rliable).
+et al., 2021, arXiv:2108.13264; computed by rliable). Of fewer, each seed and their mean are drawn.
 """
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from duetto.errors import UsageError
+from duetto.errors import DuettoError, UsageError, escaped
 from duetto.install_hint import install
-from duetto.tools.plot.grouping import Group, Recorded, Series, groups
+from duetto.storage import atomic_io
+from duetto.tools.plot.grouping import Group, groups
 
 MIN_SEEDS = 3  # for an interval
 _REPETITIONS = 2_000  # of the bootstrap
+FORMATS = (".png", ".svg", ".pdf")
+_LEGEND_LINE = 80  # characters
+_LINES = ("-", "--", ":", "-.")
+_LARGEST = 1e300  # value that axes can show
 
 
 @dataclass(frozen=True)
@@ -47,30 +55,15 @@ def curve(group: Group, metric: str) -> Curve:
     """Return the curve of a group. Raises UsageError if one of its seeds lacks the metric."""
     series = [member.series(metric) for member in group.members]
     notices = (*group.notices, *(each.notice for each in series if each.notice))
-    return Curve(group.label, group.environment, *_joined(group.members, series), tuple(dict.fromkeys(notices)))
-
-
-def _joined(group: Sequence[Recorded], series: list[Series]) -> tuple[np.ndarray, np.ndarray, str]:
-    """Join series into steps (T,) and values (seeds, T); also return a remark if a seed ends them early."""
-    start, end = max(each.steps[0] for each in series), min(each.steps[-1] for each in series)
-    within = [(each.steps >= start) & (each.steps <= end) for each in series]
     shortest = min(range(len(series)), key=lambda i: series[i].steps[-1])  # its last step is within all others
-    steps = series[shortest].steps[within[shortest]]
+    steps = series[shortest].steps
+    steps = steps[steps >= max(each.steps[0] for each in series)]
     if len(steps) == 0:
-        raise UsageError(f"{' and '.join(map(str, group))} share no steps. Plot them one by one.")
-    longer = any(each.steps[-1] > end for each in series)
-    remark = f", as far as {group[shortest].name} is" if longer else ""
-    if all(np.array_equal(each.steps[inside], steps) for each, inside in zip(series, within, strict=True)):
-        values = [each.values[inside] for each, inside in zip(series, within, strict=True)]
-    else:
-        values = [np.interp(steps, *once(each.steps, each.values)) for each in series]
-    return steps, np.stack(values), remark
-
-
-def once(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the steps (T,) with the last value of each (T,): step 0 has two, before and after pre-training."""
-    last = dict(zip(steps.tolist(), values.tolist(), strict=True))
-    return np.array(list(last)), np.array(list(last.values()))
+        raise UsageError(f"{' and '.join(map(str, group.members))} share no steps. Plot them one by one.")
+    longer = any(each.steps[-1] > steps[-1] for each in series)
+    remark = f", as far as {group.members[shortest].name} is" if longer else ""
+    values = np.stack([np.interp(steps, each.steps, each.values) for each in series])
+    return Curve(group.label, group.environment, steps, values, remark, tuple(dict.fromkeys(notices)))
 
 
 def number(value: float) -> str:
@@ -111,3 +104,107 @@ def interquartile(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     finally:
         np.random.set_state(before)
     return points[""], intervals[""]
+
+
+# ---------------------------------------------------------------------------------------------------- pictures
+def plot(runs: Iterable[str | Path], output: str | Path = "curves.png", metric: str = "mean_return") -> Path:
+    """Draw the learning curves of `runs`, folders of runs, and return the picture's path.
+
+    Notices on skipped folders and unreadable lines go to stderr.
+
+    Args:
+        runs: One curve for all seeds of the same algorithm and options, one panel for each environment.
+        output: A .png, .svg or .pdf.
+        metric: A column of `evaluations.csv`, or a number of `metrics.jsonl` such as "learn/critic_loss".
+
+    Raises:
+        UsageError: None of the folders is a run with that number, or one is missing; or an extra is not installed.
+        DuettoError: Nothing of a file can be read, or the picture cannot be written.
+    """
+    return picture(curves(runs, metric), output, metric)
+
+
+def picture(drawn: Sequence[Curve], output: str | Path, metric: str) -> Path:
+    """Draw curves to a file as `plot` does, and return its path."""
+    path = Path(output)
+    if path.suffix.lower() not in FORMATS or path.is_dir():
+        raise UsageError(f"{output} is no name for a picture: end it in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+    for notice in dict.fromkeys(notice for each in drawn for notice in each.notices):
+        print(notice, file=sys.stderr)
+    labels = list(dict.fromkeys(each.label for each in drawn))
+    panels = list(dict.fromkeys(each.environment for each in drawn))
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure = new_figure(5.5 * columns + 1.5 * (columns == 1), rows * height_of(labels))
+    for number, environment in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, number + 1)
+        for each in drawn:
+            if each.environment == environment:  # a label has the same style in all panels
+                draw(axes, each.label, each.steps, each.values, labels.index(each.label), each.remark)
+        finish(axes, environment, metric.replace("_", " "))
+    save(figure, path)
+    return path
+
+
+def height_of(labels: Sequence[str]) -> float:
+    """Return the height in inches of axes with a legend of these labels below them."""
+    return 4.0 + 0.14 * sum(1 + len(label) // _LEGEND_LINE for label in labels)
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure of this size in inches. UsageError if Matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError(f"Plots need matplotlib. Install: {install('plot')}") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw(
+    axes: Any, label: str, steps: np.ndarray, values: np.ndarray, style: int, remark: str = "", band: bool = True
+) -> None:
+    """Draw the `style`-th curve with its seeds, or the band of three or more; `steps` (T,), `values` (seeds, T)."""
+    count, color = len(values), f"C{style % 10}"
+    look = {"color": color, "linestyle": _LINES[style // 10 % len(_LINES)], "marker": "o" if len(steps) == 1 else ""}
+    seeds = f"{count} seed" + "s" * (count > 1)
+    values = np.where(np.abs(values) < _LARGEST, values, np.nan)
+    middle, interval = interquartile(values) if band else (values.mean(0), None)
+    if interval is None:
+        for seed in values:
+            axes.plot(steps, seed, **look, linewidth=0.8, alpha=0.6)
+        axes.plot(steps, middle, **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark})"))
+        return
+    axes.plot(steps, middle, **look, linewidth=2, label=_legend(f"{label} ({seeds}{remark}, interquartile mean)"))
+    axes.fill_between(steps, *interval, color=color, alpha=0.2, linewidth=0)
+
+
+def finish(axes: Any, title: str, ylabel: str, legend: bool = True) -> None:
+    """Add title, labels, grid and legend to the axes. A million steps is written 1M."""
+    from matplotlib.ticker import EngFormatter
+
+    axes.set(title=_text(title), xlabel="steps", ylabel=_text(ylabel))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.3)
+    if legend:  # below the axes, where a long label takes no width from them
+        below = -0.17 * max(1.0, 4.5 / axes.figure.get_figheight())  # in heights of the axes: below the axis' name
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, below), borderaxespad=0.0)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure. An earlier file stays until the new one is complete."""
+    try:
+        with atomic_io.replacing(path) as partial:
+            figure.savefig(partial, dpi=120, bbox_inches="tight")  # a long legend is not cut
+    except OSError as error:
+        raise DuettoError(f"The picture {path} cannot be written: {error.strerror or error}.") from error
+
+
+def _legend(label: str) -> str:
+    """Return the label in lines that fit below the axes."""
+    return textwrap.fill(_text(label), _LEGEND_LINE, drop_whitespace=False)
+
+
+def _text(text: str) -> str:
+    """Escape a text for Matplotlib: dollars would start a formula, and a leading "_" hides a legend's entry."""
+    text = escaped(text).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text

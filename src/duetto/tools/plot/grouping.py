@@ -8,6 +8,7 @@ custom file. A second run with the same seed makes a second curve. No two curves
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,10 @@ _LOGS = {"evaluations.csv": Csv.scan, "metrics.jsonl": JsonLines.scan}
 
 @dataclass(frozen=True)
 class Series:
-    """One metric of one run by step, finite values only."""
+    """One metric of one run by step, finite values only.
+
+    If a step has several values, as step 0 has before and after pre-training, it is the last.
+    """
 
     steps: np.ndarray  # (T,)
     values: np.ndarray  # (T,)
@@ -77,14 +81,9 @@ class Recorded:
         """
         notices: list[str] = []
         for file, scan in self.scans.items():
-            path = self.folder / file
-            points, unreadable = _points(scan, metric, path)
-            finite = np.isfinite(points).all(1)
-            about = [f"{unreadable} of the lines of {path} cannot be read and are left out."] * bool(unreadable)
-            if count := int((~finite).sum()):
-                about.append(f"{count} of the values of {metric!r} in {path} are not finite and are left out.")
-            if finite.any():
-                return Series(points[finite, 0], points[finite, 1], " ".join(about))
+            points, about = _points(scan, metric, self.folder / file)
+            if points:
+                return Series(np.array(list(points)), np.array(list(points.values())), " ".join(about))
             notices += about
         names = self.names()
         if not names:
@@ -176,13 +175,13 @@ def _recorded(folder: Path) -> Recorded:
         if checksum := environment.get("sha256"):  # of a custom file
             environment_id = f"{environment_id} (sha256 {checksum[:8]})"
         sections = {
-            "algorithm": {"from": user_code.algorithm_source(algorithm)} | _complete(algorithm),
+            "algorithm": _complete(algorithm) | {"from": user_code.algorithm_source(algorithm), "name": name},
             "run": dataclasses.asdict(RunOptions()) | values["run"] | {"from": networks_source(values)},
             "environment": environment["options"],
             "cluster": values.get("cluster") or {},
         }
         settings = {(where, key): value for where, options in sections.items() for key, value in options.items()}
-        settings |= {("algorithm", "name"): name, ("environment", "id"): environment_id}
+        settings |= {("environment", "id"): environment_id}
         settings = {option: value for option, value in settings.items() if option not in _IGNORED}
         history = History.of(values)
         settings |= {CHANGED: "; ".join(map(str, history.changed))} if history.changed else {}
@@ -209,26 +208,37 @@ def _complete(algorithm: dict[str, Any]) -> dict[str, Any]:
     """Return the algorithm's options, with defaults for missing ones and without unknown ones."""
     kind = None if algorithm.get("from") else ALGORITHMS.get(algorithm["name"])
     if kind is None:
-        return {key: value for key, value in algorithm.items() if key not in ("name", "from")}
+        return algorithm
     defaults = dataclasses.asdict(kind())
     defaults = {key: list(value) if isinstance(value, tuple) else value for key, value in defaults.items()}
     return {key: algorithm.get(key, defaults[key]) for key in kind.options()}
 
 
-def _points(scan: Scan, metric: str, path: Path) -> tuple[np.ndarray, int]:
-    """Return steps and values (T, 2), and the number of lines that cannot be read."""
-    points: list[tuple[float, float]] = []
+def _points(scan: Scan, metric: str, path: Path) -> tuple[dict[float, float], list[str]]:
+    """Return the finite values by step, and sentences on lines and values that are left out."""
+    points: dict[float, float] = {}
     errors: list[Exception] = []
+    infinite = 0
     for row in scan.rows:
         if row.get(metric) in (None, ""):
             continue
         try:
-            points.append((float(row["step"]), float(row[metric])))
+            step, value = float(row["step"]), float(row[metric])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             errors.append(error)
-    if errors and not points:
+            continue
+        if math.isfinite(value):
+            points[step] = value
+        else:
+            infinite += 1
+    if errors and not points and not infinite:
         raise DuettoError(f"{path} has no numbers by step in {metric!r} ({errors[0]!r}).") from errors[0]
-    return np.array(points).reshape(-1, 2), len(scan.damaged) + len(errors)
+    notices = []
+    if unreadable := len(scan.damaged) + len(errors):
+        notices.append(f"{unreadable} of the lines of {path} cannot be read and are left out.")
+    if infinite:
+        notices.append(f"{infinite} of the values of {metric!r} in {path} are not finite and are left out.")
+    return points, notices
 
 
 def _by_settings(runs: list[Recorded], by_name: bool) -> list[list[Recorded]]:

@@ -10,11 +10,10 @@ import io
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from duetto.errors import UsageError, escaped
 from duetto.storage import atomic_io
-from duetto.tools.plot.curves import once
 from duetto.tools.plot.grouping import groups
 
 
@@ -62,7 +61,7 @@ def table(
             for member in group.members:
                 series = member.series(metric)
                 notices |= dict.fromkeys([series.notice] if series.notice else [])
-                points = zip(*(part.tolist() for part in once(series.steps, series.values)), strict=True)
+                points = zip(series.steps.tolist(), series.values.tolist(), strict=True)
                 label = labels.setdefault(member.folder, group.label)
                 rows += [CsvRow(label, group.environment, member.seed, name, *point) for point in points]
     for notice in notices:
@@ -74,12 +73,17 @@ def table(
 
 def written(rows: Iterable[CsvRow]) -> str:
     """Return the table as text. `float` gives back each value exactly."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CsvRow._fields)
+    cells: list[Sequence[Any]] = []
     for row in rows:
         step = int(row.env_step) if float(row.env_step).is_integer() else row.env_step
-        writer.writerow([*map(escaped, (row.exp_name, row.env_name)), row.seed, escaped(row.metric), step, row.value])
+        cells.append([*map(escaped, (row.exp_name, row.env_name)), row.seed, escaped(row.metric), step, row.value])
+    return csv_text(CsvRow._fields, cells)
+
+
+def csv_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table with a header as text."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([names, *rows])
     return text.getvalue()
 
 

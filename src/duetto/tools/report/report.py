@@ -1,14 +1,18 @@
 """Write a report on folders of runs to one file: tables, texts and videos as plain data, which a template escapes.
 
-A stranger's text stays text, and the page runs no script.
+A stranger's text stays text, and the page runs no script. Charts are SVG images, whose lines and text have colors that
+are readable on a light and on a dark page; the background is the page's.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -19,14 +23,44 @@ from duetto.errors import DuettoError, UsageError, escaped, few
 from duetto.install_hint import install
 from duetto.storage import atomic_io, reproducibility, safe_open
 from duetto.storage.safe_yaml import LARGEST
-from duetto.tools.plot.curves import MIN_SEEDS, Curve, curve, interquartile_mean, number
+from duetto.tools.plot.curves import (
+    MIN_SEEDS,
+    Curve,
+    curve,
+    draw,
+    finish,
+    height_of,
+    interquartile_mean,
+    new_figure,
+    number,
+)
 from duetto.tools.plot.grouping import LONGEST, Group, Recorded, groups
-from duetto.tools.report import charts, metric_docs
+from duetto.tools.report import metric_docs
 
 _MADE_BY = "Made by Duetto"  # in each report
 LARGEST_VIDEO, LARGEST_VIDEOS = 2**24, 2**26  # bytes of one and of all
 _LONGEST_CONFIG = 2**16  # characters of a configuration
 _FIRST = (("algorithm", "name"), ("environment", "id"))
+MOST_POINTS = 300  # of a curve
+_HIDDEN = ("train/episodes", "learn/updates", "episodes", "seconds", "mean_length")
+_SPREAD = ("std_return", "min_return", "max_return")  # in the table of evaluations
+_COLORED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+# Matplotlib's settings: text stays text, and the same runs give the same bytes.
+STYLE: dict[Any, Any] = dict.fromkeys(_COLORED, "#768390") | {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "duetto",
+    "legend.framealpha": 0,
+}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The curves in one pair of axes."""
+
+    environment: str
+    metrics: tuple[str, ...]  # the first is the curve; the others are dotted
+    groups: tuple[Group, ...]
+    image: str  # a data URL
 
 
 def report(
@@ -59,7 +93,7 @@ def report(
         from matplotlib import rc_context
     except ImportError as error:
         raise UsageError(f"Reports need Matplotlib and Jinja2. Install: {install('report')}") from error
-    with np.errstate(over="ignore", invalid="ignore"), rc_context(charts.STYLE):  # numbers too large are gaps
+    with np.errstate(over="ignore", invalid="ignore"), rc_context(STYLE):  # numbers too large are gaps
         context = _context(runs, metric)
     for notice in context["notices"]:
         print(notice, file=sys.stderr)
@@ -71,8 +105,6 @@ def _context(runs: Iterable[str | Path], metric: str) -> dict[str, Any]:
     """Return the template's variables."""
     grouped = groups(runs, metric)
     curves = [curve(group, metric) for group in grouped]
-    returns = charts.returns(grouped, curves, metric)
-    learning, more = charts.learning(grouped, metric)
     films, missing = videos(grouped)
     labels, environments = (
         list(dict.fromkeys(short(name, 40) for name in names))
@@ -80,7 +112,6 @@ def _context(runs: Iterable[str | Path], metric: str) -> dict[str, Any]:
     )
     seeds = sum(len(group.members) for group in grouped)
     notices = [*(notice for each in curves for notice in each.notices), *missing]
-    notices += [f"{more:,} more numbers of the runs are not shown."] * (more > 0)
     return {
         "title": f"{few(labels, most=3)} on {few(environments, most=3)}",
         "about": f"{len(grouped)} curve{'s' * (len(grouped) > 1)} of {seeds} run{'s' * (seeds > 1)}",
@@ -88,8 +119,8 @@ def _context(runs: Iterable[str | Path], metric: str) -> dict[str, Any]:
         "notices": list(dict.fromkeys(notices)),
         "min_seeds": MIN_SEEDS,
         "results": results(curves),
-        "returns": returns,
-        "learning": learning,
+        "returns": returns(grouped, curves, metric),
+        "learning": learning(grouped, metric),
         "videos": films,
         "differences": differences(grouped),
         "repeating": repeating(grouped),
@@ -134,7 +165,7 @@ def results(curves: Sequence[Curve]) -> list[list[object]]:
     return rows
 
 
-def docs(chart: charts.Chart) -> list[tuple[metric_docs.Meaning, list[str]]]:
+def docs(chart: Chart) -> list[tuple[metric_docs.Meaning, list[str]]]:
     """Return the texts on a chart's metric, each once; with its algorithms if there are several texts."""
     texts: dict[metric_docs.Meaning | None, list[str]] = {}
     for algorithm in dict.fromkeys(run.algorithm for group in chart.groups for run in group.members[:1]):
@@ -203,3 +234,79 @@ def repeating(groups: Sequence[Group]) -> list[tuple[Group, str, list[str]]]:
         lines = [f"{command} --seed {seed}" for seed, command in commands.items() if command]
         rows.append((group, "\n".join(lines), list(sentences)))
     return rows
+
+
+# ---------------------------------------------------------------------------------------------------- charts
+def returns(groups: Sequence[Group], curves: Sequence[Curve], metric: str) -> list[Chart]:
+    """Draw the returns, a chart for each environment, with the bands of `duetto plot`."""
+    by_environment: dict[str, list[tuple[Group, list[Curve]]]] = {}
+    for group, each in zip(groups, curves, strict=True):
+        by_environment.setdefault(group.environment, []).append((group, [each]))
+    return [_chart((metric,), drawn, _labels(groups), is_main=True) for drawn in by_environment.values()]
+
+
+def learning(groups: Sequence[Group], metric: str) -> list[Chart]:
+    """Draw every other metric that all seeds of a curve share."""
+    charts: list[Chart] = []
+    for environment in dict.fromkeys(group.environment for group in groups):
+        here = [group for group in groups if group.environment == environment]
+        for metrics in _shared(here, metric):
+            drawn: list[tuple[Group, list[Curve]]] = []
+            for group in here:
+                with suppress(DuettoError):  # a seed lacks it
+                    drawn.append((group, [curve(group, name) for name in metrics]))
+            if drawn:
+                charts.append(_chart(metrics, drawn, _labels(groups), is_main=False))
+    return charts
+
+
+def _chart(
+    metrics: tuple[str, ...], drawn: Sequence[tuple[Group, list[Curve]]], labels: list[str], is_main: bool
+) -> Chart:
+    """Draw groups with a curve for each metric; only the main charts have bands and a title of the axis."""
+    canvas = new_figure(9.0, height_of(labels)) if is_main else new_figure(5.0, 2.6)
+    axes = canvas.add_subplot()
+    for group, curves in drawn:
+        style = labels.index(group.label)
+        first, *others = map(_thinned, curves)
+        draw(axes, group.label, first.steps, first.values, style, first.remark, band=is_main)
+        for other in others:
+            axes.plot(other.steps, other.values.mean(0), f"C{style % 10}:", linewidth=1.3)
+    finish(axes, "", metrics[0].replace("_", " ") if is_main else "", legend=is_main or len(drawn) > 1)
+    return Chart(drawn[0][0].environment, metrics, tuple(group for group, _ in drawn), _image(canvas))
+
+
+def _shared(groups: Sequence[Group], metric: str) -> list[tuple[str, ...]]:
+    """Return metrics that all seeds of some curve have, in families of mean, min and max; documented ones first."""
+    names = dict.fromkeys(
+        name
+        for group in groups
+        for name in group.members[0].names()
+        if all(name in member.names() for member in group.members)
+    )
+    hidden = {name for name in names if name.startswith("time/") or name in (*_HIDDEN, *_SPREAD)} | {metric}
+    documented = [name for group in groups for run in group.members[:1] for name in metric_docs.order(run.algorithm)]
+    families: dict[str, list[str]] = {}
+    for name in dict.fromkeys([*(name for name in documented if name in names), *sorted(names)]):
+        if name not in hidden:
+            families.setdefault(metric_docs.stem(name), []).append(name)
+    return [tuple(sorted(family, key=lambda name: not name.endswith("_mean"))) for family in families.values()]
+
+
+def _image(canvas: Any) -> str:
+    file = io.BytesIO()
+    canvas.savefig(file, format="svg", transparent=True, bbox_inches="tight", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _thinned(curve: Curve) -> Curve:
+    """Return the curve with the first point, the last, and evenly spaced ones between."""
+    if len(curve.steps) <= MOST_POINTS:
+        return curve
+    kept = np.unique(np.linspace(0, len(curve.steps) - 1, MOST_POINTS).round().astype(int))
+    return replace(curve, steps=curve.steps[kept], values=curve.values[:, kept])
+
+
+def _labels(groups: Sequence[Group]) -> list[str]:
+    """Return the labels: each has the same color in every chart."""
+    return list(dict.fromkeys(group.label for group in groups))

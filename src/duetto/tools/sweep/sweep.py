@@ -1,4 +1,4 @@
-"""The loop of a sweep, and of a study, which adds runs to it.
+"""The runs of a sweep, how far each is, and the loop that trains them, also those that a study adds.
 
 while runs remain:
     start as many as the pool has room for; a run that another process works on is tried again later
@@ -13,12 +13,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from duetto.errors import escaped, near
-from duetto.runs.pool import FAILED, HINDERED, IN_USE, Job, ProcessPool
-from duetto.tools.sweep.plan import PlannedRun
+from duetto import trackers
+from duetto.environments import is_instance
+from duetto.errors import DuettoError, UsageError, escaped, near
+from duetto.runs.pool import FAILED, HINDERED, IN_USE, Job, ProcessPool, pack
+from duetto.runs.spec import RunSpec, check_name
+from duetto.storage.checkpoint import folders
+from duetto.storage.config import Config
+from duetto.storage.logs import Csv, JsonLines
+from duetto.storage.reproducibility import check_same_run
+from duetto.storage.run_folder import foreign
+from duetto.tools.plot.curves import number
 from duetto.training.notices import Notices
 from duetto.training.progress_lines import clock
 from duetto.training.signals import interruptible
@@ -27,6 +36,155 @@ POLL_SECONDS = 0.2  # between two checks whether to stop
 STOP_SIGNALS = [int(getattr(signal, name)) for name in ("SIGHUP", "SIGINT", "SIGTERM") if hasattr(signal, name)]
 RETRY_SECONDS = 5.0  # until a run is tried again that another process works on
 LOGS = "logs"  # the folder in the sweep's for the output of its processes
+State = Literal["waiting", "working", "stopping", "stopped", "complete", "failed"]
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, DuettoError)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs that differ in their seeds only. The spec's name is that of their folders, without the seed."""
+
+    spec: RunSpec
+    seeds: tuple[int, ...]
+    track: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class PlannedRun:
+    """One run of a sweep, and its progress.
+
+    Attributes:
+        job: The run, for the process that trains it.
+        state: How far it is.
+        step: The last step known.
+        mean_return: Of the last evaluation.
+        reason: Why it failed; the traceback is in the job's log.
+        started: When a process got it.
+        first_step: The step at that time.
+        retry_at: When to retry a run that another process holds.
+    """
+
+    job: Job
+    state: State = "waiting"
+    step: int = 0
+    mean_return: float | None = None
+    reason: str = ""
+    started: float = 0.0
+    first_step: int = 0
+    retry_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return self.job.name
+
+    def label(self, folder: Path) -> str:
+        """Return the run's name among all that are in a folder."""
+        return str(self.folder.relative_to(folder))
+
+    @property
+    def config(self) -> Config:
+        """The config of the run."""
+        return self.job.config
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.job.folder
+
+    @property
+    def steps(self) -> int:
+        """The steps to train in all."""
+        return self.config.run.steps
+
+    @property
+    def has_config(self) -> bool:
+        """Whether the run's config exists."""
+        return (self.folder / "config.yaml").is_file()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a process has it."""
+        return self.state in ("working", "stopping")
+
+    @property
+    def score(self) -> str:
+        """The last evaluation's mean return as text."""
+        return "" if self.mean_return is None else number(self.mean_return)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all steps and the final evaluation are done with this run's config.
+
+        A signal may end a run between its last step and its last evaluation.
+        """
+        evaluated = not self.config.run.evaluate_every or (last_evaluation(self.folder) or (-1,))[0] >= self.steps
+        if not evaluated or self.checkpoint_step() < self.steps:
+            return False
+        try:
+            check_same_run(self.folder, self.config)
+        except DuettoError:  # the job reports the same error
+            return False
+        return True
+
+    def checkpoint_step(self) -> int:
+        """Return the step of the newest checkpoint; 0 if there is none."""
+        return max(folders(self.folder / "checkpoints"), default=0)
+
+    def update(self) -> None:
+        """Read `step` and `mean_return` from the run's logs and checkpoints."""
+        evaluation_step, self.mean_return = last_evaluation(self.folder) or (0, None)
+        logged_step = 0
+        with suppress(*_DAMAGED):
+            logged_step = int(JsonLines.scan(self.folder / "metrics.jsonl").rows[-1]["step"])
+        self.step = max(logged_step, evaluation_step, self.checkpoint_step())
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds that the run still needs at its speed so far; None before its first step."""
+        trained, spent = self.step - self.first_step, time.monotonic() - self.started
+        return max(0, self.steps - self.step) / trained * spent if trained > 0 else None
+
+
+def runs(experiments: Sequence[Experiment], folder: Path) -> list[PlannedRun]:
+    """List all runs, the first seeds first, so that all experiments have a curve early. Nothing is written.
+
+    Raises:
+        UsageError: An algorithm does not fit an environment; a name is invalid or that of two runs; or a run of that
+            name exists and was started with other options.
+    """
+    by_place: list[tuple[int, PlannedRun]] = []
+    for experiment in experiments:
+        if is_instance(experiment.spec.environment):
+            raise UsageError("A sweep cannot share one environment object. Give an id, or a function that makes it.")
+        trackers.callbacks(experiment.track)  # raises for a tracker that is unknown or not installed
+        config = experiment.spec.config()
+        for place, seed in enumerate(experiment.seeds):
+            seeded = replace(config, run=replace(config.run, seed=seed))
+            name = f"{experiment.spec.name}-s{seed}"
+            check_name(name)
+            spec = replace(experiment.spec, options=seeded.run, runs_dir=folder, name=name)
+            job = Job(spec, seeded, folder / LOGS / f"{name}.txt", experiment.track, is_contested=True)
+            if not place:
+                pack(job)  # raises if it cannot be sent to a process
+            by_place.append((place, PlannedRun(job)))
+    ordered = [run for _, run in sorted(by_place, key=lambda pair: pair[0])]
+    names = [run.name for run in ordered]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"Two runs would be called {twice}. Give the experiments names, as keys of a mapping.")
+    for run in ordered:
+        if run.has_config:
+            check_same_run(run.folder, run.config)
+        elif foreign(run.folder):
+            raise UsageError(f"{run.folder} exists and is no run: it has no config.yaml. Choose another --output.")
+    return ordered
+
+
+def last_evaluation(folder: Path) -> tuple[int, float] | None:
+    """Return step and mean return of the last row of `evaluations.csv`; None if there is none that can be read."""
+    with suppress(*_DAMAGED):
+        row = Csv.scan(folder / "evaluations.csv").rows[-1]
+        return int(float(row["step"])), float(row["mean_return"])
+    return None
 
 
 class Sweep:
@@ -36,8 +194,7 @@ class Sweep:
         runs: All runs.
         notices: Sentences for the user, in order.
         stopped: Whether it was asked to end before its last run.
-        on_event: Gets a line for each event, for a display.
-        on_poll: Called several times in a second, for a display.
+        on_event: Gets a line for each event, for a display; and "" several times in a second.
     """
 
     folder: Path
@@ -53,7 +210,6 @@ class Sweep:
         self.stopped: bool = False
         self.started: float = time.monotonic()
         self.on_event: Callable[[str], None] = lambda _: None
-        self.on_poll: Callable[[], None] = lambda: None
 
     def work(self) -> None:
         """Train to the end of the last run, or until Ctrl-C."""
@@ -62,16 +218,12 @@ class Sweep:
                 while self._remains():
                     for job, message in self.pool.wait(POLL_SECONDS):
                         self._receive(next(run for run in self.runs if run.job is job), *message)
-                    self.on_poll()
+                    self.on_event("")
             finally:
                 self.pool.close()
-                for log in {self.log_of(run.job) for run in self.runs if run.state == "complete"}:
+                for log in {run.job.log for run in self.runs if run.state == "complete"}:
                     if log.is_file() and not log.stat().st_size:
                         log.unlink()
-
-    def log_of(self, job: Job) -> Path:
-        """Return the path of the file with the output of the job's process, and the reason of its failure."""
-        return log_of(self.folder, job)
 
     # ------------------------------------------------------------------------------------------------ the loop
     def _stop(self) -> None:
@@ -122,7 +274,7 @@ class Sweep:
     def _started(self, run: PlannedRun, evaluations: list[tuple[int, float]], step: int) -> None:
         run.first_step = run.step = step
         with suppress(OSError):  # an earlier failure; only now no other process writes it
-            os.truncate(self.log_of(run.job), 0)
+            os.truncate(run.job.log, 0)
         self.on_event(f"{run.name}  {f'resumes at step {step:,}' if step else 'starts'}")
 
     def _evaluated(self, run: PlannedRun, step: int, mean_return: float) -> None:
@@ -140,7 +292,7 @@ class Sweep:
         if state == "complete":
             self.on_event("  ".join(part for part in (run.name, f"{run.step:,} steps", run.score, spent) if part))
         elif state == "failed":
-            run.log = log = self.log_of(run.job)
+            log = run.job.log
             with suppress(OSError):  # a full disk ends this run, not the others
                 log.parent.mkdir(parents=True, exist_ok=True)
                 with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
@@ -161,11 +313,6 @@ class Sweep:
         parts += [f"{counts['failed']} failed"] * bool(counts["failed"])
         parts.append(clock(time.monotonic() - self.started))
         return parts
-
-
-def log_of(folder: Path, job: Job) -> Path:
-    """Return the path of the log of a job in a sweep's folder."""
-    return folder / LOGS / f"{job.name}.txt"
 
 
 def _failure(kind: str, details: Sequence[Any]) -> tuple[str, str, str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -16,13 +14,13 @@ import yaml
 from duetto.algorithms import Algorithm
 from duetto.environments import is_instance
 from duetto.errors import DuettoError, UsageError, near
-from duetto.networks.specs import CustomNetwork
 from duetto.runs.argument_checks import parse_seeds, whole
 from duetto.runs.spec import RunSpec, slug
 from duetto.storage import atomic_io, safe_yaml
-from duetto.storage.config import RunOptions
+from duetto.storage.config import Config, RunOptions
 from duetto.storage.run_folder import folder_lock
 from duetto.storage.safe_yaml import to_yaml
+from duetto.tools.plot.table import csv_text
 from duetto.tools.sweep.api import displayed
 from duetto.tools.sweep.display import SweepDisplay
 from duetto.tools.tune.sampler import FinishedTrial, Sampler, best_of, distributions
@@ -206,28 +204,21 @@ def results_of(study: Study) -> TuneResult:
 
 def _write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[FinishedTrial]) -> Path:
     """Write `best.yaml`, in the form of Duetto's presets: `duetto train ... --preset best.yaml` reads it."""
-    algorithm = plan.center.with_options(**best.options)
-    defaults = type(algorithm)()
-    values = {name: getattr(algorithm, name) for name in algorithm.options()}
-    hyperparameters = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value != getattr(defaults, name) and not isinstance(value, CustomNetwork)
-    }
-    run = plan.config.run
-    options = {
-        entry.name: getattr(run, entry.name)
-        for entry in fields(RunOptions)
-        if entry.name not in _NOT_IN_PRESETS and getattr(run, entry.name) != getattr(RunOptions(), entry.name)
-    }
+    config, run = plan.config, plan.config.run
+    tried = replace(config, algorithm=plan.center.with_options(**best.options)).to_dict()
+    defaults = Config(type(plan.center)(), config.environment, RunOptions()).to_dict()
+    left_out = {"name", "from", *_NOT_IN_PRESETS, *plan.center.custom_networks()}
+    options, hyperparameters = (
+        {name: value for name, value in tried[part].items() if name not in left_out and value != defaults[part][name]}
+        for part in ("run", "algorithm")
+    )
     seeds = f"{len(plan.seeds)} seed{'s' * (len(plan.seeds) > 1)}"
     about = (
         f"Trial {best.number} of {len(trials)} by duetto tune, each with {seeds} and {run.steps:,} steps on "
-        f"{plan.config.environment}: {best.value:.6g}, the best score."
+        f"{config.environment}: {best.value:.6g}, the best score."
     )
-    preset = {"about": about, "run": options, "environment": plan.config.environment_options}
-    preset["algorithm"] = hyperparameters
-    content = {plan.config.environment: {key: value for key, value in preset.items() if value}}
+    preset = {"about": about, "run": options, "environment": config.environment_options, "algorithm": hyperparameters}
+    content = {config.environment: {key: value for key, value in preset.items() if value}}
     atomic_io.publish_file(folder / "best.yaml", to_yaml(content).encode())
     return folder / "best.yaml"
 
@@ -235,11 +226,10 @@ def _write_preset(plan: Plan, folder: Path, best: FinishedTrial, trials: list[Fi
 def _write_table(folder: Path, trials: list[FinishedTrial]) -> None:
     """Write `trials.csv`, with a row for each trial."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.options))
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["trial", "state", "score", "seeds", *names, "reason"])
+    rows = []
     for trial in trials:
         seeds = " ".join(f"{seed:.6g}" for seed in trial.seeds)
         options = [as_text(trial.options[name]) if name in trial.options else "" for name in names]
-        rows.writerow([trial.number, trial.state, trial.value, seeds, *options, trial.reason.partition("\n")[0]])
-    atomic_io.publish_file(folder / "trials.csv", text.getvalue().encode())
+        rows.append([trial.number, trial.state, trial.value, seeds, *options, trial.reason.partition("\n")[0]])
+    table = csv_text(["trial", "state", "score", "seeds", *names, "reason"], rows)
+    atomic_io.publish_file(folder / "trials.csv", table.encode())

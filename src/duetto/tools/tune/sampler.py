@@ -108,8 +108,6 @@ class Sampler:
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state.name == "RUNNING" and trial.number not in self._running:
                 self._running[trial.number] = self._optuna.Trial(self._study, trial._trial_id)
-                if trial.params.keys() != self._distributions.keys():
-                    self.end(trial.number, "failed", reason="The process ended while it was drawn.")
         return [trial for trial in self.trials() if trial.number in self._running]
 
     def report(self, number: int, step: int, score: float) -> None:

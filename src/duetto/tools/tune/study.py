@@ -38,8 +38,7 @@ from duetto.storage.reproducibility import changed_since
 from duetto.storage.safe_yaml import to_yaml
 from duetto.storage.user_code import algorithm_source
 from duetto.tools.plot.curves import interquartile_mean
-from duetto.tools.sweep.plan import PlannedRun
-from duetto.tools.sweep.sweep import Sweep
+from duetto.tools.sweep.sweep import PlannedRun, Sweep
 from duetto.tools.tune.sampler import FinishedTrial, Sampler, best_of
 from duetto.tools.tune.space import Space, as_text
 from duetto.training.progress_lines import clock
@@ -118,6 +117,7 @@ class Plan:
 class SeedRun(PlannedRun):
     """The run of one seed of a trial."""
 
+    trial: RunningTrial = field(kw_only=True)
     evaluations: dict[int, float] = field(default_factory=dict)  # mean returns by due step, without step 0
 
     @property
@@ -131,7 +131,7 @@ class RunningTrial:
     """A running trial."""
 
     trial: FinishedTrial
-    runs: list[SeedRun]
+    runs: list[SeedRun] = field(default_factory=list)
     verdict: str = ""  # "pruned", "diverged" or "failed"
     reason: str = ""
 
@@ -142,11 +142,10 @@ class Study(Sweep):
     def __init__(self, plan: Plan, folder: Path, sampler: Sampler, trials: int, jobs: int) -> None:
         parents = folder / TRIALS
         safe_open.check_folders([parents, *parents.glob("*"), *parents.glob("*/*")])
-        super().__init__(folder, [], ProcessPool(jobs, self.log_of, MAX_RUNS))
+        super().__init__(folder, [], ProcessPool(jobs, MAX_RUNS))
         self.plan: Plan = plan
         self.sampler: Sampler = sampler
         self.trials: int = trials
-        self.running: list[RunningTrial] = []
         self._hindrance = ""
 
     @override
@@ -162,10 +161,6 @@ class Study(Sweep):
         if self._hindrance:
             raise DuettoError(self._hindrance)
 
-    @override
-    def log_of(self, job: Job) -> Path:
-        return self.folder / "workers.log"
-
     # ------------------------------------------------------------------------------------------------ trials
     @override
     def _next(self) -> PlannedRun | None:
@@ -180,9 +175,10 @@ class Study(Sweep):
         except UsageError as error:
             self._record(trial, FAILED, reason=str(error))
             return
-        runs = [SeedRun(self._job(algorithm, f"{trial.number:04}", seed)) for seed in self.plan.seeds]
-        self.running.append(RunningTrial(trial, runs))
-        self.runs.extend(runs)
+        running = RunningTrial(trial)
+        for seed in self.plan.seeds:
+            running.runs.append(SeedRun(self._job(algorithm, f"{trial.number:04}", seed), trial=running))
+        self.runs.extend(running.runs)
 
     def _job(self, algorithm: Algorithm, folder: str, seed: int) -> Job:
         config = self.plan.config
@@ -190,10 +186,7 @@ class Study(Sweep):
         config = dataclasses.replace(config, algorithm=algorithm, run=run)
         name, parent = run_name(algorithm, config.environment, seed), self.folder / TRIALS / folder
         spec = dataclasses.replace(self.plan.spec, algorithm=algorithm, options=run, runs_dir=parent, name=name)
-        return Job(spec, config, waits=True)
-
-    def _trial_of(self, run: PlannedRun) -> RunningTrial:
-        return next(running for running in self.running if run in running.runs)
+        return Job(spec, config, self.folder / "workers.log", waits=True)
 
     # ------------------------------------------------------------------------------------------------ messages
     @override
@@ -213,7 +206,7 @@ class Study(Sweep):
 
     @override
     def _ended(self, run: Any, state: Any, how: str = "", reason: str = "", trace: str = "") -> None:
-        trial = self._trial_of(run)
+        trial = run.trial
         run.state = "stopped" if trial.verdict else state
         if how in (HINDERED, IN_USE):  # the next trials would be hindered by the same
             self._stop()
@@ -226,7 +219,7 @@ class Study(Sweep):
 
     def _judge(self, run: SeedRun, step: int, mean_return: float) -> None:
         """Report a seed's score after an evaluation, and prune the trial if it is hopeless."""
-        options, running = self.plan.config.run, self._trial_of(run)
+        options, running = self.plan.config.run, run.trial
         # Runs may evaluate a few steps after the step at which they are due.
         due = options.steps if step >= options.steps else step - step % options.evaluate_every
         run.evaluations[due] = mean_return
