@@ -191,21 +191,6 @@ def test_in_async_a_shards_death_sends_the_run_back_and_the_lost_steps_are_count
     assert state["learner"]["updates"] == state["trainer"]["step"] - 30
 
 
-@pytest.mark.parametrize(("shards", "steps"), [(2, [30]), (0, [])])
-def test_the_first_checkpoint_is_written_after_the_random_steps(tmp_path: Path, shards: int, steps: list[int]):
-    """Without shards nothing sends a run back, and it keeps its interval."""
-    seen: list[int] = []
-    cluster = Simulation(mode="async", actors=1, block=5, replay_shards=shards)
-    how = HOW | {"num_envs": 1, "steps": 70, "checkpoint_every": 60}
-    train(
-        tmp_path,
-        cluster=cluster,
-        callbacks=[lambda s: seen.extend([s.checkpoints.step] if s.step == 50 else [])],
-        **how,
-    )
-    assert [step for step in seen if step is not None] == steps
-
-
 @pytest.mark.parametrize("rates", range(3))
 def test_in_async_a_run_survives_whatever_happens(tmp_path: Path, rates: int):
     often = [{"dies_before": 0.004}, {"dies_after": 0.002, "answer_lost": 0.002}, {"machine_dies": 0.005}][rates]

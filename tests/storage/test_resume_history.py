@@ -16,7 +16,7 @@ from duetto.storage.config import Config
 from duetto.storage.resume_history import Event, History
 from duetto.storage.safe_yaml import read_yaml
 from duetto.tools.plot.curves import curves
-from duetto.training import resume_checks
+from duetto.training import checkpoints as checkpoints_module
 
 RATE = Event(70, "algorithm.actor_learning_rate was 0.001, is now 0.5")
 
@@ -59,7 +59,7 @@ def test_schedules_that_were_stretched(tmp_path: Path):
 
 
 def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(resume_checks, "packages", lambda _: {"numpy": "0.1"})
+    monkeypatch.setattr(checkpoints_module, "packages", lambda _: {"numpy": "0.1"})
     made.resume()
     [event] = history(made).inexact
     assert event.what.startswith("Computed otherwise since the checkpoint at step 70: numpy was ")

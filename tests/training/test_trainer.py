@@ -15,7 +15,7 @@ from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkp
 from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
 from duetto.storage.logs import JsonLines
-from duetto.training import evaluator as evaluator_module
+from duetto.training import evaluation as evaluation_module
 from duetto.training.evaluation import Evaluation
 from duetto.training.trainer import Trainer
 
@@ -76,7 +76,7 @@ def test_seeds_differ_and_repeat(tmp_path: Path):
 
 def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     scores = iter([1.0, 4.0, 5.0, 3.0, 5.0, 2.0])
-    monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
+    monkeypatch.setattr(evaluation_module, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
     parameters: dict[int, Any] = {}
 
     def remember(trainer: Trainer) -> None:
@@ -216,7 +216,7 @@ def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
     def scored(*_: Any) -> Evaluation:
         return Evaluation(np.array([next(left)]), np.array([10]))
 
-    monkeypatch.setattr(evaluator_module, "evaluate", scored)
+    monkeypatch.setattr(evaluation_module, "evaluate", scored)
 
 
 def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -18,8 +18,7 @@ from typing_extensions import override
 
 from duetto import buffers
 from duetto.buffers import Shards
-from duetto.cluster.actor_pool import ActorPool
-from duetto.cluster.actor_server import ActorServer, Request
+from duetto.cluster.actor_pool import ActorPool, ActorServer, Request
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import UsageError
 

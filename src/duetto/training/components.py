@@ -25,7 +25,7 @@ from duetto.networks.specs import ParameterSpec
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training.collector import Collector, Source
-from duetto.training.evaluator import check_same_spaces
+from duetto.training.evaluation import check_same_spaces
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 
@@ -48,7 +48,7 @@ class Execution:
         return environments.make(environment, **options)
 
     def make_source(
-        self, config: Config, stepper: environments.VecEnv, learner: learners.Policy, normalizer: Normalizer
+        self, config: Config, stepper: environments.VecEnv, learner: learners.Learner, normalizer: Normalizer
     ) -> Source:
         """Make the source of experience, which acts in the environments."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
@@ -178,17 +178,8 @@ class Components:
     def reset(self) -> None:
         """Start the first episodes."""
         self.stepper.reset(self._config.run.seed)
-        self._heed_masks()
-
-    def _heed_masks(self) -> None:
-        """Make room for masks of allowed actions, once the environments have started, if they give any."""
-        if self.stepper.masked and not self._masked:
+        if self.stepper.masked:
             self._remember_masks()
-        elif self._masked and not self.stepper.masked:
-            raise CheckpointError(
-                f"What this run continues from had masks of allowed actions; {self.stepper.name} gives no "
-                "info['action_mask'] now. Give one, or start anew."
-            )
 
     @property
     def steps_at_once(self) -> int:
@@ -251,8 +242,8 @@ class Components:
             for name, value in self.stepper.attributes.items():
                 self._goals.set_attr(name, value)
         if self.stepper.masked != self._masked:
-            self._heed_masks()
-            raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
+            gives = "gives masks of allowed actions now" if self.stepper.masked else "gives no info['action_mask'] now"
+            raise CheckpointError(f"{self.stepper.name} {gives}, unlike before. Put that back, or start a new run.")
 
     def _load_memory(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
         self.memory.load_state_dict(state)

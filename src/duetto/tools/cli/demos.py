@@ -29,8 +29,7 @@ from duetto.tools.cli import unknown
 from duetto.tools.cli.options import Checkpoint, EnvironmentId, EnvironmentOptions, Json, Trust, parse_options
 from duetto.tools.cli.output import print_json, print_notices
 from duetto.tools.cli.parser import Arg, Flag, run_function
-from duetto.training.evaluation import PARALLEL, SEED_OFFSET
-from duetto.training.evaluator import check_same_spaces
+from duetto.training.evaluation import PARALLEL, SEED_OFFSET, check_same_spaces
 from duetto.training.progress_lines import say, working
 from duetto.training.video import record as record_video
 

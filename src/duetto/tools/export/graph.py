@@ -15,7 +15,7 @@ from duetto.networks import masks
 from duetto.networks.sequence_input import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space, num_columns, spell
 from duetto.networks.specs import AnyNetworkSpec
-from duetto.training.recurrent_state import no_action
+from duetto.training.policy import no_action
 
 SINGLE, ACTION = "observation", "action"  # the names of input and output if there is one part
 MASK = "action_mask"
