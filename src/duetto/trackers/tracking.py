@@ -1,13 +1,12 @@
 """The callback that sends a run's numbers and videos to a tracker.
 
 A point is sent once the run is past its step, with everything of the step: its line of metrics, its evaluation, which
-may end later, and new videos. The folder's `tracking/<name>.json` has the id of the tracked run, so a resumed run
+may end later, and new videos. The folder's `tracking/<name>.txt` has the id of the tracked run, so a resumed run
 continues the same tracked run. After a kill, the points since the last checkpoint are sent again.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from duetto.training.trainer import Trainer
 FOLDER = "tracking"
 _ID = re.compile(r"[\w.-]{1,128}")
 _MAX_BYTES = 10_000  # of the file with an id
-_EVALUATED = ("mean_return", "std_return", "min_return", "max_return", "mean_length", "success_rate")
+_UNSENT = ("step", "episodes", "seconds")  # of an evaluation's row
 
 
 class Tracking(Callback):
@@ -43,7 +42,7 @@ class Tracking(Callback):
     def on_start(self, trainer: Trainer) -> None:
         """Start a tracked run and send everything that was logged; or continue one, from the checkpoint's step on."""
         folder = trainer.folder
-        path = folder / FOLDER / f"{self.tracker.name}.json"
+        path = folder / FOLDER / f"{self.tracker.name}.txt"
         known = read(path)
         try:
             identity, where = self.tracker.start(folder.name, known, trainer.config.to_dict(), folder)
@@ -119,7 +118,7 @@ class Tracking(Callback):
 
 def tracked(folder: Path) -> list[str]:
     """Return the names of the trackers that have tracked a run."""
-    return sorted(path.stem for path in (folder / FOLDER).glob("*.json") if not path.name.startswith("."))
+    return sorted(path.stem for path in (folder / FOLDER).glob("*.txt") if not path.name.startswith("."))
 
 
 def read(path: Path) -> str | None:
@@ -127,19 +126,16 @@ def read(path: Path) -> str | None:
     safe_open.check_folders([path.parent])
     if not path.exists():
         return None
-    try:
-        identity = json.loads(safe_open.read_file(path, _MAX_BYTES))["id"]
-        if not _ID.fullmatch(identity):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"{path} is damaged. Remove it to start a new tracked run, which gets all points.") from error
+    identity = safe_open.read_file(path, _MAX_BYTES).decode("utf-8", "replace")
+    if not _ID.fullmatch(identity):
+        raise UsageError(f"{path} is damaged. Remove it to start a new tracked run, which gets all points.")
     return identity
 
 
 def write(path: Path, identity: str) -> None:
     """Write the id of a tracked run."""
     atomic_io.make_folder(path.parent)
-    atomic_io.publish_file(path, json.dumps({"id": identity}).encode())
+    atomic_io.publish_file(path, identity.encode())
 
 
 def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
@@ -148,7 +144,7 @@ def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(numbers_of(line))
     for row in Csv.scan(folder / "evaluations.csv").rows:
-        numbers = {f"evaluation/{name}": float(row[name]) for name in _EVALUATED if row.get(name)}
+        numbers = {f"evaluation/{name}": float(cell) for name, cell in row.items() if cell and name not in _UNSENT}
         steps.setdefault(int(float(row["step"])), {}).update(numbers)
     return {step: numbers for step, numbers in steps.items() if step > after}
 

@@ -168,11 +168,12 @@ class Checkpoints:
     def _restore(self, plan: Resumption, loaded: Loaded) -> None:
         state, components = plan.state, self._components
         step = state["trainer"]["step"]
+        fixed = components.fixed()
         components.load_state_dict(state, loaded.segments)
-        if "algorithm.temperature" in plan.changed:
-            components.set_fixed()
+        if fixed:  # the config may have other ones now
+            components.learner.load_parameters(components.learner.parameters() | fixed)
         self._callbacks.expect(state["callbacks"])
-        plan.notices += self._log.load_state_dict(state["log"], step)
+        plan.notices += self._log.load_state_dict(state["log"])
         plan.notices += self._evaluator.load_state_dict(state["evaluations"])
         self.last = (step, components.learner.updates)
         if not components.stepper.resumed_exactly:

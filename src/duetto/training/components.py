@@ -21,7 +21,6 @@ from duetto.functional.rng import generator
 from duetto.learners.multi_seed import SeedGroup
 from duetto.learners.parameters import Parameters
 from duetto.networks import masks, preprocessing, spaces
-from duetto.networks.specs import ParameterSpec
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training.collector import Collector, Source
@@ -263,20 +262,14 @@ class Components:
         """
         self.check_spaces(state["spaces"])
         self.normalizer.load_state_dict(state["normalizer"])
-        self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
+        self.learner.load_parameters(state["learner"]["parameters"] | self.fixed())
 
-    def set_fixed(self) -> None:
-        """Set parameters that are not learned, such as a fixed temperature of SAC, to the config's values."""
-        self.learner.load_parameters(self._with_fixed(self.learner.parameters()))
-
-    def _with_fixed(self, parameters: Parameters) -> Parameters:
-        algorithm, stepper = self._config.algorithm, self.stepper
-        specs = algorithm.networks(stepper.observation_space, stepper.action_space)
+    def fixed(self) -> Parameters:
+        """The parameters that are not learned, such as a fixed temperature of SAC; a new learner has the config's."""
+        algorithm = self._config.algorithm
         learned = algorithm.optimizers().keys() | algorithm.targets().keys()
-        fixed = {name: spec for name, spec in specs.items() if isinstance(spec, ParameterSpec) and name not in learned}
-        return parameters | {
-            name: {"value": np.full(spec.shape, spec.initial, np.float32)} for name, spec in fixed.items()
-        }
+        parameters = self.learner.parameters().items()
+        return {name: values for name, values in parameters if name not in learned and values.keys() == {"value"}}
 
     def close(self) -> None:
         """Release environments and processes."""

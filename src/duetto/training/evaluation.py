@@ -33,7 +33,8 @@ ENDLESS = (
     "give the environment a time limit (Gymnasium's max_episode_steps or TimeLimit), or train without evaluations "
     "(--evaluate-every 0, evaluate_every=0)."
 )
-
+FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
+FIELDS += ("success_rate",)
 
 Act = EvaluationPolicy | Callable[[Tree], np.ndarray]  # actions (N, ...) for observations (N, ...)
 
@@ -140,10 +141,6 @@ def _step(act: Act, stepper: VecEnv) -> list[Episode]:
     transition, ended = stepper.step(act(stepper.obs, stepper.starts))
     act.rewarded(transition.reward, transition.env)
     return ended
-
-
-FIELDS = ("step", "mean_return", "std_return", "min_return", "max_return", "mean_length", "episodes", "seconds")
-FIELDS += ("success_rate",)
 
 
 class Evaluator:

@@ -69,7 +69,6 @@ class MetricLog:
         self.last: tuple[int, int] = (0, 0)
         self.last_line: dict[str, Any] = {}
         self.listeners: list[Callable[[int, dict[str, float]], None]] = []
-        self._purge: int = 0  # the step from which on TensorBoard drops points of earlier processes
 
     @property
     def recent_return(self) -> float | None:
@@ -159,7 +158,7 @@ class MetricLog:
         """Give numbers to TensorBoard and to the listeners."""
         numbers = numbers_of(values)
         if self._board is None:
-            self._board = Board(self._folder / "tensorboard", step, min(step, self._purge))
+            self._board = Board(self._folder / "tensorboard", step)
         for listener in [self._board.add, *self.listeners]:
             listener(step, numbers)
 
@@ -176,9 +175,8 @@ class MetricLog:
             "last": list(self.last),
         }
 
-    def load_state_dict(self, state: dict[str, Any], step: int) -> list[str]:
-        """Undo `state_dict`, which was called at `step`, and drop later lines. Returns sentences on what is missing."""
-        self._purge = step + 1
+    def load_state_dict(self, state: dict[str, Any]) -> list[str]:
+        """Undo `state_dict`, and drop later lines. Returns sentences on what is missing."""
         self._window = {name: (part["sum"], part["count"]) for name, part in state["window"].items() if part["count"]}
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
@@ -199,20 +197,21 @@ def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
 
 
 class Board:
-    """A file of TensorBoard events in a new folder. If writing fails, it warns once and stops.
+    """A file of TensorBoard events of this process. If writing fails, it warns once and stops.
+
+    After a kill, TensorBoard has the points since the last checkpoint twice.
 
     It is a file of TFRecords, each an event of tensorboardX's, written at once. Its own writer is not used: that has a
     thread, which ends silently when the disk is full, and then every write waits for ever.
     """
 
-    def __init__(self, folder: Path, step: int, purge: int) -> None:
-        """Start a file whose first numbers are of `step`. From step `purge` on, what other files have is not shown."""
+    def __init__(self, folder: Path, step: int) -> None:
+        """Start a file whose first numbers are of `step`."""
         self._folder = folder
         self._tensorboard = _tensorboard()
         self._file: IO[bytes] | None = None
         # The step: a run that is resumed within the second would otherwise write over its own events.
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{step:012}"
-        log = self._tensorboard.proto.event_pb2.SessionLog
         try:
             folder.mkdir(exist_ok=True)  # not the folders above it
             self._file = (folder / name).open("wb")
@@ -221,7 +220,6 @@ class Board:
         except OSError as error:
             self._end(error)
         self._write(0, file_version="brain.Event:2")
-        self._write(purge, session_log=log(status=log.START))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Write numbers, by name, as scalars of this step."""
