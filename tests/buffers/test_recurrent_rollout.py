@@ -11,7 +11,7 @@ from duetto.algorithms import PPO
 from duetto.buffers import Experience
 from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Discrete
-from duetto.training.recurrent_state import Recurrence
+from duetto.training.policy import Recurrence
 
 T, N, DISCOUNT = 6, 2, 0.9
 OBS, ACTION = Box((2,), "float32", (-9.0,) * 2, (9.0,) * 2), Discrete(2)

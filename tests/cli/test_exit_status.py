@@ -100,12 +100,3 @@ def test_a_command_without_checkpoints_gives_it_too(run: Command, duetto: Comman
     result = duetto(command, *recorded, RUN)
     assert (result.code, result.err) == (130, "duetto: interrupted.\n")
     assert not Path("recorded").exists()
-
-
-def test_a_run_that_is_complete_gives_0_although_a_signal_came(run: Command, comes: Any):
-    comes(60)
-    result = run()
-    assert (result.code, "60 steps and" in result.out) == (0, True)
-    comes(60)
-    result = run("--name", "evaluated", "--evaluate-every", "60")
-    assert (result.code, "60 steps and" in result.out) == (0, True)  # the evaluation ends first

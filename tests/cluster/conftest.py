@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from duetto.cluster import asynchronous, config
+from duetto.cluster import config, modes
 
 sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few hundred steps, and what is equal in two
 
@@ -12,4 +12,4 @@ sys.path.append(str(Path(__file__).parent.parent / "training"))  # runs of a few
 def simulation(monkeypatch: pytest.MonkeyPatch):
     """Without Ray, and without a clock: on a slow machine nothing is asked for more often."""
     monkeypatch.setattr(config, "find_spec", lambda name: name)
-    monkeypatch.setattr(asynchronous, "LOOK", 0.0)
+    monkeypatch.setattr(modes, "LOOK", 0.0)

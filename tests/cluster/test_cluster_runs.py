@@ -15,7 +15,7 @@ from line_environment import Line, Opaque
 from masked_environments import Turnstile
 from policy_environments import Seen
 from simulated import DIED, STEADY, Rates, Simulated, Simulation
-from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, outcome, small, train
+from small_runs import CrashAt, CrashError, StopAt, assert_same, checkpoints, notices, outcome, small, train
 
 import duetto
 from duetto.cluster import config as options
@@ -140,12 +140,13 @@ def check_async(
     before: int = 0,
     **options: Any,
 ) -> None:
-    """An update for so many steps, and so many before the first one."""
+    """An update for so many steps, and so many before the first one; other actors start new episodes."""
     how: dict[str, Any] = {"num_envs": 4, "steps": 240, "evaluate_every": 0} | options
     cluster = Simulation(mode="async", actors=3, **blocks)
     run = train(tmp_path, agent, environment, name="async", cluster=cluster, callbacks=[StopAt(130)], **how)
     assert run.config.cluster == {"mode": "async", "block": 5}
-    run.resume(cluster=Simulation(actors=2), callbacks=[StopAt(171)])
+    said = notices(run, [StopAt(171)], cluster=Simulation(actors=2))
+    assert any("it is of 3 actors, and there are 2 now): the run continues with new episodes" in one for one in said)
     run.resume(cluster=Simulation(actors=4))
     found = outcome(run)
     assert found["step"] >= 240
@@ -180,15 +181,11 @@ def test_blocks_that_nobody_could_make_are_refused(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("statistics", "said"), [("rollouts", True), ("steps", False)])
-def test_what_a_run_says_when_it_starts(tmp_path: Path, statistics: str, said: bool):
-    """Statistics that are older than those learned with, and actors without an environment."""
-    notices: list[str] = []
-    agent = small("ppo", normalize_observations=True, observation_statistics=statistics)
-    look, how = [lambda trainer: notices.extend(trainer.notices)], {"steps": 32, "evaluate_every": 0}
-    train(tmp_path, agent, cluster=Simulation(actors=4, rates=STEADY), callbacks=look, **how)
-    assert "num_envs is 1, so the run uses 1 of the 4 actors. Give more --num-envs." in notices
-    assert any("observation_statistics=steps" in notice for notice in notices) is said
+def test_actors_without_an_environment_are_said(tmp_path: Path):
+    said: list[str] = []
+    look, how = [lambda trainer: said.extend(trainer.notices)], {"steps": 40, "evaluate_every": 0}
+    train(tmp_path, cluster=Simulation(actors=4, rates=STEADY), callbacks=look, **how)
+    assert "num_envs is 1, so the run uses 1 of the 4 actors. Give more --num-envs." in said
 
 
 def test_the_log_says_how_the_actors_do(tmp_path: Path):

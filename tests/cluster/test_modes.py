@@ -20,10 +20,9 @@ from duetto.buffers.update_schedule import Schedule
 from duetto.cluster import actor
 from duetto.cluster.actor import ActorRole, pack
 from duetto.cluster.actor_pool import ActorPool
-from duetto.cluster.asynchronous import AsyncSource
 from duetto.cluster.block_source import BlockSource
+from duetto.cluster.modes import AsyncSource, SyncSource
 from duetto.cluster.remote_engine import RemoteEngine, shares
-from duetto.cluster.sync import SyncSource
 from duetto.environments import VecEnv
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import EnvironmentFailedError
@@ -225,14 +224,14 @@ def told(error: Exception) -> int:
 
 
 def async_course(seed: int) -> Counter[str]:
-    """One course of events, continuing on another number of actors."""
+    """One course of events, with a kill of the run in it."""
     random = np.random.default_rng([seed, 3])
-    name, length = ["dqn", "r2d2"][seed % 2], int(random.integers(1, 8))
+    name, actors, length = ["dqn", "r2d2"][seed % 2], int(random.integers(1, 5)), int(random.integers(1, 8))
     happened: Counter[str] = Counter()
     transports = [Simulated(seed, OFTEN), Simulated(seed + 10**6, OFTEN)]
     course = None
     try:
-        course = Course(AsyncSource, name, int(random.integers(1, 5)), length, transports[0])
+        course = Course(AsyncSource, name, actors, length, transports[0])
         for turn in range(2):
             for _ in range(STEPS):
                 course.go(1)
@@ -245,7 +244,7 @@ def async_course(seed: int) -> Counter[str]:
                 assert course.learner.updates == owed
             if turn == 0:
                 happened["held in a cut"] += any(source._held)
-                course.move(AsyncSource, int(random.integers(1, 5)), length, transports[1])
+                course.move(AsyncSource, actors, length, transports[1])
         course.check_rows()
     except (EnvironmentFault, EnvironmentFailedError) as error:
         happened["stopped"] += told(error)
@@ -359,7 +358,7 @@ def test_only_what_cannot_be_restored_begins_a_new_episode(mode: type[BlockSourc
     assert course.stepper.restored[[1, 2, 3]].tolist() == [True, False, True]
     collect(20)
     assert all(2 in envs and not {1, 3} & set(envs) for envs in aborted[1:])
-    assert len(aborted) == 1 + (parts[0]["ready"] is not None)  # without steps to hand out, the trainer knows at once
+    assert len(aborted) == 1 + bool(parts[0]["ready"])  # without steps to hand out, the trainer knows at once
     follow(course.rows, (1, 3))
     course.stepper.close()
 

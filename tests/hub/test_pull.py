@@ -147,7 +147,7 @@ def test_what_belongs_to_no_run_is_left_out(server: Server, there: dict[str, byt
         "checkpoints/step-60/state.json": b"{}",
         "checkpoints/evil.json": b"{}",
         ".lock": b"",
-        "tracking/wandb.json": b"{}",
+        "tracking/wandb.txt": b"id",
         "README.md/x": b"",
         "config.yaml\n": b"",
     }

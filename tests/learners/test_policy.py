@@ -34,7 +34,7 @@ from duetto.learners import policy
 from duetto.networks.initializers import initial_parameters
 from duetto.networks.spaces import Box, Discrete
 from duetto.training.collector import Collector
-from duetto.training.recurrent_state import Recurrence
+from duetto.training.policy import Recurrence
 
 observation, box = Box((3,), "float32", (-1,) * 3, (1,) * 3), Box((2,), "float32", (-1,) * 2, (1,) * 2)
 for kind in (duetto.TD3, duetto.SAC, duetto.PPO, duetto.DQN, duetto.R2D2):
@@ -166,7 +166,7 @@ def test_where_numpy_cannot_a_framework_acts(backend: Any, case: str):
     actor.load_parameters(learner.parameters())
     obs = observations(observation, 4, np.random.default_rng(0))
     if actor.recurrent:
-        from duetto.training.recurrent_state import Recurrence
+        from duetto.training.policy import Recurrence
 
         seen = Recurrence(actor, action, 4).window(obs, np.ones(4, bool))
         (ours, carry), (theirs, their_carry) = (one.remember("act", seen, None) for one in (actor, learner))

@@ -132,7 +132,7 @@ def test_the_source_never_unpickles():
         ],
         "cluster/actor.py": ["pickle.loads(self.recipe)", "pickle.loads(packed)"],
         "runs/pool.py": ["pickle.loads(self._jobs.get())"],
-        "cluster/actor_server.py": ["pickle.loads(self._role)(self._share)"],
+        "cluster/actor_pool.py": ["pickle.loads(self._role)(self._share)"],
     }
     source = Path(duetto.__file__).parent
     for path in source.rglob("*.py"):

@@ -84,7 +84,7 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             for key, value in items.items():
                 found.setdefault(key, []).append((record.history.step.num, json.loads(value)))
     check_values(run, found)
-    assert ids == {json.loads((run.path / "tracking" / "wandb.json").read_text())["id"]}
+    assert ids == {(run.path / "tracking" / "wandb.txt").read_text()}
     assert (projects, set(videos), artifacts) == ({"mine"}, {0, 50, 100}, [f"best-{ids.pop()}"])
     assert {"algorithm", "environment", "run"} <= configured
 
@@ -160,7 +160,7 @@ def trackio_values(storage: Any, name: str) -> dict[str, list[tuple[int, Any]]]:
 def test_trackio(storage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = killed_and_resumed(tmp_path, "trackio")
     assert "trackio" not in capsys.readouterr().out.lower()
-    name = json.loads((run.path / "tracking" / "trackio.json").read_text())["id"]
+    name = (run.path / "tracking" / "trackio.txt").read_text()
     found = trackio_values(storage, name)
     check_values(run, found)
     assert {step for step, _ in found["video"]} == {0, 50, 100}

@@ -15,11 +15,10 @@ import duetto
 from duetto.callbacks import RecordVideo, StopAtReturn, TimeLimit
 from duetto.errors import DuettoError, UsageError
 from duetto.runs.run import Run
-from duetto.training import evaluator
+from duetto.training import evaluation
 from duetto.training import trainer as trainer_module
 from duetto.training.callbacks import HOOKS
-from duetto.training.evaluation import Evaluation
-from duetto.training.evaluator import Evaluator
+from duetto.training.evaluation import Evaluation, Evaluator
 from duetto.training.trainer import Trainer
 
 FEW: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "checkpoint_every": 2, "log_every": 2}
@@ -303,7 +302,7 @@ def returns(monkeypatch: pytest.MonkeyPatch) -> Any:
     def given(*values: float) -> None:
         def evaluate(self: Evaluator, policy: Any, step: int, *how: Any) -> Evaluation:
             scores = Evaluation(np.array([values[step // 20]]), np.array([10]))
-            monkeypatch.setattr(evaluator, "evaluate", lambda *_: scores)
+            monkeypatch.setattr(evaluation, "evaluate", lambda *_: scores)
             return real(self, policy, step, *how)
 
         real = Evaluator.evaluate

@@ -19,7 +19,7 @@ from duetto.learners.runtime import jax_threads
 from duetto.runs.run import Run
 from duetto.storage.config import Config, RunOptions
 from duetto.storage.reproducibility import FREE, deciding
-from duetto.training import resume_checks
+from duetto.training import checkpoints as checkpoints_module
 from duetto.training.trainer import Trainer
 
 
@@ -146,7 +146,7 @@ def test_what_was_accepted_is_in_a_checkpoint_before_anything_kills_the_run(made
 # ---------------------------------------------------------------------------------------------------- versions, agents
 def test_other_versions_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as then:
-        then.setattr(resume_checks, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
+        then.setattr(checkpoints_module, "packages", lambda _: {"numpy": "1.0", "gone": "2.0"})
         made = train(tmp_path, steps=100, callbacks=[StopAt(70)])
     [said] = notices(made)
     assert said.startswith("Computed otherwise since the checkpoint at step 70: numpy was 1.0, is now ")

@@ -101,26 +101,6 @@ def test_ou_noise_begins_again_where_an_episode_ended_and_only_there(reset: bool
     np.testing.assert_array_equal(walks, wanted)
 
 
-@pytest.mark.parametrize("exploration", ["gaussian", "ou"])
-def test_it_goes_on_from_its_state(exploration: str):
-    algorithm = small(random_steps=3, exploration=exploration, ou_reset=False)
-    one, two = Components(algorithm, seed=1), Components(algorithm, seed=2)
-    one.collect(5)
-    state = one.collector.state_dict()
-    one.collect(5, first=5)
-    two.collector.load_state_dict(state)
-    two.collect(5, first=5)
-    np.testing.assert_array_equal(one.noises[2:], two.noises)
-
-
-def test_interrupted_episodes_end_the_noise_too():
-    parts = Components(small(random_steps=0, exploration="ou"), num_envs=2)
-    parts.collect(2)
-    assert (parts.collector.state_dict()["noise"] != 0).all()
-    parts.collector.interrupt()
-    assert (parts.collector.state_dict()["noise"] == 0).all()
-
-
 @pytest.mark.parametrize(("mode", "count"), [("off", None), ("collected", 7.0), ("sampled", 1.0)])
 def test_statistics_of_what_is_collected(mode: str, count: float | None):
     parts = Components(small(random_steps=2, normalize_observations=mode), num_envs=2)

@@ -106,12 +106,6 @@ def test_an_object_that_cannot_be_copied_is_refused(tmp_path: Path):
         train(tmp_path, environment=environment)
 
 
-def test_an_evaluation_of_other_spaces_is_refused(tmp_path: Path):
-    sizes = iter([2, 2, 3])  # looked at before, trained in, evaluated in
-    with pytest.raises(UsageError, match="the agent was trained with"):
-        train(tmp_path, environment=lambda: Line(size=next(sizes)))
-
-
 def test_an_evaluation_whose_episodes_do_not_end_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from goal_environment import NEAR, GoalLine, Informed, Mute
 from gymnasium.spaces import Discrete
 from gymnasium.wrappers import TransformReward
 from small_runs import StopAt, assert_same, small, train
-from test_resume import check_killed_anywhere
 
 import duetto
 from duetto import environments
@@ -86,16 +84,6 @@ def test_the_goals_of_an_environment():
 
 
 # ------------------------------------------------------------------------------------------------ exactly the same
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-@pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
-def test_killed_at_a_random_step(tmp_path: Path, backend: str):
-    """Rings that went round, two environments, priorities, and statistics of the goals that were learned with."""
-    hyperparameters = {"hindsight": "future", "prioritized": True, "normalize_observations": "sampled"}
-    how: dict[str, Any] = {"environment": "goal_environment:GoalLine-v0", "num_envs": 2, "evaluate_every": 0}
-    how["backend"] = backend
-    check_killed_anywhere(tmp_path, hyperparameters=hyperparameters, **how)
 
 
 CASES = [

@@ -9,7 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 from policy_environments import KINDS, Seen, Wander
-from small_runs import small, train
+from small_runs import StopAt, assert_same, checkpoints, small, train
+from test_resume import EVERYTHING_OF_PPO
 
 import duetto
 from duetto.errors import UsageError
@@ -112,3 +113,28 @@ def test_sampled_evaluations_are_reproducible(tmp_path: Path):
     assert again.mean_return == run.evaluations()[-1]["mean_return"]
     np.testing.assert_array_equal(run.evaluate(episodes=4).returns, again.returns)
     assert not np.array_equal(run.evaluate(episodes=4, seed=5).returns, again.returns)
+
+
+# ---------------------------------------------------------------------------------------------------- resuming
+# 2 environments of 16 steps: 32 and 64 are between two rollouts, 34 and 62 are one vector step off, 2 is the first.
+@pytest.mark.parametrize(
+    ("backend", "stop_at", "statistics"),
+    [
+        *(("torch", step, "rollouts") for step in (2, 32, 34, 50, 62, 64)),
+        ("torch", 50, "steps"),
+        ("jax", 50, "rollouts"),
+        ("jax", 64, "rollouts"),
+    ],
+)
+def test_stopped_anywhere_in_a_rollout(tmp_path: Path, backend: str, stop_at: int, statistics: str):
+    options: dict[str, Any] = {"environment": "CartPole-v1", "num_envs": 2, "steps": 100, "backend": backend}
+    options |= {"environment_options": {"max_episode_steps": 7}, "evaluate_every": 60}
+    algorithm = small("ppo", **EVERYTHING_OF_PPO, observation_statistics=statistics)
+    stopped = train(tmp_path, algorithm, name="stopped", callbacks=[StopAt(stop_at)], **options)
+    assert checkpoints(stopped).steps()[-1] == stop_at
+    state = checkpoints(stopped).load_latest().state["memory"]
+    assert state["filled"] == stop_at // 2 % 16
+    assert bool(len(state["ends"]["time"])) == (
+        stop_at in (50, 62)
+    )  # after 9 and 15 vector steps of a rollout an episode was cut
+    assert_same(train(tmp_path, algorithm, name="whole", **options), stopped.resume())

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demonstrated import CHOICES, CUT, SEQUENCES, recorded
 from fake_run import flip_bit
 from mortal import killed, spawn
 from small_runs import (
@@ -62,24 +63,74 @@ def check_killed_anywhere(folder: Path, **run: Any) -> None:
     assert_same(whole, resumed(folder), f"after kill -9 at step {kill_at}")
 
 
-ALL = list(product(["torch", "jax"], ["td3", "ddpg"], ["uniform", "prioritized"], ["Pendulum-v1", "HalfCheetah-v5"]))
+EVERYTHING_OF_PPO = {
+    "normalize_observations": True,
+    "normalize_rewards": True,
+    "learning_rate_decay": "linear",
+    "clip_range_decay": "linear",
+    "learning_rate_kl": 0.01,
+    "target_kl": 0.02,
+    "clip_value": True,
+    "entropy_coefficient": 0.01,
+    "stochastic_evaluation": True,
+}
+NORMALIZED = {"normalize_observations": True, "normalize_rewards": True}
+LSTM = SEQUENCES | {"recurrent": "lstm"}
+STEPS = CHOICES | {"importance_anneal_samples": 50}
+PRIORITY = STEPS | {"share_by_priority": True, "demonstration_priority_epsilon": 0.5, "pretraining_updates": 6}
+GOALS = {"hindsight": "future", "prioritized": True, "normalize_observations": "sampled"}
+# Checkpoints fall every 40 steps, so most of them hold states in mid-episode.
+PENDULUM: dict[str, Any] = {"environment": "Pendulum-v1", "num_envs": 2} | CUT
+CARTPOLE: dict[str, Any] = {"environment": "CartPole-v1", "num_envs": 2} | CUT
+CHEETAH: dict[str, Any] = {"environment": "HalfCheetah-v5", "environment_options": {"max_episode_steps": 27}}
+LINE: dict[str, Any] = {"environment": "goal_environment:GoalLine-v0", "num_envs": 2, "evaluate_every": 0}
+ROLLOUTS = CARTPOLE | {"num_envs": 8, "steps": 640}  # of 16 steps: a rollout every 128 steps
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    f"{name}-{replay}-{environment}": (name, {"prioritized": replay == "prioritized"}, {"environment": environment})
+    for name, replay, environment in product(
+        ["td3", "ddpg"], ["uniform", "prioritized"], ["Pendulum-v1", "HalfCheetah-v5"]
+    )
+} | {
+    "ppo-everything": ("ppo", EVERYTHING_OF_PPO, ROLLOUTS),
+    "ppo-recomputed": ("ppo", {"recompute_advantages": True}, ROLLOUTS),
+    "ppo-normalized": ("ppo", NORMALIZED, CHEETAH),
+    "ppo-shared": ("ppo", {"shared_torso": True}, CHEETAH | {"num_envs": 3}),
+    "ppo-recurrent": ("ppo", {"recurrent": "lstm", "recurrent_size": 8}, CARTPOLE),
+    "td3-recurrent": ("td3", LSTM, PENDULUM),
+    "ddpg-recurrent": ("ddpg", SEQUENCES | {"recurrent": "gru", "exploration": "ou"}, PENDULUM),
+    "dqn-recurrent": ("dqn", LSTM | CHOICES | {"prioritized": True, "n_step": 3}, CARTPOLE),
+    "r2d2": ("r2d2", LSTM | CHOICES | {"n_step": 3, "recurrent_layers": 2}, CARTPOLE),
+    "dqfd": ("dqfd", STEPS | {"pretraining_updates": 6}, CARTPOLE),
+    "dqfd-by-priority": ("dqfd", PRIORITY, CARTPOLE),
+    "dqfd-uniform": ("dqfd", STEPS | {"prioritized": False}, CARTPOLE),
+    "r2d3": ("r2d3", SEQUENCES | CHOICES | {"pretraining_updates": 6}, CARTPOLE),
+    "bc": ("bc", SEQUENCES | CHOICES, CARTPOLE),
+    "her": ("td3", GOALS, LINE),
+}
 FAST = {
-    ("torch", "td3", "uniform", "HalfCheetah-v5"),
-    ("torch", "ddpg", "prioritized", "Pendulum-v1"),
-    ("jax", "td3", "prioritized", "Pendulum-v1"),
-    ("jax", "ddpg", "uniform", "HalfCheetah-v5"),
+    *("torch-td3-uniform-HalfCheetah-v5", "torch-ddpg-prioritized-Pendulum-v1", "jax-td3-prioritized-Pendulum-v1"),
+    *("jax-ddpg-uniform-HalfCheetah-v5", "torch-ppo-everything", "jax-ppo-normalized", "jax-ppo-recurrent"),
+    *("torch-td3-recurrent", "jax-r2d2", "torch-dqfd-by-priority", "torch-r2d3", "jax-dqfd", "torch-her"),
 }
 
 
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
+
+
 @pytest.mark.parametrize(
-    ("backend", "algorithm", "replay", "environment"),
-    [pytest.param(*case, marks=() if case in FAST else pytest.mark.slow) for case in ALL],
+    ("backend", "case"),
+    [
+        pytest.param(backend, case, marks=() if f"{backend}-{case}" in FAST else pytest.mark.slow)
+        for backend, case in product(["torch", "jax"], CASES)
+    ],
 )
-def test_killed_at_a_random_step(tmp_path: Path, backend: str, algorithm: str, replay: str, environment: str):
-    hyperparameters = {"prioritized": replay == "prioritized"}
-    check_killed_anywhere(
-        tmp_path, algorithm=algorithm, hyperparameters=hyperparameters, environment=environment, backend=backend
-    )
+def test_killed_at_a_random_step(tmp_path: Path, demos: str, backend: str, case: str):
+    algorithm, hyperparameters, options = CASES[case]
+    if algorithm in ("dqfd", "r2d3", "bc"):
+        hyperparameters = hyperparameters | {"demonstrations": demos}
+    check_killed_anywhere(tmp_path, algorithm=algorithm, hyperparameters=hyperparameters, backend=backend, **options)
 
 
 @pytest.mark.parametrize(("backend", "scaling"), [("torch", "collected"), ("jax", "sampled")])

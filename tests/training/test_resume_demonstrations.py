@@ -1,5 +1,4 @@
-"""The promise also with demonstrations beside the memory: killed or stopped, also in pre-training, "
-"and continued with."""
+"""The promise also in pre-training: killed or stopped, and continued with."""
 
 from __future__ import annotations
 
@@ -10,47 +9,21 @@ from typing import Any
 import pytest
 from demonstrated import CHOICES, CUT, SEQUENCES, episodes, recorded
 from small_runs import CrashError, StopAt, assert_same, checkpoints, small, train
-from test_resume import check_killed_anywhere
 
 from duetto.errors import CheckpointError
 from duetto.runs.run import Run
 from duetto.training.trainer import Trainer
 
-LSTM = SEQUENCES | CHOICES
-STEPS: dict[str, Any] = CHOICES | {"importance_anneal_samples": 50}
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "dqfd": ("dqfd", STEPS | {"pretraining_updates": 6}),
-    "dqfd by priority": (
-        "dqfd",
-        STEPS | {"share_by_priority": True, "demonstration_priority_epsilon": 0.5, "pretraining_updates": 6},
-    ),
-    "dqfd, uniform": ("dqfd", STEPS | {"prioritized": False}),
-    "r2d3": ("r2d3", LSTM | {"pretraining_updates": 6}),
-    "bc": ("bc", LSTM),
+LEARNERS: dict[str, dict[str, Any]] = {
+    "dqfd": CHOICES | {"importance_anneal_samples": 50, "pretraining_updates": 6},
+    "r2d3": SEQUENCES | CHOICES | {"pretraining_updates": 6},
 }
-FAST = {("torch", "dqfd by priority"), ("torch", "r2d3"), ("jax", "dqfd")}
 OPTIONS: dict[str, Any] = {"environment": "CartPole-v1", "num_envs": 2} | CUT
 
 
 @pytest.fixture(scope="module")
 def demos(tmp_path_factory: pytest.TempPathFactory) -> str:
     return recorded(tmp_path_factory.mktemp("demonstrations") / "cartpole")
-
-
-@pytest.mark.parametrize(
-    ("backend", "case"),
-    [
-        pytest.param(backend, case, marks=() if (backend, case) in FAST else pytest.mark.slow)
-        for backend in ("torch", "jax")
-        for case in CASES
-    ],
-)
-def test_killed_at_a_random_step(tmp_path: Path, demos: str, backend: str, case: str):
-    algorithm, hyperparameters = CASES[case]
-    hyperparameters = hyperparameters | {"demonstrations": demos}
-    check_killed_anywhere(
-        tmp_path, algorithm=algorithm, hyperparameters=hyperparameters, backend=backend, threads=1, **OPTIONS
-    )
 
 
 class StopAfter:
@@ -64,20 +37,19 @@ class StopAfter:
             trainer.stop()
 
 
-@pytest.mark.parametrize("case", ["dqfd", "r2d3"])
-def test_stopped_in_pretraining(tmp_path: Path, demos: str, case: str):
+@pytest.mark.parametrize("name", LEARNERS)
+def test_stopped_in_pretraining(tmp_path: Path, demos: str, name: str):
     """In the middle, twice; after its last update; and before the first step."""
-    algorithm, hyperparameters = CASES[case]
-    agent = small(algorithm, **hyperparameters | {"demonstrations": demos})
+    agent = small(name, **LEARNERS[name] | {"demonstrations": demos})
     whole = train(tmp_path, agent, name="whole", **OPTIONS)
     assert [row["step"] for row in whole.evaluations()] == [0, 0, 60, 120, 180, 200]
-    for name, stops in (("middle", (2, 4)), ("end", (6,))):
-        run = train(tmp_path, agent, name=name, callbacks=[StopAfter(stops[0])], **OPTIONS)
+    for where, stops in (("middle", (2, 4)), ("end", (6,))):
+        run = train(tmp_path, agent, name=where, callbacks=[StopAfter(stops[0])], **OPTIONS)
         for updates in stops[1:]:
             run.resume(callbacks=[StopAfter(updates)])
         assert checkpoints(run).steps() == [0]
         assert checkpoints(run).load_latest().state["learner"]["updates"] == stops[-1]
-        assert_same(whole, run.resume(), name)
+        assert_same(whole, run.resume(), where)
     run = train(tmp_path, agent, name="steps", callbacks=[StopAt(2)], **OPTIONS)
     assert checkpoints(run).steps() == [0, 2]
     assert_same(whole, run.resume(), "stopped after the first step")
@@ -91,11 +63,10 @@ class CrashAfter(StopAfter):
             raise CrashError
 
 
-@pytest.mark.parametrize("case", ["dqfd", "r2d3"])
-def test_killed_in_pretraining(tmp_path: Path, demos: str, case: str):
+@pytest.mark.parametrize("name", LEARNERS)
+def test_killed_in_pretraining(tmp_path: Path, demos: str, name: str):
     """What it has learned until then is kept as often as a run's steps are."""
-    algorithm, hyperparameters = CASES[case]
-    agent = small(algorithm, **hyperparameters | {"demonstrations": demos})
+    agent = small(name, **LEARNERS[name] | {"demonstrations": demos})
     options = OPTIONS | {"checkpoint_every": 2}
     whole = train(tmp_path, agent, name="whole", **options)
     with pytest.raises(CrashError):

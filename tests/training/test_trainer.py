@@ -14,8 +14,7 @@ from small_runs import AtStart, CrashAt, CrashError, StopAt, assert_same, checkp
 
 from duetto.errors import NonFiniteError
 from duetto.runs.run import Run
-from duetto.storage.logs import JsonLines
-from duetto.training import evaluator as evaluator_module
+from duetto.training import evaluation as evaluation_module
 from duetto.training.evaluation import Evaluation
 from duetto.training.trainer import Trainer
 
@@ -74,9 +73,18 @@ def test_seeds_differ_and_repeat(tmp_path: Path):
         assert str(outcome(one)[name]) != str(outcome(three)[name])
 
 
+def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
+    """To the evaluations, in order."""
+    left = iter(returns)
+
+    def scored(*_: Any) -> Evaluation:
+        return Evaluation(np.array([next(left)]), np.array([10]))
+
+    monkeypatch.setattr(evaluation_module, "evaluate", scored)
+
+
 def test_the_best_policy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    scores = iter([1.0, 4.0, 5.0, 3.0, 5.0, 2.0])
-    monkeypatch.setattr(evaluator_module, "evaluate", lambda *_: Evaluation(np.array([next(scores)]), np.array([10])))
+    give(monkeypatch, 1.0, 4.0, 5.0, 3.0, 5.0, 2.0)
     parameters: dict[int, Any] = {}
 
     def remember(trainer: Trainer) -> None:
@@ -196,27 +204,6 @@ def test_an_evaluation_of_parameters_that_diverged_is_not_made_and_never_the_bes
         np.isfinite(part).all() for each in best.state["learner"]["parameters"].values() for part in each.values()
     )
     assert max(row["step"] for row in run.evaluations()) <= 100
-
-
-def test_a_last_line_that_a_killed_process_left_half_written_is_dropped(tmp_path: Path):
-    with pytest.raises(CrashError):
-        train(tmp_path, name="crashed", callbacks=[CrashAt(79)])
-    run = Run(tmp_path / "crashed")
-    for name in ("metrics.jsonl", "evaluations.csv"):
-        with (run.path / name).open("a") as file:
-            file.write('{"step": 7')
-    assert_same(train(tmp_path, name="whole"), run.resume())
-    assert JsonLines.read(run.path / "metrics.jsonl")[-1]["step"] == 200
-
-
-def give(monkeypatch: pytest.MonkeyPatch, *returns: float) -> None:
-    """To the evaluations, in order."""
-    left = iter(returns)
-
-    def scored(*_: Any) -> Evaluation:
-        return Evaluation(np.array([next(left)]), np.array([10]))
-
-    monkeypatch.setattr(evaluator_module, "evaluate", scored)
 
 
 def test_the_best_of_a_part_that_was_lost_is_no_more_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,6 @@ import sys
 from typing import Any, NamedTuple
 
 import cloudpickle
-import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
@@ -21,15 +20,13 @@ from duetto.buffers.base import joined
 from duetto.environments import Episode, VecEnv, env_registry, make
 from duetto.environments.engines import plain_metadata
 from duetto.environments.obs_tree import Tree
+from duetto.functional import state_schema
 from duetto.functional.running_stats import Moments
+from duetto.functional.state_schema import ANY
 from duetto.learners import policy
 from duetto.learners.policy import Parameters
 from duetto.training.collector import Collector
 from duetto.training.normalizer import Normalizer
-
-STEPPER_ROWS = ("obs", "starts", "returns", "lengths")
-ROWS = (*STEPPER_ROWS, "noise", "recurrence", "sums")  # in an actor's state: a row for each environment
-PLAIN = ("seed", "steps")  # ... and numbers
 
 
 def pack(environment: Any, options: dict[str, Any]) -> bytes:
@@ -79,7 +76,6 @@ class Order(NamedTuple):
     that are used side by side come up to as many blocks earlier or later.
     """
 
-    number: int  # of this actor's, from 0
     steps: int  # vector steps
     step: int  # of the run, at the first one
     stride: int  # steps of the run from one vector step to the next
@@ -89,7 +85,6 @@ class Order(NamedTuple):
 class Block(NamedTuple):
     """T vector steps that an actor has made."""
 
-    number: int
     updates: int  # that the weights were made with
     experience: Experience  # rows in order; environments have their numbers in the run
     counts: list[int]  # rows of each vector step
@@ -140,12 +135,10 @@ class BlockActor:
         rewards = self._collector.rewards
         made = (joined(steps), [len(step.env) for step in steps], episodes)
         news = (self._normalizer.news, rewards and rewards.news, rewards.largest if rewards else 0.0)
-        return Block(order.number, weights.updates, *made, *news)
+        return Block(weights.updates, *made, *news)
 
     def _load(self, weights: Weights) -> None:
-        if weights.version < self._version:
-            raise RuntimeError(f"weights of version {weights.version} are older than those here, {self._version}")
-        if weights.version > self._version:
+        if weights.version != self._version:
             self._acting.load_parameters(weights.parameters)
             self._version = weights.version
         self._normalizer.follow({name: Moments(**part) for name, part in weights.observed.items()})
@@ -157,31 +150,18 @@ class BlockActor:
         """Return everything except the weights that the next steps depend on; {} before the first reset."""
         if not self._stepper.started:
             return {}
-        stepper, collector = self._stepper.state_dict(), self._collector.state_dict()
-        rows = {name: stepper[name] for name in STEPPER_ROWS}
-        rows |= {"noise": collector["noise"], "recurrence": collector["recurrence"] or {}}
-        rows["sums"] = collector["rewards"]["sums"] if collector["rewards"] else np.zeros(self._stepper.num_envs)
-        own = {name: stepper[name] for name in (*PLAIN, "environments")}
-        return own | {"rows": rows, "random": collector["random"]}
+        return {"stepper": self._stepper.state_dict(), "collector": self._collector.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state`; return why each environment started a new episode instead, "" if it did not.
-
-        Without random numbers in the state, exploration starts anew.
-        """
-        rows, stepper = state["rows"], self._stepper
-        self._begin(state["seed"] + state["steps"])
-        collector = self._collector.state_dict()
-        if collector["rewards"]:
-            collector["rewards"] |= {"sums": rows["sums"]}
-        collector |= {"noise": rows["noise"], "recurrence": rows["recurrence"] or None}
-        own = {name: state[name] for name in (*PLAIN, "environments")} | {name: rows[name] for name in STEPPER_ROWS}
-        stepper.load_state_dict(own | {"num_envs": stepper.num_envs, "attributes": {}})
-        self._collector.load_state_dict(collector | {"random": state["random"] or collector["random"]})
-        if not stepper.resumed_exactly:
-            self._collector.interrupt(~stepper.restored)
-        why = "; ".join(stepper.not_restored) or "its state cannot be saved"
-        return ["" if restored else why for restored in stepper.restored.tolist()]
+        """Undo `state`; return why each environment started a new episode instead, "" if it did not."""
+        state_schema.check(state, {"stepper": ANY, "collector": Collector.STATE}, "stepper/environments")
+        self._begin(0)
+        self._stepper.load_state_dict(state["stepper"])
+        self._collector.load_state_dict(state["collector"])
+        if not self._stepper.resumed_exactly:
+            self._collector.interrupt(~self._stepper.restored)
+        why = "; ".join(self._stepper.not_restored) or "its state cannot be saved"
+        return ["" if restored else why for restored in self._stepper.restored.tolist()]
 
     def close(self) -> None:
         """Release the environments."""

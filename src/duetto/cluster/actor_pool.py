@@ -1,4 +1,4 @@
-"""The processes of a run on a cluster. A process that dies is replaced in the same state.
+"""The processes of a run on a cluster, and the object in each. A process that dies is replaced in the same state.
 
 A process gets its next message only after it answered the last one. With each answer comes the state of the process.
 
@@ -6,22 +6,22 @@ A process gets its next message only after it answered the last one. With each a
     state            s0      s1        s2        s3
     it dies in 3     a new process restores s3, and then makes block 3
 
-A process that holds what nobody else has (a replay shard) is not replaced: its death is a `PartLostError`.
+A role makes the object in a process: an actor or a shard. A process that holds what nobody else has (a replay shard)
+is not replaced: its death is a `PartLostError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
+import cloudpickle
 
-from duetto.cluster.actor_server import ActorServer, Reply, Request
 from duetto.cluster.transport import Answer, Call, Transport, Worker
-from duetto.environments.errors import EnvironmentFault
+from duetto.environments.errors import EnvironmentFault, raised, summary
 from duetto.environments.exact_resume import PATIENCE
-from duetto.errors import PartLostError
+from duetto.errors import DuettoError, PartLostError, UsageError
 
 ATTEMPTS = 3  # of one actor without an answer between, before the run stops
 TO_START = 120.0  # seconds until a new process has found a place, and more for its first answer: packages are imported
@@ -29,6 +29,62 @@ LOOK = 1.0  # seconds between two looks at who has answered, while another one h
 PAUSE = 1.0  # seconds before a place is looked for again
 TO_CLOSE = 5.0  # seconds that environments have to close themselves
 INFINITY = float("inf")
+
+
+class Request(NamedTuple):
+    """A call of a method of the served object."""
+
+    method: str
+    arguments: tuple[Any, ...] = ()
+
+
+class Reply(NamedTuple):
+    """The answer to a message."""
+
+    values: list[Any] = []  # of each request  # noqa: RUF012 - never changed
+    error: Exception | None = None
+    lost: list[str] = []  # why each environment started a new episode before the requests, "" if it did not  # noqa: RUF012
+    state: Any = None  # after the requests
+
+
+class ActorServer:
+    """The server of an actor."""
+
+    restorable: ClassVar[bool] = True  # whether a new process can take the place of a lost one
+    errors: ClassVar[tuple[type[Exception], ...]] = (DuettoError, EnvironmentFault)  # sent as they are
+
+    def __init__(self, role: bytes, share: range) -> None:
+        """`role`, pickled, is a function from the share to the served object."""
+        self._role, self._share = role, share
+        self._served: Any = None
+
+    def do(self, requests: list[Request], state: dict[str, Any], *values: Any) -> Reply:
+        """Execute the requests; without any, the answer says that the process runs.
+
+        A new process starts from `state`, if that is not empty.
+        """
+        lost: list[str] = []
+        if not requests:
+            return Reply()
+        try:
+            if self._served is None:
+                self._served = self._make()
+                lost = self._served.restore(state) if state else []
+            found = [getattr(self._served, method)(*arguments, *values) for method, arguments in requests]
+            return Reply(found, lost=lost, state=self._served.state() if self.restorable else {})
+        except self.errors as error:
+            return Reply(error=error)
+        except (Exception, SystemExit) as error:
+            return Reply(error=raised("its process", error, None))
+
+    def _make(self) -> Any:
+        try:
+            return cloudpickle.loads(self._role)(self._share)
+        except ImportError as error:
+            raise UsageError(
+                f"A process on the cluster cannot make the environment ({summary(error)}). Install on every machine "
+                "what is installed here."
+            ) from error
 
 
 @dataclass
@@ -43,13 +99,11 @@ class Actor:
     new: bool = True  # its process has not answered a message
     searching: float | None = None  # since when it has found no place
     state: dict[str, Any] = field(default_factory=dict)  # after its last answer
-    started: bool = False  # it has answered a message, in whichever process
     requests: list[Request] = field(default_factory=list)  # of its newest message
     values: tuple[Any, ...] = ()
     call: Call | None = None  # not answered yet
     deadline: float = INFINITY
-    failures: list[Answer] = field(default_factory=list)  # since its last answer
-    restarted: bool = False  # since its last answer
+    failures: list[Answer] = field(default_factory=list)  # since its last answer, each with a new process
 
 
 class ActorPool:
@@ -145,13 +199,10 @@ class ActorPool:
     def close(self) -> None:
         """Let the environments close themselves, and end all processes."""
         try:
-            calls = [actor.call for actor in self.actors if actor.call is not None]
             there = [actor for actor in self.actors if not actor.new] if self._server.restorable else []
-            hangs = calls and len(self.transport.wait(calls, TO_CLOSE)) < len(calls)
-            if there and not hangs:
-                goodbye = [Request("close")]
-                calls = [self.transport.call(actor.worker, goodbye, {}) for actor in there]
-                self.transport.wait(calls, TO_CLOSE)
+            if there:
+                goodbye = [self.transport.call(actor.worker, [Request("close")], {}) for actor in there]
+                self.transport.wait(goodbye, TO_CLOSE)
         finally:
             self._end()
 
@@ -213,17 +264,16 @@ class ActorPool:
             self._failed(actor, answer or Answer(failure=late))
             return None
         reply: Reply = answer.value
-        if actor.restarted:
+        if actor.failures:
             self._report(actor, reply.lost)
         if reply.error is None:
             actor.state = reply.state
-        actor.started, actor.new, actor.restarted = True, False, False
-        actor.call, actor.failures = None, []
+        actor.new, actor.call, actor.failures = False, None, []
         return reply
 
     def _failed(self, actor: Actor, answer: Answer) -> None:
         actor.failures.append(answer)
-        if actor.started and not self._server.restorable:
+        if not (actor.new or self._server.restorable):
             actor.call = None
             raise PartLostError(f"{_capitalized(actor.name)} {answer.failure}.")
         if len(actor.failures) == ATTEMPTS:
@@ -234,7 +284,7 @@ class ActorPool:
                 failed=True,
             )
         self.transport.kill(actor.worker)
-        self.restarts, actor.restarted = self.restarts + 1, True
+        self.restarts += 1
         self._start(actor)
 
     def _report(self, actor: Actor, lost: list[str]) -> None:
@@ -251,14 +301,7 @@ class ActorPool:
         self.notices.append(f"{_capitalized(actor.name)} {actor.failures[-1].failure}: {then}")
 
 
-def lost_environments(reply: Reply, share: range) -> np.ndarray:
-    """Return which environments of a share started new episodes before a reply's requests, (n,) bool."""
-    return np.array([bool(why) for why in reply.lost] or [False] * len(share))
-
-
 def _name(name: str, index: int, share: range) -> str:
-    if "{}" not in name:
-        return name
     environments = f"environment {share[0]}" if len(share) == 1 else f"environments {share[0]} to {share[-1]}"
     return f"{name.format(index)} ({environments})"
 

@@ -19,20 +19,17 @@ import numpy as np
 
 from duetto.algorithms.base import Algorithm
 from duetto.buffers import Experience
-from duetto.buffers.base import concatenated, cut, joined, rows, side_by_side
-from duetto.cluster.actor import ROWS, Block, Order, Weights
-from duetto.cluster.actor_pool import INFINITY, lost_environments
-from duetto.cluster.actor_server import Reply, Request
+from duetto.buffers.base import cut, side_by_side
+from duetto.cluster.actor import Block, Order, Weights
+from duetto.cluster.actor_pool import INFINITY, Reply, Request
 from duetto.cluster.remote_engine import RemoteEngine
 from duetto.environments import Episode, VecEnv
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import CheckpointError
-from duetto.functional.state_schema import ANY, INTEGER, DictOf, ListOf, OptionalOf
+from duetto.functional.state_schema import ANY, DictOf, OptionalOf
 from duetto.learners import Learner
 from duetto.training.collector import Source
 from duetto.training.normalizer import Normalizer, RewardScaler
-
-RECENT = 1000  # vector steps whose lags are logged
 
 
 class ReadyStep(NamedTuple):
@@ -52,14 +49,8 @@ class BlockSource(Source, ABC):
     """
 
     STATE: ClassVar[dict[str, Any]] = {
-        "rows": dict.fromkeys(ROWS, ANY),
-        "random": DictOf(ANY),
-        "steps": ListOf(int),
-        "seed": int,
         "rewards": OptionalOf(RewardScaler.STATE),
-        "accepted": ListOf(int),
-        "version": INTEGER,
-        "ready": ANY,
+        "ready": DictOf(ANY),
     }
 
     def __init__(
@@ -72,7 +63,7 @@ class BlockSource(Source, ABC):
         scaling, discount = algorithm.reward_scaling(), algorithm.memory().discount
         self.rewards: RewardScaler | None = scaling and RewardScaler(0, discount, *scaling)
         self._shares = [actor.share for actor in self._pool.actors]
-        self._accepted = [0] * len(self._shares)  # blocks of each actor
+        self._accepted = [0] * len(self._shares)  # blocks of each actor, in this process
         self._asked: set[int] = set()  # actors that make a block
         # Blocks of each actor that nobody has seen, each with its environments that started new episodes before it.
         self._held: list[deque[tuple[Block, np.ndarray]]] = [deque() for _ in self._shares]
@@ -81,10 +72,7 @@ class BlockSource(Source, ABC):
         self._found_ready = False  # steps in the checkpoint that the run was resumed from
         self._lost: np.ndarray | None = None  # (N,) bool, environments whose episodes broke off before their next block
         self._weights: Weights | None = None
-        self._version = -1  # the newest, in this process or before
         self._reference: Any = None  # to the weights
-        self._lags: deque[int] = deque([0], maxlen=RECENT)
-        self._engine.source_numbers = self.numbers
 
     @abstractmethod
     def _fill(self, step: int, total_steps: int) -> None:
@@ -98,7 +86,7 @@ class BlockSource(Source, ABC):
             raise fault.located(self._stepper.name, self._stepper.steps) from fault.__cause__
         ready = self._ready.popleft()
         self._rows -= len(ready.experience.env)
-        self._lags.append(self._learner.updates - ready.updates)
+        self._engine.lags.append(self._learner.updates - ready.updates)
         self._stepper.steps += 1
         self._stepper.aborted = ready.lost if ready.lost.any() else None
         return ready.experience, ready.episodes
@@ -110,9 +98,9 @@ class BlockSource(Source, ABC):
         acting = {name: parameters[name] for name in self._learner.algorithm.acting_networks}
         rewarded = self.rewards and self.rewards.moments._asdict()
         largest = self.rewards.largest if self.rewards else 0.0
-        self._version += 1
+        version = 0 if self._weights is None else self._weights.version + 1
         statistics = (self._normalizer.state_dict(), rewarded, largest)
-        self._send(Weights(self._version, self._learner.updates, acting, *statistics))
+        self._send(Weights(version, self._learner.updates, acting, *statistics))
 
     def _send(self, weights: Weights) -> None:
         self._weights, self._reference = weights, self._pool.transport.put(weights)
@@ -121,7 +109,7 @@ class BlockSource(Source, ABC):
         """Ask an actor for its next block, with the newest weights."""
         if self._lost is None:  # steps that a resume found ready are of the episodes before it
             self._lost = ~self._stepper.restored & self._found_ready
-        order = Order(self._accepted[index], self.length, step, stride, total_steps)
+        order = Order(self.length, step, stride, total_steps)
         self._asked.add(index)
         self._pool.post(index, [Request("block", (order,))], self._reference)
 
@@ -135,8 +123,6 @@ class BlockSource(Source, ABC):
 
     def _accept(self, index: int, reply: Reply) -> None:
         [block], share = reply.values, self._shares[index]
-        if block.number != self._accepted[index]:
-            raise RuntimeError(f"block {block.number} of actor {index} came instead of {self._accepted[index]}")
         self._asked.remove(index)
         self._accepted[index] += 1
         self._normalizer.learn_of(block.observed)
@@ -145,7 +131,7 @@ class BlockSource(Source, ABC):
             self.rewards.largest = max(self.rewards.largest, block.largest)
         assert self._lost is not None
         own = slice(share.start, share.stop)
-        lost = self._lost[own] | lost_environments(reply, share)
+        lost = self._lost[own] | ([bool(why) for why in reply.lost] or [False] * len(share))
         self._lost[own] = False
         self._held[index].append((block, lost))
         self._rows += sum(block.counts)
@@ -164,73 +150,34 @@ class BlockSource(Source, ABC):
         parts = zip(each, episodes, lost, strict=True)
         self._ready.extend(ReadyStep(*part, updates) for part in parts)
 
-    def numbers(self) -> dict[str, float]:
-        """Return a number for the log: how many updates old the actors' weights were."""
-        return {"time/lag_updates_mean": sum(self._lags) / len(self._lags)}
-
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return the checkpoint state, without the environments."""
+        """Return the checkpoint state, without the actors: see `RemoteEngine.save`."""
         while any(self._held):
             self._open()
-        states = [actor.state for actor in self._pool.actors]
         return {
-            "rows": concatenated([state["rows"] for state in states]),
-            "random": {str(index): state["random"] for index, state in enumerate(states)},
-            "steps": [state["steps"] for state in states],
-            "seed": states[0]["seed"],
             "rewards": None if self.rewards is None else self.rewards.state_dict(),
-            "accepted": list(self._accepted),
-            "version": self._version,
-            "ready": _packed(list(self._ready)),
+            "ready": {str(number): _saved(step) for number, step in enumerate(self._ready)},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`; the actors follow with their environments (`RemoteEngine.load`)."""
-        same = len(state["random"]) == len(state["steps"]) == len(self._shares)
-        self._engine.acting = [self._acting(index, state, same) for index in range(len(self._shares))]
-        self._version = state["version"]
+        """Undo `state_dict`."""
         if self.rewards is not None:
             self.rewards.load_state_dict(state["rewards"])
-        if same:
-            self._accepted = list(state["accepted"])
         try:
-            self._ready.extend(_unpacked(state["ready"]))
+            self._ready.extend(_restored(state["ready"][str(number)]) for number in range(len(state["ready"])))
             self._rows, self._found_ready = sum(len(ready.experience.env) for ready in self._ready), bool(self._ready)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(
                 f"The checkpoint's steps that were not learned from are not valid ({error!r})."
             ) from error
 
-    def _acting(self, index: int, state: dict[str, Any], same: bool) -> dict[str, Any]:
-        """Return one actor's part of a cut; without its random numbers if the cut was made with other actors."""
-        share = self._shares[index]
-        return {
-            "rows": rows(state["rows"], slice(share.start, share.stop)),
-            "random": state["random"][str(index)] if same else None,
-            "steps": state["steps"][index] if same else max(state["steps"]),
-            "seed": state["seed"] + share.start,
-        }
+
+def _saved(step: ReadyStep) -> dict[str, Any]:
+    episodes = [list(episode) for episode in step.episodes]
+    return step.experience._asdict() | {"episodes": episodes, "lost": step.lost, "updates": step.updates}
 
 
-def _packed(ready: list[ReadyStep]) -> dict[str, Any] | None:
-    """Return ready vector steps as part of a saved state; None if there are none."""
-    if not ready:
-        return None
-    steps = [step.experience for step in ready]
-    return joined(steps)._asdict() | {
-        "counts": [len(step.env) for step in steps],
-        "episodes": [[list(episode) for episode in step.episodes] for step in ready],
-        "lost": np.stack([step.lost for step in ready]),
-        "updates": [step.updates for step in ready],
-    }
-
-
-def _unpacked(packed: dict[str, Any] | None) -> list[ReadyStep]:
-    """Undo `_packed`."""
-    if packed is None:
-        return []
-    steps = cut(Experience(*(packed[name] for name in Experience._fields)), packed["counts"])
-    episodes = [[Episode(*one) for one in ended] for ended in packed["episodes"]]
-    parts = zip(steps, episodes, packed["lost"], packed["updates"], strict=True)
-    return [ReadyStep(*part) for part in parts]
+def _restored(saved: dict[str, Any]) -> ReadyStep:
+    experience = Experience(*(saved[name] for name in Experience._fields))
+    return ReadyStep(experience, [Episode(*one) for one in saved["episodes"]], saved["lost"], saved["updates"])

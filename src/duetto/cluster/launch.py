@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import cloudpickle
 from typing_extensions import override
@@ -11,12 +11,11 @@ from duetto.algorithms.base import Algorithm, RolloutSpec
 from duetto.buffers.storage_fields import transition_fields
 from duetto.cluster.actor import ActorRole, pack
 from duetto.cluster.actor_pool import ActorPool
-from duetto.cluster.asynchronous import AsyncSource
 from duetto.cluster.block_source import BlockSource
 from duetto.cluster.config import Cluster
+from duetto.cluster.modes import AsyncSource, SyncSource
 from duetto.cluster.remote_engine import RemoteEngine, shares
 from duetto.cluster.shard_server import RemoteShards
-from duetto.cluster.sync import SyncSource
 from duetto.environments import VecEnv, is_instance
 from duetto.environments.errors import EnvironmentFault, summary
 from duetto.errors import UsageError
@@ -100,18 +99,12 @@ class ClusterExecution(Execution):
         return RemoteShards(self._pool, shares(stepper.num_envs, count)) if count else None
 
     @override
-    def make_source(self, config: Config, stepper: VecEnv, learner: Policy, normalizer: Normalizer) -> BlockSource:
+    def make_source(self, config: Config, stepper: VecEnv, learner: Learner, normalizer: Normalizer) -> BlockSource:
         """Return the actors as a source of experience. UsageError if a block would be too large."""
         envs = max(len(actor.share) for actor in self._pool.actors)
         self._block = _block_length(self._cluster.block, config, stepper, learner, envs)
-        if normalizer.mode == "rollouts" and normalizer.moments:
-            self._pool.notices.append(
-                "On a cluster the observation statistics that actors use are older than those that a rollout is "
-                "learned with. Set observation_statistics=steps (--observation-statistics steps) to learn with those "
-                "of the actors."
-            )
         kind = SyncSource if self._mode == "sync" else AsyncSource
-        return kind(config.algorithm, stepper, cast(Learner, learner), normalizer, self._block)
+        return kind(config.algorithm, stepper, learner, normalizer, self._block)
 
     @override
     def decided(self) -> dict[str, Any]:

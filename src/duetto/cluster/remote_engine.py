@@ -1,12 +1,12 @@
 """The trainer's view of environments in actors: actors step them; the trainer only resets, saves and restores them.
 
-A saved state has an entry "0" .. "N-1" per environment; its other entries have a row per environment.
+A saved state has an entry "0" .. "K-1" per actor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections import deque
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from duetto.environments import Tree
 from duetto.environments.engines import Engine, StepResult
 from duetto.errors import UsageError
 
+RECENT = 1000  # vector steps whose lags are logged
+
 
 class RemoteEngine(Engine):
     """Environments in the actors. Closing it ends the actors.
@@ -26,8 +28,7 @@ class RemoteEngine(Engine):
         pool: The actors.
         name: Of the environments, for messages.
         waited: Seconds that the trainer has waited for actors.
-        acting: Each actor's part of a checkpoint that is not of its environments, for `load`.
-        source_numbers: Returns the numbers of the source of experience, for the log.
+        lags: How many updates old the actors' weights were, at the newest vector steps.
     """
 
     name: str
@@ -44,8 +45,7 @@ class RemoteEngine(Engine):
         self.envs: list[Any] = []
         self.pending: np.ndarray = np.zeros(self.num_envs, bool)
         self.waited: float = 0.0
-        self.acting: list[dict[str, Any]] = []
-        self.source_numbers: Callable[[], dict[str, float]] = dict
+        self.lags: deque[int] = deque([0], maxlen=RECENT)
 
     @override
     def reset(self, seed: int | None) -> Tree:
@@ -59,14 +59,16 @@ class RemoteEngine(Engine):
     @override
     def save(self) -> dict[str, Any] | None:
         """The states that came with the actors' last answers."""
-        return join_saved([actor.state["environments"] for actor in self.pool.actors])
+        states = {str(actor.index): actor.state for actor in self.pool.actors}
+        return None if any(state["stepper"]["environments"] is None for state in states.values()) else states
 
     @override
     def load(self, saved: dict[str, Any], obs: Tree, seed: int) -> tuple[Tree, list[str]]:
-        """The observations are those given: the actors have theirs."""
-        actors = zip(self.pool.actors, self.acting, strict=True)
-        states = [acting | {"environments": take_saved(saved, actor.share)} for actor, acting in actors]
-        return obs, [why for reasons in self.pool.call_each("restore", states) for why in reasons]
+        """The observations are those given: the actors have theirs. Another number of actors starts new episodes."""
+        if len(saved) != len(self.pool.actors):
+            why = f"it is of {len(saved)} actors, and there are {len(self.pool.actors)} now"
+            return self.reset(seed), [why] * self.num_envs
+        return obs, list(chain(*self.pool.call_each("restore", [saved[str(i)] for i in range(len(saved))])))
 
     @override
     def numbers(self) -> dict[str, float]:
@@ -75,7 +77,8 @@ class RemoteEngine(Engine):
             "time/actors": len(self.pool.actors),
             "time/actor_restarts": self.pool.restarts,
             "time/waiting_for_actors": round(self.waited, 3),
-        } | self.source_numbers()
+            "time/lag_updates_mean": sum(self.lags) / len(self.lags),
+        }
 
     @override
     def close(self) -> None:
@@ -86,23 +89,3 @@ def shares(num_envs: int, parts: int) -> list[range]:
     """Return the environments of each part: contiguous, in sizes that differ by at most 1."""
     bounds = [num_envs * part // parts for part in range(parts + 1)]
     return [range(start, stop) for start, stop in pairwise(bounds)]
-
-
-def join_saved(parts: list[Any]) -> Any:
-    """Join the parts' `save`, in order, into one engine's; None if one is None."""
-    first = parts[0]
-    if any(part is None for part in parts):
-        return None
-    if not isinstance(first, dict):
-        return np.concatenate(parts)
-    numbered = [one for part in parts for name, one in part.items() if name.isdigit()]  # in order, as saved
-    others = {name: join_saved([part[name] for part in parts]) for name in first if not name.isdigit()}
-    return {str(env): one for env, one in enumerate(numbered)} | others
-
-
-def take_saved(saved: Any, share: range) -> Any:
-    """Return the part of one engine's `save` for the environments `share`."""
-    if not isinstance(saved, dict):
-        return saved[share.start : share.stop]
-    numbered = {str(i): saved[str(env)] for i, env in enumerate(share) if str(env) in saved}
-    return numbered | {name: take_saved(part, share) for name, part in saved.items() if not name.isdigit()}

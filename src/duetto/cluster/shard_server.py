@@ -17,8 +17,7 @@ import cloudpickle
 from typing_extensions import override
 
 from duetto.buffers.sharded_replay import ReplayFactory, Shard, ShardRequest, Shards
-from duetto.cluster.actor_pool import ActorPool
-from duetto.cluster.actor_server import ActorServer, Request
+from duetto.cluster.actor_pool import ActorPool, ActorServer, Request
 from duetto.environments.errors import EnvironmentFault
 from duetto.errors import UsageError
 

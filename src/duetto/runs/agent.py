@@ -26,10 +26,10 @@ from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
 from duetto.storage.dict_diff import sentence
 from duetto.storage.reproducibility import changes, deciding
+from duetto.training.checkpoints import ACTING
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 from duetto.training.policy import EvaluationPolicy
-from duetto.training.resume_checks import ACTING
 
 
 class Agent:

@@ -12,7 +12,7 @@ from duetto.functional import state_schema
 from duetto.runs.argument_checks import chosen
 from duetto.storage.checkpoint import Loaded
 from duetto.storage.config import Config
-from duetto.training.resume_checks import ACTING
+from duetto.training.checkpoints import ACTING
 from duetto.training.trainer import Trainer
 
 

@@ -83,7 +83,7 @@ def start_many(
                 for trainer in trainers:
                     trainer.stop()
 
-            with interruptible(interrupt, lambda: any(trainer.stopped for trainer in trainers)):
+            with interruptible(interrupt):
                 raised = group.run([partial(_run, *pair) for pair in zip(trainers, watching, strict=True)])
     finally:
         if not started:  # a mistake in the call: nothing is left behind

@@ -33,8 +33,7 @@ from duetto.storage.run_folder import folder_lock
 from duetto.trackers import Tracker
 from duetto.training import callbacks as given
 from duetto.training.callbacks import AnyCallback
-from duetto.training.evaluation import PARALLEL, Evaluation, evaluate, watch
-from duetto.training.evaluator import check_same_spaces
+from duetto.training.evaluation import PARALLEL, Evaluation, check_same_spaces, evaluate, watch
 from duetto.training.progress import watched
 from duetto.training.trainer import Trainer
 from duetto.training.video import place, record

@@ -38,7 +38,7 @@ def check_tracker(make: Callable[[], Tracker]) -> None:
                 trainer.run(callbacks([tracker]))
             failures = [notice for notice in trainer.notices if f"The tracker {tracker.name} failed" in notice]
             assert not failures, failures[0]
-            known.append(tracking.read(folder / tracking.FOLDER / f"{tracker.name}.json"))
+            known.append(tracking.read(folder / tracking.FOLDER / f"{tracker.name}.txt"))
     assert known[0] == known[1], f"start(known={known[0]!r}) returned {known[1]!r}: the tracked run was not continued"
 
 

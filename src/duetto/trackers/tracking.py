@@ -1,15 +1,14 @@
 """The callback that sends a run's numbers and videos to a tracker.
 
 A point is sent once the run is past its step, with everything of the step: its line of metrics, its evaluation, which
-may end later, and new videos. The folder's `tracking/<name>.json` has the id of the tracked run, so a resumed run
+may end later, and new videos. The folder's `tracking/<name>.txt` has the id of the tracked run, so a resumed run
 continues the same tracked run. After a kill, the points since the last checkpoint are sent again.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,13 @@ from duetto.storage import atomic_io, safe_open
 from duetto.storage.logs import Csv, JsonLines
 from duetto.trackers.base import Point, Tracker
 from duetto.training.callbacks import Callback
-from duetto.training.evaluation import Evaluation
+from duetto.training.metrics import numbers_of
 from duetto.training.trainer import Trainer
 
 FOLDER = "tracking"
 _ID = re.compile(r"[\w.-]{1,128}")
 _MAX_BYTES = 10_000  # of the file with an id
-_EVALUATED = ("mean_return", "std_return", "min_return", "max_return", "mean_length", "success_rate")
+_UNSENT = ("step", "episodes", "seconds")  # of an evaluation's row
 
 
 class Tracking(Callback):
@@ -39,13 +38,11 @@ class Tracking(Callback):
         self._name = f"The tracker {tracker.name}"
         self._unsent: dict[int, dict[str, float]] = {}  # numbers by step
         self._ended = self._failed = False
-        self._evaluation: object = None
 
     def on_start(self, trainer: Trainer) -> None:
         """Start a tracked run and send everything that was logged; or continue one, from the checkpoint's step on."""
         folder = trainer.folder
-        path = folder / FOLDER / f"{self.tracker.name}.json"
-        self._line, self._evaluation = trainer.log.last_line, trainer.last_evaluation
+        path = folder / FOLDER / f"{self.tracker.name}.txt"
         known = read(path)
         try:
             identity, where = self.tracker.start(folder.name, known, trainer.config.to_dict(), folder)
@@ -63,31 +60,24 @@ class Tracking(Callback):
             self._try(trainer, write, path, identity)
         if where:
             trainer.notices.append(f"Tracked by {self.tracker.name}: {where}")
-        self._sent = self._video_sent = trainer.step - 1 if known == identity else -1  # steps
-        self._unsent = logged(folder, self._sent)
+        self._video_sent = trainer.step - 1 if known == identity else -1  # a step
+        self._unsent = logged(folder, self._video_sent)
+        trainer.log.listeners.append(self._add)
         self._send(trainer)
 
+    def _add(self, step: int, numbers: dict[str, float]) -> None:
+        self._unsent.setdefault(step, {}).update(numbers)
+
     def on_step(self, trainer: Trainer) -> None:
-        """Add the step's numbers, and send the points that are due. Before the first step, wait for pre-training."""
-        if trainer.memory.pretraining_left:
-            return
-        line, evaluation = trainer.log.last_line, trainer.last_evaluation
-        if line is not self._line:
-            self._line = line
-            self._unsent.setdefault(line["step"], {}).update(of_line(line))
-        if evaluation is not None and evaluation is not self._evaluation:
-            self._evaluation = evaluation
-            self._unsent.setdefault(evaluation[0], {}).update(of_evaluation(evaluation[1]))
+        """Send the points of past steps."""
         self._send(trainer)
 
     def on_end(self, trainer: Trainer) -> None:
         """Send the remaining points, and the best parameters."""
         self._ended = True
         trainer.log.write_own(trainer.step)  # numbers that other callbacks logged at the end
-        if not trainer.memory.pretraining_left:  # else step 0 is not complete
-            self._unsent |= logged(trainer.folder, self._sent)  # at the end, two evaluations may come at once
-            self._unsent.setdefault(trainer.step, {})  # for videos after the last point
-            self._send(trainer)
+        self._unsent.setdefault(trainer.step, {})  # for videos after the last point
+        self._send(trainer)
         try:
             best = trainer.checkpoints.store.load_best()
         except CheckpointError:  # nothing was evaluated
@@ -103,7 +93,7 @@ class Tracking(Callback):
             point = Point(step, self._unsent[step], list(videos.values()))
             if (point.numbers or point.videos) and not self._try(trainer, self.tracker.send, point):
                 return
-            self._sent, self._video_sent = max(self._sent, step), max([self._video_sent, *videos])
+            self._video_sent = max([self._video_sent, *videos])
             del self._unsent[step]
 
     def _videos(self, folder: Path, until: int) -> dict[int, Path]:
@@ -128,7 +118,7 @@ class Tracking(Callback):
 
 def tracked(folder: Path) -> list[str]:
     """Return the names of the trackers that have tracked a run."""
-    return sorted(path.stem for path in (folder / FOLDER).glob("*.json") if not path.name.startswith("."))
+    return sorted(path.stem for path in (folder / FOLDER).glob("*.txt") if not path.name.startswith("."))
 
 
 def read(path: Path) -> str | None:
@@ -136,40 +126,27 @@ def read(path: Path) -> str | None:
     safe_open.check_folders([path.parent])
     if not path.exists():
         return None
-    try:
-        identity = json.loads(safe_open.read_file(path, _MAX_BYTES))["id"]
-        if not _ID.fullmatch(identity):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"{path} is damaged. Remove it to start a new tracked run, which gets all points.") from error
+    identity = safe_open.read_file(path, _MAX_BYTES).decode("utf-8", "replace")
+    if not _ID.fullmatch(identity):
+        raise UsageError(f"{path} is damaged. Remove it to start a new tracked run, which gets all points.")
     return identity
 
 
 def write(path: Path, identity: str) -> None:
     """Write the id of a tracked run."""
     atomic_io.make_folder(path.parent)
-    atomic_io.publish_file(path, json.dumps({"id": identity}).encode())
+    atomic_io.publish_file(path, identity.encode())
 
 
 def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
     """Read the numbers that a run has logged after a step, by step."""
     steps: dict[int, dict[str, float]] = {}
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
-        steps.setdefault(int(line["step"]), {}).update(of_line(line))
+        steps.setdefault(int(line["step"]), {}).update(numbers_of(line))
     for row in Csv.scan(folder / "evaluations.csv").rows:
-        numbers = {f"evaluation/{name}": float(row[name]) for name in _EVALUATED if row.get(name)}
+        numbers = {f"evaluation/{name}": float(cell) for name, cell in row.items() if cell and name not in _UNSENT}
         steps.setdefault(int(float(row["step"])), {}).update(numbers)
     return {step: numbers for step, numbers in steps.items() if step > after}
-
-
-def of_line(line: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers in a line of metrics, without its step."""
-    return {name: float(value) for name, value in line.items() if name != "step" and value is not None}
-
-
-def of_evaluation(result: Evaluation) -> dict[str, float]:
-    """Return the numbers of an evaluation, as a row of `evaluations.csv` has them."""
-    return {f"evaluation/{name}": number for name, number in result.numbers().items() if number is not None}
 
 
 def _sentence(error: Exception) -> str:

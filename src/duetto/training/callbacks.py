@@ -101,7 +101,7 @@ class CallbackList:
         self.running: int = 0
         self._kept: State = {}
         self._members: dict[str, Callback] = {}
-        self._called: dict[str, list[Callable[[Trainer], Any]]] = {}
+        self._functions: list[Callable[[Trainer], Any]] = []
 
     def expect(self, saved: State) -> None:
         """Keep a checkpoint's states, by name, for the callbacks of `take`."""
@@ -113,16 +113,11 @@ class CallbackList:
         Raises:
             UsageError: A checkpoint cannot hold a callback's state.
         """
-        check(callbacks)
         self._members = _named([callback for callback in callbacks if isinstance(callback, Callback)])
         for name, callback in self._members.items():
             if name in self._kept:
                 callback.load_state_dict(self._kept.pop(name))
-        for hook in HOOKS:
-            nothing = getattr(Callback, hook)
-            overriding = [one for one in self._members.values() if getattr(type(one), hook) is not nothing]
-            self._called[hook] = [getattr(one, hook) for one in overriding]
-        self._called[FUNCTIONS] = [callback for callback in callbacks if not isinstance(callback, Callback)]
+        self._functions = [callback for callback in callbacks if not isinstance(callback, Callback)]
         self.state_dict()  # what cannot be saved shows now, not at the first checkpoint
         if self._kept:
             self._notices.append(
@@ -131,11 +126,11 @@ class CallbackList:
             )
 
     def call(self, hook: str, trainer: Trainer) -> None:
-        """Call the hook of every callback that has it, in order."""
+        """Call the hook of every callback, or the functions, in order."""
         self.running += 1
         try:
-            for called in self._called.get(hook, ()):
-                called(trainer)
+            for callback in self._functions if hook == FUNCTIONS else self._members.values():
+                getattr(callback, hook)(trainer)
         finally:
             self.running -= 1
 

@@ -17,7 +17,7 @@ from duetto.functional.state_schema import ANY, ARRAY, ArrayOf, OptionalOf
 from duetto.learners import Policy
 from duetto.networks import masks
 from duetto.training.normalizer import Normalizer, RewardScaler
-from duetto.training.recurrent_state import Recurrence
+from duetto.training.policy import Recurrence
 
 
 class Source(ABC):

@@ -21,11 +21,10 @@ from duetto.functional.rng import generator
 from duetto.learners.multi_seed import SeedGroup
 from duetto.learners.policy import Parameters
 from duetto.networks import masks, preprocessing, spaces
-from duetto.networks.specs import ParameterSpec
 from duetto.storage.config import Config
 from duetto.storage.manifest import Segment
 from duetto.training.collector import Collector, Source
-from duetto.training.evaluator import check_same_spaces
+from duetto.training.evaluation import check_same_spaces
 from duetto.training.normalizer import Normalizer
 from duetto.training.notices import Notices
 
@@ -48,7 +47,7 @@ class Execution:
         return environments.make(environment, **options)
 
     def make_source(
-        self, config: Config, stepper: environments.VecEnv, learner: learners.Policy, normalizer: Normalizer
+        self, config: Config, stepper: environments.VecEnv, learner: learners.Learner, normalizer: Normalizer
     ) -> Source:
         """Make the source of experience, which acts in the environments."""
         return Collector(config.algorithm, stepper, learner, normalizer, config.run.seed)
@@ -178,17 +177,8 @@ class Components:
     def reset(self) -> None:
         """Start the first episodes."""
         self.stepper.reset(self._config.run.seed)
-        self._heed_masks()
-
-    def _heed_masks(self) -> None:
-        """Make room for masks of allowed actions, once the environments have started, if they give any."""
-        if self.stepper.masked and not self._masked:
+        if self.stepper.masked:
             self._remember_masks()
-        elif self._masked and not self.stepper.masked:
-            raise CheckpointError(
-                f"What this run continues from had masks of allowed actions; {self.stepper.name} gives no "
-                "info['action_mask'] now. Give one, or start anew."
-            )
 
     @property
     def steps_at_once(self) -> int:
@@ -251,8 +241,8 @@ class Components:
             for name, value in environments.attributes(state["stepper"]["environments"]).items():
                 self._goals.set_attr(name, value)
         if self.stepper.masked != self._masked:
-            self._heed_masks()
-            raise CheckpointError(f"{self.stepper.name} gives masks of allowed actions, and gave none before.")
+            gives = "gives masks of allowed actions now" if self.stepper.masked else "gives no info['action_mask'] now"
+            raise CheckpointError(f"{self.stepper.name} {gives}, unlike before. Put that back, or start a new run.")
 
     def _load_memory(self, state: dict[str, Any], segments: Iterable[Segment]) -> None:
         self.memory.load_state_dict(state)
@@ -272,20 +262,14 @@ class Components:
         """
         self.check_spaces(state["spaces"])
         self.normalizer.load_state_dict(state["normalizer"])
-        self.learner.load_parameters(self._with_fixed(state["learner"]["parameters"]))
+        self.learner.load_parameters(state["learner"]["parameters"] | self.fixed())
 
-    def set_fixed(self) -> None:
-        """Set parameters that are not learned, such as a fixed temperature of SAC, to the config's values."""
-        self.learner.load_parameters(self._with_fixed(self.learner.parameters()))
-
-    def _with_fixed(self, parameters: Parameters) -> Parameters:
-        algorithm, stepper = self._config.algorithm, self.stepper
-        specs = algorithm.networks(stepper.observation_space, stepper.action_space)
+    def fixed(self) -> Parameters:
+        """The parameters that are not learned, such as a fixed temperature of SAC; a new learner has the config's."""
+        algorithm = self._config.algorithm
         learned = algorithm.optimizers().keys() | algorithm.targets().keys()
-        fixed = {name: spec for name, spec in specs.items() if isinstance(spec, ParameterSpec) and name not in learned}
-        return parameters | {
-            name: {"value": np.full(spec.shape, spec.initial, np.float32)} for name, spec in fixed.items()
-        }
+        parameters = self.learner.parameters().items()
+        return {name: values for name, values in parameters if name not in learned and values.keys() == {"value"}}
 
     def close(self) -> None:
         """Release environments and processes."""

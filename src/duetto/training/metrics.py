@@ -8,10 +8,15 @@ on the machine; all others are equal in two runs of the same config, if the user
 from __future__ import annotations
 
 import re
+import socket
+import struct
+import sys
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +26,7 @@ from duetto.functional.state_schema import DictOf, ListOf
 from duetto.learners.base import Metrics, on_host
 from duetto.storage import safe_open
 from duetto.storage.logs import JsonLines
-from duetto.training.tensorboard import Board
+from duetto.training.notices import LOGGER
 
 _OWN = "/"  # what the names of the user's own numbers start with, among the sums
 _NAME = re.compile(r"[^\W_][\w .-]*(/\w[\w .-]*)*")
@@ -37,6 +42,7 @@ class MetricLog:
         episodes: Training episodes that have ended.
         last: Steps and updates at the last line; zeros before the first.
         last_line: That line; empty before the first of this process.
+        listeners: Called with the step and the numbers of each line and each evaluation.
     """
 
     STATE: ClassVar[dict[str, Any]] = {
@@ -62,7 +68,7 @@ class MetricLog:
         self.episodes: int = 0
         self.last: tuple[int, int] = (0, 0)
         self.last_line: dict[str, Any] = {}
-        self._purge: int | None = None
+        self.listeners: list[Callable[[int, dict[str, float]], None]] = []
 
     @property
     def recent_return(self) -> float | None:
@@ -133,7 +139,7 @@ class MetricLog:
         line |= extra
         self.lines.append(line)
         self.last, self.last_line = (step, line.get("learn/updates", 0)), line
-        self.to_board(step, line)
+        self.publish(step, line)
         self._window = {}
         return line
 
@@ -146,14 +152,15 @@ class MetricLog:
         if own := {name: self._window.pop(name) for name in list(self._window) if name.startswith(_OWN)}:
             line = self._means(own)
             self.lines.append({"step": step} | line)
-            self.to_board(step, line)
+            self.publish(step, line)
 
-    def to_board(self, step: int, values: dict[str, Any]) -> None:
-        """Write numbers as TensorBoard scalars."""
+    def publish(self, step: int, values: Mapping[str, Any]) -> None:
+        """Give numbers to TensorBoard and to the listeners."""
+        numbers = numbers_of(values)
         if self._board is None:
-            purge = step if self._purge is None else min(step, self._purge)
-            self._board = Board(self._folder / "tensorboard", step, purge)
-        self._board.add(step, {name: value for name, value in values.items() if name != "step" and value is not None})
+            self._board = Board(self._folder / "tensorboard", step)
+        for listener in [self._board.add, *self.listeners]:
+            listener(step, numbers)
 
     def state_dict(self) -> dict[str, Any]:
         """The window and the recent episodes; `lines` is the length of the file."""
@@ -177,12 +184,89 @@ class MetricLog:
         self.episodes, self.last = state["episodes"], tuple(state["last"])
         return self.lines.cut_back(state["lines"])
 
-    def purge_after(self, evaluated: int) -> None:
-        """Have TensorBoard drop the points after the last line and after `evaluated`, the last evaluation's step."""
-        self._purge = max(self.last[0], evaluated) + 1
-
     def close(self) -> None:
         """Close the files."""
         self.lines.close()
         if self._board is not None:
             self._board.close()
+
+
+def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers in a line of metrics, without its step."""
+    return {name: float(value) for name, value in line.items() if name != "step" and value is not None}
+
+
+class Board:
+    """A file of TensorBoard events of this process. If writing fails, it warns once and stops.
+
+    After a kill, TensorBoard has the points since the last checkpoint twice.
+
+    It is a file of TFRecords, each an event of tensorboardX's, written at once. Its own writer is not used: that has a
+    thread, which ends silently when the disk is full, and then every write waits for ever.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        """Start a file whose first numbers are of `step`."""
+        self._folder = folder
+        self._tensorboard = _tensorboard()
+        self._file: IO[bytes] | None = None
+        # The step: a run that is resumed within the second would otherwise write over its own events.
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{step:012}"
+        try:
+            folder.mkdir(exist_ok=True)  # not the folders above it
+            self._file = (folder / name).open("wb")
+        except FileNotFoundError:  # the run's folder is gone
+            raise
+        except OSError as error:
+            self._end(error)
+        self._write(0, file_version="brain.Event:2")
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Write numbers, by name, as scalars of this step."""
+        summary = self._tensorboard.proto.summary_pb2.Summary
+        rows = [summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(step, summary=summary(value=rows))
+
+    def close(self) -> None:
+        """Close the file."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # an earlier error was reported
+                file.close()
+
+    def _write(self, step: int, **content: Any) -> None:
+        if self._file is None:
+            return
+        event = self._tensorboard.proto.event_pb2.Event(step=step, wall_time=time.time(), **content).SerializeToString()
+        length, checksum = struct.pack("<Q", len(event)), self._tensorboard.record_writer.masked_crc32c
+        record = length + struct.pack("<I", checksum(length)) + event + struct.pack("<I", checksum(event))
+        try:
+            self._file.write(record)
+            self._file.flush()
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> None:
+        self.close()
+        LOGGER.warning(
+            "%s cannot be written: %s. The run continues without TensorBoard; metrics.jsonl has the same numbers.",
+            self._folder,
+            error.strerror,
+        )
+
+
+def _tensorboard() -> Any:
+    """Import tensorboardX: 0.3 s that only a training run should pay.
+
+    It imports PyTorch where that is installed, for pictures of models: another 0.9 s and 200 MB, which a run on JAX
+    should not pay at all. So PyTorch is hidden from it.
+    """
+    hidden = "torch" not in sys.modules
+    if hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        import tensorboardX.proto.summary_pb2
+    finally:
+        if hidden:
+            del sys.modules["torch"]
+    return tensorboardX

@@ -133,14 +133,13 @@ class Normalizer:
         Raises:
             CheckpointError: The state is of other parts of an observation, or of none.
         """
-        wanted = {name: part.shape for name, part in self._boxes.items()}
-        if state.keys() != wanted.keys():
+        if state.keys() != self.moments.keys():
             raise CheckpointError(
                 f"The checkpoint has statistics of the observations {sorted(state)}, this run wants them of "
-                f"{sorted(wanted)}. Set normalize_observations as it was."
+                f"{sorted(self.moments)}. Set normalize_observations as it was."
             )
-        own = {name: dict.fromkeys(("mean", "variance"), np.zeros(shape)) for name, shape in wanted.items()}
-        state_schema.check(state, own, "normalizer")
+        form = {name: moments._asdict() | {"count": float} for name, moments in self.moments.items()}
+        state_schema.check(state, form, "normalizer")
         self.moments = {
             name: Moments(np.array(part["mean"]), np.array(part["variance"]), part["count"])
             for name, part in state.items()

@@ -1,17 +1,21 @@
-"""The policy as evaluations, videos and agents use it: on raw observations, not for learning."""
+"""The policy as evaluations, videos and agents use it, on raw observations; and its recurrent state between steps."""
 
 from __future__ import annotations
+
+from typing import Any, ClassVar
 
 import numpy as np
 
 from duetto.algorithms.base import Tree
 from duetto.environments import obs_tree
+from duetto.functional import state_schema
 from duetto.functional.rng import generator
+from duetto.functional.state_schema import ARRAY, DictOf
 from duetto.learners import Policy
 from duetto.networks import masks
-from duetto.networks.spaces import Space
+from duetto.networks.layers import SequenceInput
+from duetto.networks.spaces import Box, Dict, Discrete, MultiDiscrete, Space
 from duetto.training.normalizer import Normalizer
-from duetto.training.recurrent_state import Recurrence
 
 
 class EvaluationPolicy:
@@ -29,7 +33,6 @@ class EvaluationPolicy:
         self.explores = False  # as in training
         self.greedy = False  # the best guess, even where evaluations sample
         self._noise: np.ndarray | None = None
-
         self._recurrence: Recurrence | None = None
 
     def __call__(self, obs: Tree, starts: np.ndarray | None = None) -> np.ndarray:
@@ -71,3 +74,68 @@ class EvaluationPolicy:
         """Take the rewards (K,) of its last actions in the environments `env` (K,), which recurrent networks see."""
         if self._recurrence is not None:
             self._recurrence.rewarded(reward, env)
+
+
+class Recurrence:
+    """The carry, the previous action and reward of N environments; at an episode's start zeros and "no action"."""
+
+    STATE: ClassVar[Any] = DictOf(ARRAY)
+
+    def __init__(self, learner: Policy, action: Space, num_envs: int) -> None:
+        self._learner = learner
+        self._first = {name: np.zeros((num_envs, *shape), np.float32) for name, shape in learner.carry_shapes().items()}
+        self._first |= {"action": no_action(action, num_envs), "reward": np.zeros(num_envs, np.float32)}
+        self._now: dict[str, np.ndarray] = dict(self._first)
+
+    def window(self, obs: Tree, starts: np.ndarray) -> SequenceInput:
+        """Wrap observations (N, ...) as windows of one step; reset the state where `starts` (N,) is True."""
+        if starts.any():
+            self._now = {
+                name: np.where(_like(starts, part), self._first[name], part) for name, part in self._now.items()
+            }
+        carry = dict(self._now)
+        return SequenceInput(
+            obs={name: part[:, None] for name, part in obs.items()} if isinstance(obs, dict) else obs[:, None],
+            previous_action=carry.pop("action")[:, None],
+            previous_reward=carry.pop("reward")[:, None],
+            starts=starts[:, None].copy(),
+            carry=carry,
+            is_first=starts.copy(),
+            query_steps=None,
+        )
+
+    def step(self, carry: dict[str, np.ndarray], action: np.ndarray) -> None:
+        """Take over the networks' new carry and the action taken."""
+        self._now |= carry | {"action": action.astype(self._first["action"].dtype)}
+
+    def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
+        """Take over the rewards (K,) of the environments `env` (K,)."""
+        self._now["reward"] = self._now["reward"].copy()  # windows handed out hold the one before
+        self._now["reward"][env] = self._learner.algorithm.seen_reward(reward)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The carry, previous actions and rewards."""
+        return {name: part.copy() for name, part in self._now.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Undo `state_dict`. Raises CheckpointError if its shapes are not those of the networks and environments."""
+        state_schema.check(state, self._first, "collector/recurrence")
+        self._now = {name: np.array(state[name]) for name in self._first}
+
+
+def no_action(action: Space, num_envs: int) -> np.ndarray:
+    """The previous action at an episode's start: zeros for a Box; -1, whose one-hot code is zeros, for choices."""
+    match action:
+        case Box():
+            return np.zeros((num_envs, action.size), np.float32)
+        case Discrete():
+            return np.full(num_envs, -1, np.int64)
+        case MultiDiscrete():
+            return np.full((num_envs, len(action.nvec)), -1, np.int64)
+        case Dict():
+            parts = [no_action(part, num_envs).reshape(num_envs, -1) for _, part in action.parts]
+            return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def _like(flags: np.ndarray, array: np.ndarray) -> np.ndarray:
+    return flags.reshape(-1, *(1,) * (array.ndim - 1))

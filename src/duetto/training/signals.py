@@ -13,10 +13,15 @@ from greenlet import getcurrent
 from duetto.errors import escaped
 from duetto.training.notices import LOGGER
 
-Came = dict[int, Any]  # signals, and who had them before
+Came = dict[int, Any]  # signals that ended a run, in order, and their earlier handlers
 
-_calls: list[Came] = []  # of the calls under way that pass signals on
-_unfinished: list[int] = []  # signals that left a run unfinished
+_came: Came = {}
+
+
+def listen() -> Came:
+    """Return the dict of the signals that end a run from now on; outside the main thread none come."""
+    _came.clear()
+    return _came
 
 
 @contextmanager
@@ -24,13 +29,9 @@ def passed_on() -> Iterator[Came]:
     """Raise signals that ended a run inside the block again after it, in order, with their earlier handlers.
 
     So Ctrl-C ends a script of many runs with the first of them, as KeyboardInterrupt, and SIGTERM its process. The
-    yielded dict holds the signals that came, and their earlier handlers; outside the main thread none come.
+    yielded dict holds the signals that came.
     """
-    came: Came = {}
-    if threading.current_thread() is not threading.main_thread():
-        yield came
-        return
-    _calls.append(came)
+    came = listen() if _in_main_thread() else {}
     try:
         yield came
     except Exception as error:
@@ -38,16 +39,9 @@ def passed_on() -> Iterator[Came]:
             LOGGER.error("%s: %s", type(error).__name__, escaped(str(error)))
         raise
     finally:
-        _calls.pop()
-        for number, handler in came.items():
+        for number, handler in list(came.items()):
             signal.signal(number, handler)
             signal.raise_signal(number)
-
-
-def noted() -> list[int]:
-    """Return the list that receives each signal that leaves a run unfinished, emptied."""
-    _unfinished.clear()
-    return _unfinished
 
 
 def say_how(came: Came, how: str) -> None:
@@ -57,25 +51,22 @@ def say_how(came: Came, how: str) -> None:
 
 
 @contextmanager
-def interruptible(stop: Callable[[], None], unfinished: Callable[[], bool] = lambda: True) -> Iterator[None]:
+def interruptible(stop: Callable[[], None]) -> Iterator[None]:
     """Have Ctrl-C and SIGTERM call `stop` while the `with` block runs; a second one ends the process at once.
 
     SIGHUP does the same, unless it is ignored already (nohup); but since a terminal that closes may send it several
     times, it is ignored after the first. Outside the main thread, and in the greenlet of one seed among several,
-    nothing is changed. `unfinished` says at the end of the block whether anything is left to resume.
+    nothing is changed.
     """
-    if threading.current_thread() is not threading.main_thread() or getcurrent().parent is not None:
+    if not _in_main_thread() or getcurrent().parent is not None:
         yield
         return
 
     def on_signal(number: int, _: Any) -> None:
         stop()
-        stopped_by.append(number)
-        for came in _calls[-1:]:
-            came[number] = earlier[number]
+        _came[number] = earlier[number]
         signal.signal(number, earlier[number] if number != hangup else signal.SIG_IGN)
 
-    stopped_by: list[int] = []
     hangup = getattr(signal, "SIGHUP", None)  # Windows has none
     numbers = [signal.SIGINT, signal.SIGTERM, *([hangup] if hangup is not None else [])]
     # None: a program that Python is embedded in has it, and could not have it back.
@@ -88,9 +79,11 @@ def interruptible(stop: Callable[[], None], unfinished: Callable[[], bool] = lam
         signal.signal(number, on_signal)
     try:
         yield
-        if stopped_by and unfinished():
-            _unfinished.extend(stopped_by)
     finally:
         for number, handler in earlier.items():
             if signal.getsignal(number) == on_signal:
                 signal.signal(number, handler)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -32,8 +32,7 @@ from duetto.training.checkpoints import Checkpoints, crossed
 from duetto.training.collector import Source
 from duetto.training.components import AnyMemory, Components, Execution
 from duetto.training.diagnostics import Diagnostics, check_finite
-from duetto.training.evaluation import Evaluation
-from duetto.training.evaluator import Evaluator
+from duetto.training.evaluation import Evaluation, Evaluator
 from duetto.training.metrics import MetricLog
 from duetto.training.normalizer import AnyBatch, Normalizer
 from duetto.training.notices import Notices
@@ -92,7 +91,7 @@ class Trainer:
             self.log: MetricLog = MetricLog(folder)
             opened.callback(self.log.close)
             store = CheckpointStore(folder / "checkpoints", config.run.keep, self.stepper.num_envs)
-            self._evaluator = Evaluator(config.run, self.stepper, self.another_environment, folder, store)
+            self._evaluator = Evaluator(config.run, self.another_environment, folder, store)
             opened.callback(self._evaluator.close)
             self.diagnostics: Diagnostics = Diagnostics(self.config, made, self.notices)
             kept = (made, self.log, self._evaluator, self._callbacks)
@@ -110,7 +109,7 @@ class Trainer:
         """Run to the configured number of steps, or until `stop` or Ctrl-C. The end is always a checkpoint."""
         self._callbacks.take(callbacks)
         first, options = self.step, self.config.run
-        with interruptible(self.stop, lambda: self.stopped), self._explaining_errors():
+        with interruptible(self.stop), self._explaining_errors():
             self._begin()
             self._pretrain()
             while self.step < options.steps and not self._stop:
@@ -334,7 +333,7 @@ class Trainer:
         acting = self.checkpoints.acting_state()
         check_finite(acting["learner"]["parameters"])
         result = self._evaluator.evaluate(self.policy, self.step, self.seconds, acting, self.on_activity)
-        self.log.to_board(self.step, {f"evaluation/{name}": value for name, value in result.numbers().items()})
+        self.log.publish(self.step, {f"evaluation/{name}": value for name, value in result.numbers().items()})
         self._call("on_evaluation")
         return result
 

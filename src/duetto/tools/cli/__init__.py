@@ -24,7 +24,7 @@ from types import FrameType
 from duetto.errors import DuettoError, escaped
 from duetto.tools.cli import output
 from duetto.training.notices import shown_elsewhere
-from duetto.training.signals import noted
+from duetto.training.signals import listen
 
 COMMANDS = {
     "train": "train an agent",
@@ -51,7 +51,7 @@ OF_ALGORITHMS = ("train", "sweep", "tune")  # commands whose options depend on t
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command and exit: 0 success, 1 a failure, 2 a mistake in the call, 128 + N if signal N ended the work."""
-    unfinished = noted()
+    came = listen()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for a terminal without ±, as on stderr
     try:
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
     finally:
         output.show_cursor()
-    sys.exit(128 + unfinished[0] if unfinished else 0)
+    sys.exit(128 + next(iter(came)) if came else 0)
 
 
 @contextmanager

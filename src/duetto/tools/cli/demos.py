@@ -26,8 +26,7 @@ from duetto.storage.config import circumstances
 from duetto.tools.cli.options import Checkpoint, EnvironmentId, EnvironmentOptions, Json, Trust, parse_options
 from duetto.tools.cli.output import print_notices, print_result
 from duetto.tools.cli.parser import Arg, Flag, run_function, unknown
-from duetto.training.evaluation import PARALLEL, SEED_OFFSET
-from duetto.training.evaluator import check_same_spaces
+from duetto.training.evaluation import PARALLEL, SEED_OFFSET, check_same_spaces
 from duetto.training.progress_lines import working
 from duetto.training.video import record as record_video
 

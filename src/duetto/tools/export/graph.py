@@ -15,7 +15,7 @@ from duetto.functional.running_stats import Moments
 from duetto.networks import masks
 from duetto.networks.layers import SequenceInput
 from duetto.networks.spaces import Box, Dict, Discrete, Space, num_columns, spell
-from duetto.training.recurrent_state import no_action
+from duetto.training.policy import no_action
 
 SINGLE, ACTION = "observation", "action"  # the names of input and output if there is one part
 MASK = "action_mask"
