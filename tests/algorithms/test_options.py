@@ -14,7 +14,6 @@ import pytest
 import toy_networks
 
 from duetto.algorithms import ALGORITHMS, BC, DDPG, DQN, PPO, R2D2, SAC, TD3, Algorithm, DQfD
-from duetto.algorithms.base import ReplaySpec
 from duetto.algorithms.options import Fraction
 from duetto.algorithms.suggestions import FOREIGN_NAMES
 from duetto.errors import UsageError
@@ -161,25 +160,6 @@ def test_own_networks_are_found_by_field():
     actor = toy_networks.actor()
     assert TD3(actor_network=actor).custom_networks() == {"actor_network": actor}
     assert TD3().custom_networks() == {}
-
-
-def test_the_memorys_part_is_handed_over_whole():
-    """Field by field; what only a prioritised memory needs is left out where it is uniform."""
-    spec = TD3(replay_capacity=7, n_step=3).memory()
-    assert spec == ReplaySpec(
-        capacity=7,
-        batch_size=256,
-        discount=0.99,
-        n_step=3,
-        learning_starts=0,
-        train_every=1,
-        gradient_steps=1,
-        train_at_episode_end=False,
-        prioritization=None,
-    )
-    priorities = TD3(prioritized=True, priority_exponent=0.7, priority_epsilon=0.1).memory().prioritization
-    assert (priorities.exponent, priorities.epsilon) == (0.7, 0.1)
-    assert (priorities.importance_exponent, priorities.importance_anneal_samples) == (0.4, 100_000)
 
 
 @dataclass(frozen=True)

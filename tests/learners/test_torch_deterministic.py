@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,12 +53,12 @@ def test_who_asked_for_more_keeps_it(mode: int, fills: bool):
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, ":4096:8"), (":16:8", ":16:8")])
-def test_cublas_has_memory_of_one_size(before: str | None, after: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
-    if before is not None:
-        monkeypatch.setenv(VARIABLE, before)
-    importlib.reload(torch_module)
-    assert torch_module.os.environ[VARIABLE] == after
+def test_cublas_has_memory_of_one_size(before: str | None, after: str):
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({VARIABLE: before} if before else {})
+    code = f"import os, duetto.learners.torch; print(os.environ['{VARIABLE}'])"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == after
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
