@@ -1,4 +1,4 @@
-"""Categorical critics as an option of SAC, CrossQ and TD3: the loss by hand."""
+"""Categorical critics as an option of DDPG, TD3, SAC and CrossQ: the loss by hand."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from learning_cases import ACTION, VECTOR, batch, build
 
-from duetto.algorithms import SAC, TD3, TQC, CrossQ
+from duetto.algorithms import DDPG, SAC, TD3, TQC, CrossQ
 from duetto.algorithms.actor_critic import categorical_loss
 from duetto.algorithms.base import PRIORITY, Batch
 from duetto.errors import UsageError
 
-KINDS = [SAC, CrossQ, TD3]
+KINDS = [DDPG, TD3, SAC, CrossQ]
 
 
 def test_the_loss_by_hand(array: Any):

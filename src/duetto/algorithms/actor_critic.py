@@ -93,6 +93,12 @@ class ActorCritic(OffPolicy):
     """A custom critic (Python only)."""
     tau: Fraction = 0.005
     """Step size of the target networks towards the online networks; 1 copies."""
+    critic: Literal["scalar", "categorical"] = "scalar"
+    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    num_atoms: Annotated[int, Bounds(2)] = 101
+    """Number of fixed returns of a categorical critic."""
+    value_range: tuple[float, float] = (-5.0, 5.0)
+    """Lowest and highest return of a categorical critic."""
 
     acting_networks: ClassVar[tuple[str, ...]] = ("actor",)
     observations: ClassVar[str] = "vectors, integers, Dict and Tuple of these"
@@ -112,6 +118,8 @@ class ActorCritic(OffPolicy):
         **in_group("replay", "hindsight_share", needs="hindsight"),
         **in_group("", "normalize_observations", "normalize_rewards"),
         **in_group("", "return_bound", needs="normalize_rewards", rare=True),
+        **in_group("", "critic"),
+        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
     }
 
     def __post_init__(self) -> None:
@@ -173,7 +181,10 @@ class ActorCritic(OffPolicy):
 
     def critic_head(self, size: int) -> CriticHead:
         """Return the head of each critic, for actions of `size` numbers."""
-        return CriticHead(size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer)
+        outputs = 0 if self.critic == "scalar" else self.num_atoms
+        return CriticHead(
+            size, self._critic_hidden(), self.activation, self.network, self.critic_action_layer, outputs=outputs
+        )
 
     def critics(self) -> int:
         """Return the number of critics."""
@@ -205,6 +216,10 @@ class ActorCritic(OffPolicy):
         """Return the observation space of networks, with hindsight without the achieved goal."""
         return observation if self.hindsight == "none" else without_part(observation, her.ACHIEVED)
 
+    def q_values(self, output: Array) -> Array:
+        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
+        return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
+
     def track_targets(self, learner: Updater) -> None:
         """Move all target networks towards their sources by `tau`."""
         for target, source in self.targets().items():
@@ -213,31 +228,6 @@ class ActorCritic(OffPolicy):
     def targets(self) -> dict[str, str]:
         """Return a target for each network: target's name to source's."""
         return {"target_actor": "actor", "target_critic": "critic"}
-
-
-@dataclass(frozen=True)
-class CategoricalCritics(ActorCritic):
-    """Actor-critics whose critics may learn distributions, by `categorical_loss` instead of `squared_loss`."""
-
-    critic: Literal["scalar", "categorical"] = "scalar"
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
-    num_atoms: Annotated[int, Bounds(2)] = 101
-    """Number of fixed returns of a categorical critic."""
-    value_range: tuple[float, float] = (-5.0, 5.0)
-    """Lowest and highest return of a categorical critic."""
-
-    option_table: ClassVar[OptionTable] = {
-        **in_group("", "critic"),
-        **in_group("", "num_atoms", "value_range", needs="critic=categorical"),
-    }
-
-    def q_values(self, output: Array) -> Array:
-        """Return values (...) of critics' outputs: values (...), or logits (..., num_atoms)."""
-        return output if self.critic == "scalar" else categorical.mean_value(output, *self.value_range)
-
-    @override
-    def critic_head(self, size: int) -> CriticHead:
-        return replace(super().critic_head(size), outputs=0 if self.critic == "scalar" else self.num_atoms)
 
 
 def squared_loss(batch: Batch, q: Array, target: Array) -> LossAndInfo:

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import ActorCritic
-from duetto.algorithms.base import PRIORITY, Array, Batch, LossAndInfo, Tree, Updater
+from duetto.algorithms.actor_critic import ActorCritic, categorical_loss, squared_loss
+from duetto.algorithms.base import Array, Batch, LossAndInfo, Tree, Updater
 from duetto.algorithms.exploration import ActionNoise, Noise
 from duetto.algorithms.options import NonNegative, Option, OptionTable, in_group
 from duetto.functional.array_ops import check_same_shape
@@ -55,20 +55,16 @@ class DDPG(ActorCritic):
     def critic_loss(self, nets: Any, batch: Batch, noise: Any) -> LossAndInfo:
         """Mean squared TD error towards y = r + γ Q'(s', μ'(s')) (Lillicrap et al., 2016, algorithm 1)."""
         xp = array_namespace(batch.reward)
-        next_q = nets.target_critic(batch.next_obs, nets.target_actor(batch.next_obs))[0]  # (B,)
-        target = bootstrap(batch.reward, batch.discount, next_q)
-        q = nets.critic(batch.obs, batch.action)[0]
-        check_same_shape(q=q, target=target)
-        error = q - target
-        return batch.weighted_mean(error**2), {"q": q, "target": target, PRIORITY: xp.abs(error)}
+        next_q = nets.target_critic(batch.next_obs, nets.target_actor(batch.next_obs))  # (1, B)
+        q = nets.critic(batch.obs, batch.action)  # (1, B)
+        if self.critic == "categorical":  # logits (1, B, num_atoms), as in D4PG (Barth-Maron et al., 2018)
+            return categorical_loss(batch, q, next_q, xp.zeros_like(batch.reward), self.value_range)
+        target = bootstrap(batch.reward, batch.discount, next_q[0])
+        return squared_loss(batch, q, target)
 
     def actor_loss(self, nets: Any, batch: Batch) -> LossAndInfo:
         """-mean Q(s, μ(s)), whose gradient is the deterministic policy gradient (Silver et al., 2014)."""
         return -batch.mean(self.q_values(nets.critic.q1(batch.obs, nets.actor(batch.obs)))), {}
-
-    def q_values(self, output: Array) -> Array:
-        """Return values (...) of critics' outputs, which are values here."""
-        return output
 
     def update(self, learner: Updater, batch: Batch, noise: Any, phase: int) -> None:
         """Update the critic, then the actor, then both targets."""

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss, squared_loss
+from duetto.algorithms.actor_critic import ActorCritic, categorical_loss, squared_loss
 from duetto.algorithms.base import Array, Batch, LossAndInfo, OptimizerSpec, Tree, Updater
 from duetto.algorithms.exploration import PolicySampling
 from duetto.algorithms.options import NonNegative, Option, OptionTable, Positive, Sizes, in_group
@@ -44,7 +44,7 @@ class ActionNoisePair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SAC(CategoricalCritics):
+class SAC(ActorCritic):
     """Soft Actor-Critic (Haarnoja et al., 2018, arXiv:1812.05905: twin critics, learned temperature)."""
 
     actor_learning_rate: Positive = 3e-4

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from array_api_compat import array_namespace
 
-from duetto.algorithms.actor_critic import CategoricalCritics, categorical_loss, squared_loss
+from duetto.algorithms.actor_critic import categorical_loss, squared_loss
 from duetto.algorithms.base import Array, Batch, LossAndInfo, Updater
 from duetto.algorithms.ddpg import DDPG
 from duetto.algorithms.options import Count, NonNegative, OptionTable, in_group
@@ -27,7 +27,7 @@ from duetto.functional.returns import bootstrap, smoothed_action
 
 
 @dataclass(frozen=True)
-class TD3(CategoricalCritics, DDPG):
+class TD3(DDPG):
     """Twin Delayed DDPG (Fujimoto et al., 2018, arXiv:1802.09477)."""
 
     policy_delay: Count = 2
