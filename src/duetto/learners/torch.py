@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -109,29 +109,26 @@ class TorchLearner(Learner, Updater):
     # ------------------------------------------------------------------------------------------------ learning
     @override
     def update_alike(self, updates: Sequence[Update]) -> list[Metrics]:
-        return [self._metrics(update) for update in updates]
-
-    def _metrics(self, update: Update) -> Metrics:
-        """Make an update, or one for each of its minibatches, and return the mean of their metrics."""
-        self._phase, self._nth = update.phase, -1
-        rates, times = self._step_sizes(update.learning_rates), 1 if update.rows is None else update.rows.shape[-2]
-        if self._recorder is not None:
-            rates = tree_map(np.float32, rates)
-        scheduled = tree_map(lambda value: np.asarray(value, np.float32), update.scheduled)
-        inputs = update._replace(phase=None, learning_rates=rates, scheduled=scheduled), np.zeros(1, np.int64)
-        results = self._call(("update", self._phase), inputs, self._step, times)
-        values, priorities = zip(*results, strict=True)
-        mean = values[0] if times == 1 else torch.stack(values).mean(0)
-        priority = None if priorities[-1] is None else LazyArray(priorities[-1])
-        return Metrics(self._phase_names[self._phase], LazyArray(mean), priority)
-
-    def _call(self, name: Any, inputs: Any, function: Callable[[Any], Any], times: int = 1) -> list[Any]:
-        """Return the results of `times` calls with these arrays as tensors, by a CUDA graph if it can be recorded."""
-        if self._recorder is not None:
-            return self._recorder.replay(name, inputs, function, times)
-        self._use_threads(self.threads)
-        tensors = as_tensors(inputs, self.device)
-        return [function(tensors) for _ in range(times)]
+        metrics: list[Metrics] = []
+        for update in updates:
+            self._phase, self._nth = update.phase, -1
+            rates, times = self._step_sizes(update.learning_rates), 1 if update.rows is None else update.rows.shape[-2]
+            if self._recorder is not None:
+                rates = tree_map(np.float32, rates)
+            scheduled = tree_map(lambda value: np.asarray(value, np.float32), update.scheduled)
+            inputs = update._replace(phase=None, learning_rates=rates, scheduled=scheduled), np.zeros(1, np.int64)
+            if self._recorder is not None:
+                results = self._recorder.replay(("update", self._phase), inputs, self._step, times)
+            else:
+                self._use_threads(self.threads)
+                tensors, results = as_tensors(inputs, self.device), []
+                for _ in range(times):
+                    results.append(self._step(tensors))
+            values, priorities = zip(*results, strict=True)
+            mean = values[0] if times == 1 else torch.stack(values).mean(0)
+            priority = None if priorities[-1] is None else LazyArray(priorities[-1])
+            metrics.append(Metrics(self._phase_names[self._phase], LazyArray(mean), priority))
+        return metrics
 
     def _step_sizes(self, rates: dict[str, Any]) -> dict[str, Any]:
         """Return learning rates as the optimizers take them."""
@@ -285,8 +282,8 @@ class TorchLearner(Learner, Updater):
     @override
     def _act(self, method: Any, obs: Tree, *noise: np.ndarray | None) -> Any:
         inputs = (obs, *noise)
-        if method == "collect":  # always of the same number of environments, so that it can be recorded
-            return as_arrays(self._call(method, inputs, partial(self._acted, method))[0])
+        if self._recorder is not None and method == "collect":  # always of the same number of environments
+            return as_arrays(self._recorder.replay(method, inputs, partial(self._acted, method))[0])
         self._use_threads(self.threads)
         return as_arrays(self._acted(method, as_tensors(inputs, self.device)))
 
