@@ -142,8 +142,10 @@ class Csv(_Log):
 
     @staticmethod
     def _parse(line: bytes, first: bytes) -> dict[str, Any] | None:
+        if line == first:
+            return None
         names, cells = (part.decode().split(",") for part in (first, line))
-        return None if line == first else dict(zip(names, cells, strict=True))
+        return dict(zip(names, cells, strict=True))
 
 
 def _csv_line(values: Sequence[Any]) -> bytes:
