@@ -5,7 +5,7 @@ import pytest
 from memory_cases import ACTION, PROPORTIONAL, VECTOR, build, fill, masses, rows, spec
 from shard_cases import sharded
 
-from duetto.buffers.sampling import SumTree, Tree
+from duetto.buffers.sampling import PriorityTree, SumTree
 from duetto.errors import NonFiniteError
 
 TINY = replace(PROPORTIONAL, epsilon=1e-12)
@@ -236,13 +236,13 @@ def test_past_the_end_comes_the_last_leaf(size):
 def test_changing_some_leaves_equals_building_anew(size):
     """Bit for bit: nothing accumulates, and a resumed memory continues as if it had never stopped."""
     random = np.random.default_rng(size)
-    leaves, sums, minima = np.zeros(size), SumTree(size), Tree(size, np.minimum, np.inf)
+    leaves, sums, minima = np.zeros(size), SumTree(size), PriorityTree(size, np.minimum, np.inf)
     for _ in range(50):
         index, value = random.integers(size, size=7), random.random(7) + 0.1
         for tree in (sums, minima):
             tree.set(index, value)
         leaves[index] = value  # the last of several
-    anew = SumTree(size), Tree(size, np.minimum, np.inf)
+    anew = SumTree(size), PriorityTree(size, np.minimum, np.inf)
     anew[0].fill(leaves)
     anew[1].fill(np.where(leaves > 0, leaves, np.inf))
     mass = random.random(100) * sums.root

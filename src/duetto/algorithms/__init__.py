@@ -5,7 +5,7 @@
     dqfd, r2d3, bc                                         learning from demonstrations
     ppo                                                    learning from rollouts
     base                                                   Algorithm, batches, specs of buffers and optimizers
-    off_policy, actor_critic                               options and methods that several algorithms share
+    off_policy, actor_critic                               shared options and losses; defaults of all but ppo
     her, exploration                                       hindsight goals; noise, ε-greedy and sampling
     options, suggestions                                   bounds, groups and searches of options, "did you mean"
 

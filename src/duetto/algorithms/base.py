@@ -29,7 +29,8 @@ Array = Any  # an array of NumPy, PyTorch or JAX
 # SequenceInput.
 Tree = Any
 
-LossAndInfo = tuple[Array, dict[str, Array]]  # a scalar; and by name arrays, which are logged
+# A scalar; and arrays by name. `learners.base` logs an array x as learn/x, or as learn/x_mean, _min and _max.
+LossAndInfo = tuple[Array, dict[str, Array]]
 
 # Two entries of a loss's info have a meaning.
 PRIORITY = "priority"  # (B,), updates the replay buffer's priorities and is not logged

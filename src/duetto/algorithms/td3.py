@@ -7,8 +7,8 @@
                   targets: μ' and both Q' move by τ
 
 The facts that make it TD3, each with a test: the minimum of the twin targets, and one gradient per critic;
-clipped smoothing noise on the target action; a delayed actor; *both* targets delayed with it; the actor climbs Q_1
-only; truncated episodes bootstrap.
+clipped smoothing noise on the target action; a delayed actor; *both* targets delayed with it
+(`target_update`); the actor climbs Q_1 only; truncated episodes bootstrap.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class MassItems:
 
     def __init__(self, size: int) -> None:
         self._sums = SumTree(size)  # mass of each item, 0 where there is none
-        self._minima = Tree(size, np.minimum, np.inf)  # the same, infinite where there is none
+        self._minima = PriorityTree(size, np.minimum, np.inf)  # the same, infinite where there is none
         self._count = 0
 
     @property
@@ -142,7 +142,7 @@ class MassItems:
         self._count = int(np.count_nonzero(whole))
 
 
-class Tree:
+class PriorityTree:
     """A tree over an array with `combine` of all leaves as its root; updates take O(log n).
 
     Leaves start as `empty`, the value that changes no result. A parent is always recomputed from its children, never
@@ -182,7 +182,7 @@ class Tree:
             parents.reshape(-1)[: len(children)] = self._combine.reduce(children, axis=1)
 
 
-class SumTree(Tree):
+class SumTree(PriorityTree):
     """A tree of the sum of non-negative leaves, which finds the leaf at a given point of their running sum."""
 
     def __init__(self, size: int) -> None:

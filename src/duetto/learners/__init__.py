@@ -1,6 +1,7 @@
 """Learners run an algorithm's updates in PyTorch or JAX. `choose` selects the framework, and `build` imports only that.
 
-base              Learner: counters, schedules, random numbers, state      policy     acting, also without a framework
+base              Learner: counters, schedules, random numbers, state, metrics of losses (learn/*)
+policy            acting, also without a framework
 torch, torch_adam, cuda_graphs                                             the learner in PyTorch
 jax, jax_update, jax_random                                                the learner in JAX
 torch_vmap, multi_seed                                                     several seeds in one program

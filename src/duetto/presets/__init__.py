@@ -1,4 +1,7 @@
-"""Tuned hyper-parameters: one YAML file for each algorithm. `td3.yaml` explains the keys."""
+"""Tuned hyper-parameters: one YAML file for each algorithm. `td3.yaml` explains the keys.
+
+Without `--preset`, the environment selects its own. A preset overrides the defaults in `algorithms/`.
+"""
 
 from __future__ import annotations
 

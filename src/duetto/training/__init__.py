@@ -6,8 +6,8 @@ normalizer                running statistics of observations and rewards
 evaluation, video         whole episodes of the policy, the best parameters; videos
 checkpoints               what a checkpoint holds; a resume's comparison with it: config, spaces, versions
 callbacks                 hooks that the trainer calls; ready ones are in `duetto.callbacks`
-metrics, diagnostics      numbers of a log line, also for TensorBoard; signs that a run does not learn
+metrics, diagnostics      numbers of a log line, also for TensorBoard; warnings: too short, NaN, collapsed
 progress, progress_lines  what a run shows while it trains
 device_trainer, device_loop  a run in environments of arrays, as one compiled program
-signals, notices          Ctrl-C; sentences for the user
+signals, notices          Ctrl-C; where warnings and hints are shown
 """
