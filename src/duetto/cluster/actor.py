@@ -153,7 +153,7 @@ class BlockActor:
         return {"stepper": self._stepper.state_dict(), "collector": self._collector.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state`; return why each environment started a new episode instead, "" if it did not."""
+        """Restore `state`; return why each environment started a new episode, "" if it did not."""
         state_schema.check(state, {"stepper": ANY, "collector": Collector.STATE}, "stepper/environments")
         self._begin(0)
         self._stepper.load_state_dict(state["stepper"])

@@ -50,7 +50,7 @@ def import_minari(
 ) -> None:
     """Convert a Minari dataset to demonstrations with this metadata; an empty `expert` is read from the dataset.
 
-    Rewards are clipped or scaled as the environment's options say, as a run learns from them.
+    Rewards are clipped or scaled by the environment's options, as in training.
 
     Args:
         source: The dataset's folder, or its id in Minari's local folder.

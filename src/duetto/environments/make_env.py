@@ -61,8 +61,8 @@ def make(
             or a factory: the environment's class, or a callable that returns a new environment at each call.
         num_envs: Number of environments.
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
-            A process is a new Python, which imports nothing of the script.
-        worker_timeout: Seconds that such a process may take to answer before it is an error; 0: no limit.
+            Each process is a new Python that does not import the script.
+        worker_timeout: Seconds without an answer from a process after which it fails; 0: no limit.
         render_mode: Gymnasium's; "rgb_array" for videos. Atari games are stepped in ale-py's C++ threads without it.
         kwargs: Arguments of the environment's constructor or of the factory; for Atari,
             `AtariOptions`. `mask_velocity=True` hides the velocities of CartPole, Pendulum,

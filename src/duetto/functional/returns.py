@@ -22,14 +22,14 @@ def n_step_return(
     `available`. A truncated window looks ahead from the final observation of its episode, so it keeps its discount.
 
     Args:
-        reward: (B, n), r_k of n transitions in time order; anything, also NaN, after the window's end.
+        reward: (B, n), r_k of n transitions in time order; arbitrary, even NaN, after the window's end.
         terminated: (B, n) bool, the task ended with this transition: no future counts.
         truncated: (B, n) bool, the episode was cut from outside after this transition.
         available: (B,) int in 1 .. n or more, how many of the n transitions exist.
         discount: γ.
 
     Returns:
-        R (B,), discount (B,) and n' (B,) int; of NumPy arrays R and discount are float64.
+        R (B,), discount (B,) and n' (B,) int; for NumPy arrays, R and discount are float64.
     """
     xp = array_namespace(reward)
     steps = xp.arange(reward.shape[1])
@@ -54,7 +54,7 @@ def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:
     """Target policy smoothing, a' = clip(μ'(s') + clip(σ·noise, low, high), -1, 1) (Fujimoto et al., 2018, eq. 14).
 
-    The outer clip is the authors' code's, not the equation's.
+    The outer clip is from the authors' code, not the equation.
 
     `action`, the standard normal `noise` and the result are (B, A). Raises ValueError if shapes differ.
     """

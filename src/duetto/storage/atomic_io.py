@@ -62,7 +62,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder durably if it is missing. Its parent must exist: it may have been moved."""
+    """Create a folder durably if it is missing. Its parent must exist."""
     if folder.is_dir():
         return
     os.mkdir(folder)

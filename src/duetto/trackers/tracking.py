@@ -40,7 +40,7 @@ class Tracking(Callback):
         self._ended = self._failed = False
 
     def on_start(self, trainer: Trainer) -> None:
-        """Start a tracked run and send everything that was logged; or continue one, from the checkpoint's step on."""
+        """Start a tracked run and send all logged metrics, or continue one from the checkpoint's step."""
         folder = trainer.folder
         path = folder / FOLDER / f"{self.tracker.name}.txt"
         known = read(path)

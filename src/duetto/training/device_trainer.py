@@ -150,7 +150,7 @@ class DeviceComponents(Components):
         engine.state = None  # the program's to change from here on
 
     def advance(self, turns: int, step: int, horizon: int) -> Advance:
-        """Make some turns of the loop."""
+        """Run the compiled loop for `turns` turns."""
         loop, memory, moments = self.collector, self.memory, self.normalizer.moments
         learner: Any = self.learner
         scaling = {OBSERVATION: on_device(moments[OBSERVATION])} if moments else {}
@@ -172,7 +172,7 @@ class DeviceComponents(Components):
     @property
     @override
     def steps_at_once(self) -> int:
-        """Here the steps of one turn of the loop."""
+        """The steps of one turn of the loop."""
         return self.collector.steps_of_turn
 
     @override

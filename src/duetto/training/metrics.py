@@ -210,10 +210,10 @@ class Board:
         self._folder = folder
         self._tensorboard = _tensorboard()
         self._file: IO[bytes] | None = None
-        # The step: a run that is resumed within the second would otherwise write over its own events.
+        # With the step, so that a run resumed within the same second does not overwrite its events.
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{step:012}"
         try:
-            folder.mkdir(exist_ok=True)  # not the folders above it
+            folder.mkdir(exist_ok=True)  # without its parents
             self._file = (folder / name).open("wb")
         except FileNotFoundError:  # the run's folder is gone
             raise

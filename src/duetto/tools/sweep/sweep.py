@@ -212,7 +212,7 @@ class Sweep:
         self.on_event: Callable[[str], None] = lambda _: None
 
     def work(self) -> None:
-        """Train to the end of the last run, or until Ctrl-C."""
+        """Train until the last run ends, or until Ctrl-C."""
         with interruptible(self._stop):
             try:
                 while self._remains():
