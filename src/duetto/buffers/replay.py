@@ -77,10 +77,10 @@ class ReplayMemory(Memory):
         return self.line.items
 
     def due(self) -> Iterator[Sample]:
-        """Yield the batches to learn from now; they wait for the first item.
+        """Yield the batches that are due; none are due before the first item.
 
-        Each is drawn when it is asked for, so it sees the priorities fed back for the one before. An item that is not
-        asked for stays due.
+        Each batch is drawn on request, so it sees the new priorities of the previous batch. A batch that is not
+        requested stays due.
         """
         while self.take_due():
             yield self.sample()

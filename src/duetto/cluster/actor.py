@@ -147,7 +147,7 @@ class BlockActor:
             self._collector.rewards.largest = weights.largest
 
     def state(self) -> dict[str, Any]:
-        """Return everything except the weights that the next steps depend on; {} before the first reset."""
+        """Return the state, except weights, that the next steps depend on; {} before the first reset."""
         if not self._stepper.started:
             return {}
         return {"stepper": self._stepper.state_dict(), "collector": self._collector.state_dict()}

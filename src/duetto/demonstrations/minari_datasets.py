@@ -169,7 +169,7 @@ def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap)
 
 
 def main() -> None:
-    """Do the job on standard input. The last line of the errors says why it failed."""
+    """Run the job from standard input. The last line on stderr is the reason of a failure."""
     job = json.load(sys.stdin)
     try:
         with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit

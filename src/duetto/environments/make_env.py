@@ -294,12 +294,12 @@ def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
 
 # ------------------------------------------------------------------------------------------- copies
 def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium.Env]:
-    """Return a factory of copies of an environment, or of a `SyncVectorEnv`'s first one, with what was set on them.
+    """Return a factory of copies of an environment, or of a `SyncVectorEnv`'s first environment.
 
-    `gymnasium.make` with an object's `spec` would know nothing of `env.unwrapped.gravity = 0.0`.
+    Copies keep attributes, such as `env.unwrapped.gravity = 0.0`; `gymnasium.make` with the `spec` would not.
 
     Raises:
-        UsageError: It is another vector environment.
+        UsageError: The environment is another vector environment.
     """
     label = label_of(environment)
     single: Any = environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment

@@ -140,7 +140,7 @@ class ProcessPool:
         return len(self._working) < self._jobs
 
     def start(self, job: Job) -> None:
-        """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
+        """Start or resume a job. Raises UsageError if it cannot be sent to another process."""
         self._idle = [process for process in self._idle if process.receive() is None]  # the others have died
         process = self._idle.pop() if self._idle else WorkerProcess(job.log, max(1, cores() // self._jobs))
         self._working[job] = process

@@ -210,11 +210,11 @@ class Run:
         Args:
             episodes: Their number.
             checkpoint: "last", "best", or a step.
-            seed: Of the initial states; None: the run's own, by which the "best" checkpoint was selected. Another seed
+            seed: Seed of the initial states; None: the run's seed, which selected the "best" checkpoint. Another seed
                 gives an unbiased result.
             tell: Callable that gets short texts on progress.
             environment: Another environment with the same spaces.
-            environment_options: Options of `environment`, or without one on top of the run's.
+            environment_options: Options of `environment`; without `environment`, they override the run's.
             stochastic: Explore as in training; PPO and SAC sample.
         """
         episodes, seed = whole("episodes", episodes), self._seed(seed)

@@ -109,7 +109,7 @@ def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
     Raises:
         UsageError: No folder can be made there.
-        DuettoError: `path` was made meanwhile, or the disk refuses. The hidden folder stays, and the message names it.
+        DuettoError: `path` was created meanwhile, or writing fails. The hidden folder stays; the message names it.
     """
     path = path.absolute()
     folder = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")

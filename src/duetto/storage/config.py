@@ -134,7 +134,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that a run is made from: algorithm, environment, options, and the versions of packages."""
+    """The configuration of a run: algorithm, environment, options, and the versions of packages."""
 
     algorithm: Algorithm
     environment: str  # an id, or the description of an object

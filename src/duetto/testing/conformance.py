@@ -165,7 +165,7 @@ def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
 
 
 def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Compare two seeds in one process with each alone: on the simplest spaces, with masks, and with joint actions.
+    """Compare two seeds trained together with each trained alone: on the simplest spaces, with masks, and with joint actions.
 
     Algorithms without such support, such as recurrent ones, must raise UsageError.
     """
@@ -347,7 +347,7 @@ def _compare_together(trial: Trial, backend: Backend) -> None:
 
 
 def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
-    """Raise AssertionError if NumPy can act, and collects or evaluates unlike a backend."""
+    """Raise AssertionError if NumPy can act, but collects or evaluates unlike a backend."""
     learner = _learner(trial, backends[0])
     if not in_numpy(trial.algorithm, learner.specs):
         return

@@ -139,7 +139,7 @@ def write(path: Path, identity: str) -> None:
 
 
 def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
-    """Read the numbers that a run has logged after a step, by step."""
+    """Read the metrics that a run logged after a step, by step."""
     steps: dict[int, dict[str, float]] = {}
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(numbers_of(line))

@@ -148,7 +148,7 @@ class MetricLog:
         return {names[name]: total / count for name, (total, count) in sorted(window.items())}
 
     def write_own(self, step: int) -> None:
-        """Write a line with the custom numbers that no line has yet."""
+        """Write a line with the custom metrics that are not written yet."""
         if own := {name: self._window.pop(name) for name in list(self._window) if name.startswith(_OWN)}:
             line = self._means(own)
             self.lines.append({"step": step} | line)

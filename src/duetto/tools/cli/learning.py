@@ -118,7 +118,7 @@ class LearningCommand:
         return choose(self.algorithm.name(), given.get("environment", ""), given.get("preset"), own)
 
     def spec(self, given: Mapping[str, Any], environment: str) -> RunSpec:
-        """Return the run that the options describe, without what is the command's own. Raises UsageError."""
+        """Return the run that the options describe, without the command's own options. Raises UsageError."""
         from duetto.runs.spec import RunSpec
 
         return RunSpec.of(

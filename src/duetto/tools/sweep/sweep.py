@@ -42,7 +42,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError,
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs that differ in their seeds only. The spec's name is that of their folders, without the seed."""
+    """Runs that differ only in their seeds. The spec's name is their folders' name without the seed."""
 
     spec: RunSpec
     seeds: tuple[int, ...]

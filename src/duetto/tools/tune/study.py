@@ -100,7 +100,7 @@ class Plan:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that decides the trials and their scores, as `study.yaml` has it."""
+        """Return all settings that affect the trials and their scores, as in `study.yaml`."""
         config = self.config.to_dict()
         return {
             "search": {name: dimension.to_dict() for name, dimension in self.space.items()},
