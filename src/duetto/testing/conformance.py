@@ -165,7 +165,7 @@ def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
 
 
 def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Compare two seeds trained together with each trained alone: on the simplest spaces, with masks, and with joint actions.
+    """Compare two seeds trained together with each alone: on the simplest spaces, with masks, and with joint actions.
 
     Algorithms without such support, such as recurrent ones, must raise UsageError.
     """
