@@ -37,7 +37,7 @@ class StopAtReturn(Callback):
 
 @dataclass
 class TimeLimit(Callback):
-    """End the run after this many seconds of work, summed over resumes, without steps that a kill lost.
+    """End the run after this many seconds of work, summed over resumes, except for steps lost in a crash.
 
     The run completes its step and writes a checkpoint.
     """
@@ -48,7 +48,7 @@ class TimeLimit(Callback):
         check_fields(self)
 
     def on_step(self, trainer: Trainer) -> None:
-        """Stop the run once its time is over."""
+        """Stop the run once its time is up."""
         if trainer.seconds >= self.seconds:
             trainer.stop(
                 f"It has worked for {self.seconds:g} seconds, its time limit. Resume it with a longer one, or without."
@@ -57,10 +57,10 @@ class TimeLimit(Callback):
 
 @dataclass
 class RecordVideo(Callback):
-    """Record an episode of the policy, as it acts in evaluations, before the first step and every `steps` steps.
+    """Record an episode of the evaluation policy before the first step and every `steps` steps.
 
-    The videos are in the run's folder `videos/`, as those of `duetto video`. The episodes are not learned from.
-    UsageError if imageio or ffmpeg is missing, or the environment renders no pictures.
+    Videos are in the run's folder `videos/`, like those of `duetto video`. The agent does not learn from them.
+    Raises UsageError if imageio or ffmpeg is missing, or the environment renders no images.
     """
 
     steps: Count
@@ -70,7 +70,7 @@ class RecordVideo(Callback):
         video.imageio()  # raise now if it is missing
 
     def on_start(self, trainer: Trainer) -> None:
-        """Record the first episode of a new run, so that an environment without pictures fails early."""
+        """Record the first episode of a new run, so that an environment without images fails early."""
         self._before = trainer.step
         if not trainer.step:
             self._record(trainer)

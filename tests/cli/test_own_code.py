@@ -225,7 +225,7 @@ def test_another_file_in_its_place_is_not_run(begin: Command, duetto: Command, f
         ("", "pesimist.py:Pessimist", "pesimist.py cannot be read: No such file or directory."),
         ("x = 5", "pessimist.py:x", "has no class 'x'. It has: Pessimist."),
         ("def x(): ...", "pessimist.py:x", "has no algorithm (a subclass of duetto.algorithms.Algorithm) 'x'."),
-        ("1 / 0", "pessimist.py:Pessimist", "does not run, line 52: ZeroDivisionError: division by zero"),
+        ("1 / 0", "pessimist.py:Pessimist", "does not run, line 53: ZeroDivisionError: division by zero"),
         ("def", "pessimist.py:Pessimist", "does not run: SyntaxError: "),
         (
             "class B(Pessimist):\n    b: int = 1",

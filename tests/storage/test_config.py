@@ -28,7 +28,7 @@ from duetto.storage import atomic_io, reproducibility
 from duetto.storage.config import Config, Event, History, RunOptions, command_line
 from duetto.storage.safe_yaml import read_yaml
 from duetto.tools.plot.curves import curves
-from duetto.training import resume_checks
+from duetto.training import checkpoints
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_schedules_that_were_stretched(tmp_path: Path):
 
 
 def test_what_does_not_go_on_exactly(made: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(resume_checks, "packages", lambda _: {"numpy": "0.1"})
+    monkeypatch.setattr(checkpoints, "packages", lambda _: {"numpy": "0.1"})
     made.resume()
     [event] = history(made).inexact
     assert event.what.startswith("Computed otherwise since the checkpoint at step 70: numpy was ")

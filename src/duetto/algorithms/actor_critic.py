@@ -42,7 +42,7 @@ class ActorCritic(OffPolicy):
     """Options of every off-policy actor-critic."""
 
     hindsight: Literal["none", "future", "final", "episode"] = "none"
-    """Replace goals by achieved ones: of later steps (future), the last step (final), or any step (episode)."""
+    """Replace goals by those achieved at later steps (future), the last step (final) or any step (episode)."""
     hindsight_share: Fraction = 0.8
     """Fraction of a batch whose goals are replaced; 0.8 is the paper's k = 4."""
 
@@ -74,7 +74,7 @@ class ActorCritic(OffPolicy):
     hidden: Sizes = (400, 300)
     """Units of the hidden layers of the actor, and of the critic unless `critic_hidden` is given."""
     critic_hidden: Sizes = ()
-    """Units of the critic's hidden layers; empty for those of `hidden`."""
+    """Units of the critic's hidden layers; empty to use `hidden`."""
     activation: Activation = "relu"
     """Activation of the hidden layers."""
     network: Blocks = "mlp"

@@ -68,7 +68,7 @@ class OffPolicy(Algorithm):
     discount: Fraction = 0.99
     """γ: the weight of a reward one step later."""
     n_step: Count = 1
-    """Rewards summed before bootstrapping; shorter where an episode ends."""
+    """Rewards summed before bootstrapping; fewer at the end of an episode."""
 
     option_table: ClassVar[OptionTable] = {
         "batch_size": Option("replay", search={"factor": 4, "step": "doubling"}),

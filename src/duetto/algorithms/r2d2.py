@@ -48,7 +48,7 @@ class R2D2(DQN):
     overlap: CountOrZero = 40
     discount: Fraction = 0.997
     n_step: Count = 5
-    """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
+    """Rewards summed before bootstrapping; fewer at the end of an episode or a sequence."""
     prioritized: bool = True
     priority_exponent: NonNegative = 0.9
     importance_exponent: Fraction = 0.6

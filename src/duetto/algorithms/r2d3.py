@@ -31,7 +31,7 @@ class R2D3(R2D2, DQfD):
     demonstration_share: Fraction = 0.25
     """ρ: each sequence of a batch is a demonstration with this probability, also far below 1 / batch_size."""
     n_step: Count = 5
-    """Rewards summed before bootstrapping; shorter where an episode or a sequence ends."""
+    """Rewards summed before bootstrapping; fewer at the end of an episode or a sequence."""
     burn_in: CountOrZero = 2
     unroll: Count = 40
     overlap: CountOrZero = 2

@@ -6,9 +6,9 @@
     each d-th     actor:  one step down   -mean Q_1(s, μ(s))
                   targets: μ' and both Q' move by τ
 
-The facts that make it TD3, each with a test: the minimum of the twin targets, and one gradient per critic;
-clipped smoothing noise on the target action; a delayed actor; *both* targets delayed with it
-(`target_update`); the actor climbs Q_1 only; truncated episodes bootstrap.
+The facts that define TD3, each with a test: the minimum of the twin targets, and one gradient per critic;
+clipped smoothing noise on the target action; a delayed actor; *both* targets delayed with it (`target_update`); an
+actor that maximizes Q_1 only; truncated episodes bootstrap.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class TD3(DDPG):
     target_noise: NonNegative = 0.2
     """Std of the noise on the target action, in units of the action range [-1, 1]; 0 for no noise."""
     target_noise_clip: tuple[float, float] = (-0.5, 0.5)
-    """Range to clip this noise to; -inf inf for no clipping."""
+    """Range to clip the target noise to; -inf inf for no clipping."""
     twin_critic: bool = True
     """Two critics and the minimum of their targets, or one critic."""
     target_update: Literal["with_actor", "every_step"] = "with_actor"
-    """Update target networks with the actor, as in the paper, or at every update, as DI-engine."""
+    """Update target networks with the actor, as in the paper, or at every update, as in DI-engine."""
 
     option_table: ClassVar[OptionTable] = {
         **in_group("", "twin_critic", "target_update", rare=True),

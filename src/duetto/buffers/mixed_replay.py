@@ -100,7 +100,7 @@ class MixedReplay(Memory):
             yield self._sample(self._batch_size)
 
     def due(self) -> Iterator[Sample]:
-        """Yield the batches to learn from now; they wait for the agent's first item."""
+        """Yield the batches that are due; none are due before the agent's first item."""
         while self._agent.take_due():
             yield self.sample()
 

@@ -77,10 +77,10 @@ class ReplayMemory(Memory):
         return self.line.items
 
     def due(self) -> Iterator[Sample]:
-        """Yield the batches to learn from now; they wait for the first item.
+        """Yield the batches that are due; none are due before the first item.
 
-        Each is drawn when it is asked for, so it sees the priorities fed back for the one before. An item that is not
-        asked for stays due.
+        Each batch is drawn on request, so it sees the new priorities of the previous batch. A batch that is not
+        requested stays due.
         """
         while self.take_due():
             yield self.sample()
@@ -116,11 +116,11 @@ class ReplayMemory(Memory):
 
     # ------------------------------------------------------------------------------------------------ checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of schedule and draws, and the sizes."""
+        """Return the sizes and the states of the schedule and the sampler."""
         return {"shape": self._sizes, "schedule": self.schedule.state_dict()} | self.sampler_state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore schedule and sizes. CheckpointError for the state of a buffer with other sizes."""
+        """Restore the schedule. Raises CheckpointError if the buffer has other sizes."""
         state_schema.check(state, {"shape": DictOf(int)}, "memory")
         saved, sizes = state["shape"], self._sizes
         if saved != sizes:

@@ -226,7 +226,7 @@ class Rollout(Memory):
         following = np.empty_like(value)
         following[:-1] = value[1:]
         ends = [(steps - 1, env, _row(self._next, env)) for env in range(num_envs)] + self._ends
-        for start in range(0, len(ends), num_envs):  # always N rows: another number would be compiled anew
+        for start in range(0, len(ends), num_envs):  # always N rows, so that JAX compiles once
             some = ends[start : start + num_envs]
             padded = some + some[:1] * (num_envs - len(some))
             values = self._end_values(tree_stack([inputs for _, _, inputs in padded]))

@@ -146,7 +146,7 @@ class PriorityTree:
     """A tree over an array with `combine` of all leaves as its root; updates take O(log n).
 
     Leaves start as `empty`, the value that changes no result. A parent is always recomputed from its children, never
-    corrected by a difference: rounding errors cannot add up.
+    corrected by a difference, so rounding errors cannot accumulate.
     """
 
     def __init__(self, size: int, combine: np.ufunc, empty: float) -> None:

@@ -154,7 +154,7 @@ class EpisodeStorage:
 
     # ------------------------------------------------------------------------------------------------ reading
     def observation(self, index: np.ndarray, ahead: Any = 0) -> Tree:
-        """Return the observations (..., *shape) of the steps `index` (...); where `ahead` is 1, those after the steps.
+        """Return the observations (..., *shape) of the steps `index` (...), or after the steps where `ahead` is 1.
 
         `ahead` is 0, 1, or an array of these like `index`.
         """

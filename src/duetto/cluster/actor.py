@@ -147,13 +147,13 @@ class BlockActor:
             self._collector.rewards.largest = weights.largest
 
     def state(self) -> dict[str, Any]:
-        """Return everything except the weights that the next steps depend on; {} before the first reset."""
+        """Return the state, except weights, that the next steps depend on; {} before the first reset."""
         if not self._stepper.started:
             return {}
         return {"stepper": self._stepper.state_dict(), "collector": self._collector.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> list[str]:
-        """Undo `state`; return why each environment started a new episode instead, "" if it did not."""
+        """Restore `state`; return why each environment started a new episode, "" if it did not."""
         state_schema.check(state, {"stepper": ANY, "collector": Collector.STATE}, "stepper/environments")
         self._begin(0)
         self._stepper.load_state_dict(state["stepper"])

@@ -152,7 +152,7 @@ class BlockSource(Source, ABC):
 
     # ------------------------------------------------------------------------------------------- checkpoints
     def state_dict(self) -> dict[str, Any]:
-        """Return the checkpoint state, without the actors: see `RemoteEngine.save`."""
+        """Return the checkpoint state, except the actors' (see `RemoteEngine.save`)."""
         while any(self._held):
             self._open()
         return {
@@ -161,7 +161,7 @@ class BlockSource(Source, ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Restore the result of `state_dict`."""
         if self.rewards is not None:
             self.rewards.load_state_dict(state["rewards"])
         try:

@@ -61,7 +61,7 @@ class Cluster:
             )
         for name in KEPT:
             given = getattr(self, name)
-            if name == "actors":  # those without an environment were left out
+            if name == "actors":  # the run left out actors without an environment
                 given = min(given, num_envs)
             if name in kept and given and given != kept[name]:
                 raise UsageError(

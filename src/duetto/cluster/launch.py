@@ -29,7 +29,7 @@ BLOCK_BYTES = 8 * 2**20
 
 
 class ClusterExecution(Execution):
-    """Actors step the environments, and shards may hold the replay memory."""
+    """Actors step the environments, and shards may hold the replay buffer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._mode = cluster, cluster.mode or "sync"

@@ -75,21 +75,21 @@ class AsyncSource(BlockSource):
         actor A   A0 | A1 | A2 ........| A3 | wait for credit |                 each with the newest weights there are
         actor B   B0 ....... | B1 .......... | B2
 
-    An actor is asked for its next block if the steps that were asked for and not handed out yet, with this block, are
-    at most `ahead` (its credit). The learner learns from steps as soon as they are handed out, by `update_schedule`. So
-    steps and updates keep their ratio at every moment, the steps in flight are bounded, and nothing is dropped. The age
-    of weights is not bounded: a slow actor brings one block that was started long ago.
+    An actor is asked for its next block if all steps that were requested but not handed out, including this block, are
+    at most `ahead` (the credit). The learner learns from steps as soon as they are handed out, by `update_schedule`. So
+    the ratio of updates to steps is constant, the requested steps are bounded, and no step is dropped. The age of
+    weights is not bounded: a slow actor may have started its block long ago.
 
-    Blocks that come while there are steps to hand out are held. Then the oldest held block of each actor is handed out,
-    side by side, a vector step of all of them at a time: so a busy learner takes larger steps, not more of them. The
-    run's numbers depend on the order in which blocks come.
+    Blocks that arrive while there are steps to hand out are held. Then the oldest held block of each actor is handed
+    out: one vector step of all these blocks at a time. So a busy learner takes larger vector steps, not more of them.
+    Results depend on the order in which blocks arrive.
 
         handed out | vector steps of A0 and B0 ........ | of A1, B1 and C0 ....... | of A2 and B2
         held       |    B1    A1 B1   A1 B1 C0          | A2    A2 B2              |
                    |                             A2     |                          |
 
     Attributes:
-        ahead: Steps that may be asked for and not handed out yet; by default two blocks of each actor.
+        ahead: Most steps that may be requested but not handed out; by default two blocks of each actor.
     """
 
     def __init__(self, *arguments: Any) -> None:

@@ -26,7 +26,7 @@ class RemoteEngine(Engine):
 
     Attributes:
         pool: The actors.
-        name: Of the environments, for messages.
+        name: Name of the environments, for messages.
         waited: Seconds that the trainer has waited for actors.
         lags: How many updates old the actors' weights were, at the newest vector steps.
     """

@@ -40,7 +40,7 @@ class RemoteShards(Shards):
 
     @override
     def start(self, factory: ReplayFactory) -> list[Any]:
-        """UsageError if the cluster has no place for a shard, or it cannot be made."""
+        """Start the shards. Raises UsageError if the cluster has no place for one, or it fails to start."""
         self.close()
         role = cloudpickle.dumps(partial(Shard, factory))  # here: Ray does not know of the user's own file
         self._pool = self._actors.another(role, self.shares, "shard {} of the replay memory", ShardServer)

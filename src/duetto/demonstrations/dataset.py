@@ -72,7 +72,7 @@ def save(
     """Write a dataset of these episodes; `seeds` are those of the environment's resets, if they are known.
 
     Raises:
-        UsageError: The folder exists, and is not to be overwritten; or an episode does not fit the metadata.
+        UsageError: The folder exists and may not be overwritten, or an episode does not fit the metadata.
     """
     with writer(path, metadata, overwrite) as opened:
         for episode, seed in zip(episodes, seeds if seeds is not None else repeat(None), strict=False):
@@ -85,7 +85,7 @@ def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Ite
     """Open a `Writer` that takes episodes one by one. The folder appears when all are written, or not at all.
 
     Raises:
-        UsageError: The folder exists, and is not to be overwritten; or nothing was written.
+        UsageError: The folder exists and may not be overwritten, or nothing was written.
     """
     check_actions(metadata.action_space)
     path = Path(path).absolute()
@@ -105,7 +105,7 @@ def writer(path: str | Path, metadata: Metadata, overwrite: bool = False) -> Ite
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Raise UsageError where something is at `path`, unless it is a dataset that may be overwritten."""
+    """Raise UsageError if `path` exists, unless it is a dataset that may be overwritten."""
     if not path.exists():
         return
     if not overwrite:
@@ -116,7 +116,7 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 class Writer:
-    """Takes episodes one by one, into a folder that has another name until all are written.
+    """Writes episodes one by one, to a folder with a temporary name until all are written.
 
     Attributes:
         episodes: Their entries in the manifest, as JSON values.

@@ -50,7 +50,7 @@ def import_minari(
 ) -> None:
     """Convert a Minari dataset to demonstrations with this metadata; an empty `expert` is read from the dataset.
 
-    Rewards are clipped or scaled as the environment's options say, as a run learns from them.
+    Rewards are clipped or scaled by the environment's options, as in training.
 
     Args:
         source: The dataset's folder, or its id in Minari's local folder.
@@ -169,7 +169,7 @@ def _episode(observation: Layout, arrays: Mapping[str, Any], actions: ActionMap)
 
 
 def main() -> None:
-    """Do the job on standard input. The last line of the errors says why it failed."""
+    """Run the job from standard input. The last line on stderr is the reason of a failure."""
     job = json.load(sys.stdin)
     try:
         with suppress(ImportError, ValueError, OSError):  # Windows; macOS has no such limit

@@ -133,9 +133,9 @@ def check_fits(
     environment: str,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise UsageError if demonstrations are not of the environment in which to learn from them.
+    """Raise UsageError if demonstrations are not from the training environment.
 
-    Options that are left out count as their defaults. Bounds of actions are compared, bounds of observations are not.
+    Missing options count as their defaults. Bounds of actions are compared, bounds of observations are not.
     """
     about = demonstrations.metadata
     theirs = _description(about.environment, about.options, about.observation_space, about.action_space)

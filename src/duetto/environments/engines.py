@@ -80,7 +80,7 @@ class Engine(ABC):
 
     @abstractmethod
     def step(self, actions: np.ndarray) -> StepResult:
-        """Step every environment, with actions (N, ...) of the environment's own kind."""
+        """Step every environment, with actions (N, ...) in the environment's own format."""
 
     def reset_env(self, env: int, seed: int) -> Tree:
         """Start a new episode in one environment; return observations; only row `env` is valid.

@@ -61,8 +61,8 @@ def make(
             or a factory: the environment's class, or a callable that returns a new environment at each call.
         num_envs: Number of environments.
         vectorization: "sync": in this process, one after the other; "subprocess": one process per environment.
-            A process is a new Python, which imports nothing of the script.
-        worker_timeout: Seconds that such a process may take to answer before it is an error; 0: no limit.
+            Each process is a new Python that does not import the script.
+        worker_timeout: Seconds without an answer from a process after which it fails; 0: no limit.
         render_mode: Gymnasium's; "rgb_array" for videos. Atari games are stepped in ale-py's C++ threads without it.
         kwargs: Arguments of the environment's constructor or of the factory; for Atari,
             `AtariOptions`. `mask_velocity=True` hides the velocities of CartPole, Pendulum,
@@ -294,12 +294,12 @@ def _wrap_instance(environment: gymnasium.Env | VectorEnv, how: _How) -> VecEnv:
 
 # ------------------------------------------------------------------------------------------- copies
 def copies_of(environment: gymnasium.Env | VectorEnv) -> Callable[..., gymnasium.Env]:
-    """Return a factory of copies of an environment, or of a `SyncVectorEnv`'s first one, with what was set on them.
+    """Return a factory of copies of an environment, or of a `SyncVectorEnv`'s first environment.
 
-    `gymnasium.make` with an object's `spec` would know nothing of `env.unwrapped.gravity = 0.0`.
+    Copies keep attributes, such as `env.unwrapped.gravity = 0.0`; `gymnasium.make` with the `spec` would not.
 
     Raises:
-        UsageError: It is another vector environment.
+        UsageError: The environment is another vector environment.
     """
     label = label_of(environment)
     single: Any = environment.envs[0] if isinstance(environment, SyncVectorEnv) else environment

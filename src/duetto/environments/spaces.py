@@ -35,7 +35,7 @@ class Leaf:
     kinds: str = "biuf"  # NumPy's letters of the dtypes that convert to `dtype`
 
     def find(self, obs: Any) -> Any:
-        """Return this part of one environment's, or of a batched, observation."""
+        """Return this part of a single or a batched observation."""
         for key in self.path:
             obs = obs[key]
         return obs

@@ -40,8 +40,7 @@ from duetto.errors import DuettoError, UsageError
 from duetto.functional.pytree import tree_map_many
 from duetto.networks import masks
 
-# A false alarm ends a run of days, and that a worker hangs is as well known after five minutes as after one: no step or
-# reset that is meant takes as long.
+# A false alarm ends a long run, while a hanging worker may be found late. No intended step or reset takes this long.
 TIMEOUT = 300.0
 TO_START = 120.0  # seconds at least for a worker's first answer: before it, packages are imported
 TO_CLOSE = 30.0  # seconds that environments have to close themselves
@@ -279,8 +278,8 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    # The end of a job reaches every process of it. The trainer ends then, after a checkpoint that needs this one. What
-    # the environment starts inherits neither the handlers nor the pipe, which would not close if this process died.
+    # Signals that end a job reach all its processes. Ignore them: the trainer's last checkpoint needs this process.
+    # The environment's own children inherit neither handlers nor the pipe, which they would keep open after this ends.
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in numbers:
         signal.signal(number, lambda *_: None)

@@ -129,8 +129,8 @@ class VecEnv:
             The real transitions, and the episodes that ended with them.
 
         Raises:
-            UsageError: The action has the wrong shape, or the environment gives what none may: an observation that is
-                not in its space, a reward that is no number, something else than five values.
+            UsageError: The action has the wrong shape, or the environment returns an observation outside its space, a
+                reward that is not a number, or not five values.
             EnvironmentFailedError: The environment raises, or its process dies or hangs.
             NonFiniteError: An action, observation or reward is NaN or infinite.
         """
@@ -174,7 +174,7 @@ class VecEnv:
 
     @property
     def environments(self) -> list[Any]:
-        """The Gymnasium environments, where they live in this process one by one; otherwise none."""
+        """The Gymnasium environments if each is an object in this process; otherwise empty."""
         return list(self.engine.envs)
 
     def call(self, function: Callable[[Any], Any]) -> Any:
@@ -192,7 +192,7 @@ class VecEnv:
             self.engine.set_attr(name, value)
 
     def sample_actions(self, random: np.random.Generator) -> np.ndarray:
-        """Draw uniform random actions for every environment, as `step` takes them."""
+        """Draw uniform random actions for every environment, in the format of `step`."""
         return self._actions.sample(random, self.num_envs, masks.mask_of(self._obs) if self.started else None)
 
     @property
@@ -367,7 +367,7 @@ class VecEnv:
 
     def _check(self, field: str, value: np.ndarray, rows: np.ndarray) -> None:
         """Raise NonFiniteError where `value`, one row per environment in `rows`, is NaN or infinite."""
-        # One dot product says "all finite" in 0.5 µs; squares that overflow are looked at again.
+        # One dot product finds "all finite" in 0.5 µs; if squares overflow, check each value.
         if value.dtype.kind != "f" or math.isfinite(np.vdot(value, value)):
             return
         bad = np.flatnonzero(~np.isfinite(value.reshape(len(value), -1)).all(axis=1))

@@ -64,7 +64,7 @@ def rescale(x: Any, epsilon: float) -> Any:
 
 
 def unrescale(y: Any, epsilon: float) -> Any:
-    """h⁻¹(y) of y (...), the inverse of `rescale`, see there.
+    """h⁻¹(y) of y (...), the inverse of `rescale`.
 
     The textbook's form subtracts nearly equal numbers: 5 % off in float32 at `|x| = 0.001`. This one does not.
 

@@ -22,14 +22,14 @@ def n_step_return(
     `available`. A truncated window looks ahead from the final observation of its episode, so it keeps its discount.
 
     Args:
-        reward: (B, n), r_k of n transitions in time order; anything, also NaN, after the window's end.
+        reward: (B, n), r_k of n transitions in time order; arbitrary, even NaN, after the window's end.
         terminated: (B, n) bool, the task ended with this transition: no future counts.
         truncated: (B, n) bool, the episode was cut from outside after this transition.
         available: (B,) int in 1 .. n or more, how many of the n transitions exist.
         discount: γ.
 
     Returns:
-        R (B,), discount (B,) and n' (B,) int; of NumPy arrays R and discount are float64.
+        R (B,), discount (B,) and n' (B,) int; for NumPy arrays, R and discount are float64.
     """
     xp = array_namespace(reward)
     steps = xp.arange(reward.shape[1])
@@ -54,7 +54,7 @@ def bootstrap(reward: Any, discount: Any, next_value: Any) -> Any:
 def smoothed_action(action: Any, noise: Any, std: float, low: float, high: float) -> Any:
     """Target policy smoothing, a' = clip(μ'(s') + clip(σ·noise, low, high), -1, 1) (Fujimoto et al., 2018, eq. 14).
 
-    The outer clip is the authors' code's, not the equation's.
+    The outer clip is from the authors' code, not the equation.
 
     `action`, the standard normal `noise` and the result are (B, A). Raises ValueError if shapes differ.
     """
@@ -76,7 +76,7 @@ def generalized_advantages(
 
         δ_t = r_t + γ (1 - terminated_t) V(s'_t) - V(s_t),     A_t = δ_t + γ λ (1 - done_t) A_{t+1}
 
-    A truncated episode counts on the value of its *final* observation; the trace is cut wherever an episode ends::
+    A truncated episode bootstraps from its *final* observation; the trace is cut at the end of every episode::
 
         t              0     1     2     3            terminated at 1, truncated at 2
         next_value   V(s1)   .   V(end) V(s4)         not V of the observation that the reset gave
@@ -92,7 +92,7 @@ def generalized_advantages(
         trace: λ.
 
     Returns:
-        A (T, ...); of NumPy arrays float64.
+        A (T, ...); float64 for NumPy arrays.
     """
     xp = array_namespace(reward)
     discounts = discount * ~terminated

@@ -90,7 +90,7 @@ def _has_cuda(backend: Backend, threads: int) -> bool:
         from duetto.learners.torch import has_cuda
 
         return has_cuda()
-    start_jax(threads)  # while there is time: JAX starts with the question
+    start_jax(threads)  # with our threads: asking JAX for devices starts it
     return jax_has_cuda()
 
 

@@ -180,7 +180,7 @@ class Learner(Policy):
 
     @override
     def remember(self, method: Method, obs: Tree, *noise: np.ndarray | None) -> Any:
-        """In NumPy if that is faster."""
+        """Act in NumPy if that is faster."""
         most = self._numpy_rows
         if not most or (most < math.inf and len(tree_leaves(obs)[0]) > most):
             return self._act(method, obs, *noise)

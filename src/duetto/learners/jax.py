@@ -216,7 +216,7 @@ class JaxLearner(Learner):
 
 
 class JaxVmapLearner(JaxLearner):
-    """A learner whose parameters, inputs and outputs have a first axis of N seeds; see `multi_seed`."""
+    """A learner whose parameters, inputs and outputs have a leading axis of N seeds; see `multi_seed`."""
 
     def __init__(self, algorithm: Algorithm, observation: Space, action: Space, seeds: Sequence[int], *how: Any):
         """`how` are the device, the precision and the number of threads."""

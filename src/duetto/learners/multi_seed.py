@@ -154,10 +154,10 @@ class SeedGroup:
         return self._computed({number: request})[number]
 
     def answer(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
-        """Return answers to some of the requests, which are those of all seeds that have not ended.
+        """Return answers to some requests; `requests` has one from each seed that has not ended.
 
-        Acting comes first: it changes nothing, so for a seed without such a request another's is computed. An update is
-        made once all seeds request one, so all have made equally many.
+        Acting comes first. It changes nothing, so a seed without such a request gets a copy of another seed's. An
+        update runs once all seeds request one, so all seeds have made equally many.
         """
         alike: dict[Hashable, dict[int, SeedRequest]] = {}
         for number, one in requests.items():
@@ -168,7 +168,7 @@ class SeedGroup:
         return {number: found for group in groups for number, found in self._computed(group).items()}
 
     def _computed(self, requests: Mapping[int, SeedRequest]) -> dict[int, Any]:
-        """Compute equal requests for all seeds; for a seed without a request, another's."""
+        """Compute one kind of request for all seeds; a seed without a request gets a copy of another's."""
         other = next(iter(requests.values()))
         if callable(other.method):
             results = other.method([one.inputs for one in requests.values()])

@@ -36,7 +36,7 @@ _threads: list[int] = []  # JAX's in this process, once it has started
 
 # ---------------------------------------------------------------------------------------------------- threads
 def jax_threads() -> int:
-    """Return the number of CPU threads with which JAX starts: `NPROC`, else one a core."""
+    """Return the number of CPU threads with which JAX starts: `NPROC`, else one per core."""
     said = os.environ.get(JAX_THREADS, "")
     return int(said) if said.isdecimal() and int(said) else cores()
 
@@ -47,7 +47,7 @@ def torch_threads(observation: Space) -> int:
 
 
 def available_threads() -> int:
-    """Return one thread a core, at most `MAX_TORCH_THREADS`, or `OMP_NUM_THREADS` if that is fewer."""
+    """Return one thread per core, at most `MAX_TORCH_THREADS`, or `OMP_NUM_THREADS` if that is fewer."""
     said = os.environ.get(OMP_THREADS, "").partition(",")[0]
     return min(MAX_TORCH_THREADS, cores(), int(said) if said.isdecimal() and int(said) else MAX_TORCH_THREADS)
 
@@ -103,7 +103,7 @@ def use_jax_cache() -> None:
     config: Any = jax.config  # its options are no attributes for a type checker
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:
         return
-    with suppress(OSError):  # a home that cannot be written to: compile as ever
+    with suppress(OSError):  # without a writable home, compile without a cache
         folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():

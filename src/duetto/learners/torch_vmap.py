@@ -109,7 +109,7 @@ class TorchVmapLearner(TorchLearner):
 
 
 class VmapAdam(Adam):
-    """Adam for all seeds, which have made equally many steps."""
+    """Adam for all seeds, which have made the same number of steps."""
 
     @torch.no_grad()
     @override

@@ -62,10 +62,10 @@ def _read(path: Path | Traversable) -> dict[str, Preset]:
 def choose(
     algorithm: str, environment: str, name: str | None, known: dict[str, Preset] | None = None
 ) -> tuple[str, Preset]:
-    """Return the preset of that name; without a name, the environment's or its family's, or else "default".
+    """Return the named preset; by default the environment's, its family's or "default".
 
-    `known` are the presets of a custom algorithm. A name may be FILE.yaml, as `duetto tune` writes it; then the preset
-    is the environment's in that file, or the only one.
+    `known` are the presets of a custom algorithm. For a FILE.yaml, as `duetto tune` writes it, return the
+    environment's preset in that file, or its only one.
 
     Raises:
         UsageError: There is no such preset, or the file cannot be read or sets an option that no run has.

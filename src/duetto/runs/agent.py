@@ -131,7 +131,7 @@ class Agent:
             The actions; for Dict and Tuple action spaces each part is (N, ...).
 
         Raises:
-            UsageError: As `act`; or a recurrent agent gets another number of observations than in the last call.
+            UsageError: As `act`; or a recurrent agent's number of observations differs from the last call's.
         """
         obs = self._with_mask(observed(self._layout, observations, several=True), action_mask)
         return self.action_structure.many(self._act(obs, rewards, starts, deterministic))
@@ -266,7 +266,7 @@ def _actions(saved: dict[str, Any], action: Space) -> tuple[environments.Structu
 
 
 def observed(layout: environments.Layout, given: Any, several: bool) -> Any:
-    """Return an observation, or `several` (N, ...), as a `VecEnv` gives them.
+    """Return an observation, or `several` (N, ...), in the format of `VecEnv`.
 
     Keys may be nested or joined by "/". Floats may be outside their bounds, as in training.
 

@@ -66,31 +66,31 @@ def train(
     track: Sequence[str | Tracker] = (),
     **options: Any,
 ) -> Run | list[Run]:
-    """Train an agent and return its run; with `seeds` one for each, and their runs.
+    """Train an agent and return its run; with `seeds`, a list of one run per seed.
 
     Args:
-        algorithm: A name, "td3", or a class, with the preset that the command line takes and `options` on top of it; or
-            an object, `duetto.TD3(policy_delay=2)`, whose fields are the hyper-parameters, taken as it is.
+        algorithm: A name, "td3", or a class: `options` override its preset, as on the command line. Or an object,
+            `duetto.TD3(policy_delay=2)`, which uses no preset: its fields are the hyper-parameters.
         environment: An id, a Gymnasium environment or vector environment, or a callable that makes environments.
-        seeds: Train with each of these seeds, side by side in this process: 5 is the seeds 0 to 4; or `range(10)`,
-            "0,3,7". Each has a folder and copies of the callbacks, and its numbers as if alone, up to rounding.
-        preset: Its name; by default the environment's own or its family's, else "default", the fields' defaults.
+        seeds: Train with each of these seeds, side by side in this process: 5 means the seeds 0 to 4; or `range(10)`,
+            "0,3,7". Each run has its folder and copies of the callbacks, and equals a single run up to rounding.
+        preset: Its name; by default the environment's, its family's or "default" (the fields' defaults).
         runs_dir: The parent of the run's folder.
-        name: The folder's name; by default made of algorithm, environment and seed.
+        name: The folder's name; by default algorithm, environment and seed.
         callbacks: Objects of `duetto.Callback`, and functions that get the `Trainer` after every vector step;
             `trainer.stop()` ends the run early.
-        environment_options: Arguments for the environment's own constructor.
-        cluster: `duetto.Cluster(actors=4)`, for example: where the environments live, if not in this process.
-        progress: Show progress on a terminal or in a notebook. Notices are also warnings of the logger "duetto".
+        environment_options: Arguments of the environment's constructor.
+        cluster: `duetto.Cluster(actors=4)`, for example: where the environments run, if not in this process.
+        progress: Show progress on a terminal or in a notebook. The logger "duetto" also gets notices as warnings.
         track: Services that show the run: "wandb", "mlflow", "trackio", or objects of `duetto.trackers`.
-        from_run: Another run, of the same spaces, whose networks this one fine-tunes; its other options may differ.
+        from_run: A run with the same spaces, whose networks this run fine-tunes; other options may differ.
         from_checkpoint: Its checkpoint: "last", "best", or a step.
         options: Fields of `RunOptions`, such as `steps`; and the hyper-parameters, if `algorithm` is no object.
 
-    Ctrl-C, SIGTERM and SIGHUP end the run after its step, with a checkpoint, and are then raised again; a second one
-    ends it at once.
+    After Ctrl-C, SIGTERM or SIGHUP, the run completes its step, writes a checkpoint, and raises the signal again. A
+    second signal ends it at once.
 
-    Raises UsageError for a mistake in the call, before anything is written; DuettoError where a run fails.
+    Raises UsageError for a mistake in the call, before anything is written; DuettoError if a run fails.
     """
     check(callbacks)
     tracking = trackers.callbacks(track)

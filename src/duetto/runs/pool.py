@@ -122,7 +122,7 @@ def pack(job: Job) -> bytes:
 
 # ---------------------------------------------------------------------------------------------------- the pool
 class ProcessPool:
-    """Processes of this machine. Each has its share of the cores, and trains as `duetto train` does."""
+    """Processes on this machine that train as `duetto train` does, each with its share of the cores."""
 
     def __init__(self, jobs: int, runs_per_process: int = 1) -> None:
         """Make a pool of `jobs` processes that work at a time.
@@ -140,7 +140,7 @@ class ProcessPool:
         return len(self._working) < self._jobs
 
     def start(self, job: Job) -> None:
-        """Start to train a job, or resume it. UsageError if it cannot be sent to another process."""
+        """Start or resume a job. Raises UsageError if it cannot be sent to another process."""
         self._idle = [process for process in self._idle if process.receive() is None]  # the others have died
         process = self._idle.pop() if self._idle else WorkerProcess(job.log, max(1, cores() // self._jobs))
         self._working[job] = process
@@ -214,7 +214,7 @@ class WorkerProcess:
     def receive(self) -> Message | None:
         """Return the next message, if there is one; ("gone", exit code) after the last one of a dead process.
 
-        It does not wait for the end of the stream: children of the process may outlive it and hold that open.
+        It does not wait for the end of the stream: the process's children may outlive it and keep the stream open.
         """
         code = self._process.poll()  # first, as the last message may come before the end
         try:

@@ -98,12 +98,12 @@ class Run:
         """Resume exactly from the last good checkpoint. Signals end the run as they end `duetto.train`.
 
         Args:
-            steps: The steps in all; None: as configured. More steps stretch every schedule that is measured in the
-                run's length, with a notice; `schedule_steps` keeps them.
+            steps: Total steps; None: as configured. More steps stretch the schedules that end with the run, with a
+                notice; `schedule_steps` prevents this.
             callbacks: As in `duetto.train`; they get their states back.
-            accept_changes: Accept options in `config.yaml` that changed since the checkpoint and decide the numbers.
+            accept_changes: Accept options in `config.yaml` that changed since the checkpoint and affect results.
             progress: As in `duetto.train`.
-            cluster: Where the environments run from here on; None: in this process.
+            cluster: Where the environments run from now on; None: in this process.
             track: As in `duetto.train`; the tracked run continues.
             options: New values of hyper-parameters and fields of `RunOptions`, such as `learning_rate=1e-4`, as if
                 `config.yaml` had been edited and `accept_changes` given.
@@ -137,8 +137,8 @@ class Run:
     ) -> None:
         """Resume without a display. A signal ends the run and is not raised again: callers handle it themselves.
 
-        Whenever a part of the run is lost (`lost`, if it is already), continue from the newest checkpoint, as after
-        kill -9. PartLostError if three times no newer checkpoint was written.
+        If a part of the run is lost (`lost`: already before the call), continue from the newest checkpoint, as after
+        kill -9. Raises PartLostError after three attempts from the same checkpoint.
         """
         tried: list[int] = []
         while True:
@@ -165,7 +165,7 @@ class Run:
     ) -> Iterator[Trainer]:
         """Yield the run's trainer, restored from its last good checkpoint, while the folder is locked."""
         with folder_lock(self.path):
-            # What the file says now: it may have been edited since this object was made.
+            # Read the file again: it may have been edited since this object was made.
             self.config = config = Config.load(self.path / "config.yaml", self._networks, self._algorithm, self._trust)
             if options:
                 config = _changed(config, options)
@@ -210,11 +210,11 @@ class Run:
         Args:
             episodes: Their number.
             checkpoint: "last", "best", or a step.
-            seed: Of the initial states; None: the run's own, by which the "best" checkpoint was selected. Another seed
+            seed: Seed of the initial states; None: the run's seed, which selected the "best" checkpoint. Another seed
                 gives an unbiased result.
             tell: Callable that gets short texts on progress.
             environment: Another environment with the same spaces.
-            environment_options: Options of `environment`, or without one on top of the run's.
+            environment_options: Options of `environment`; without `environment`, they override the run's.
             stochastic: Explore as in training; PPO and SAC sample.
         """
         episodes, seed = whole("episodes", episodes), self._seed(seed)

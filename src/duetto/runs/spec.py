@@ -24,7 +24,7 @@ from duetto.storage.config import Config, RunOptions, circumstances, command_lin
 from duetto.storage.run_folder import free_folder
 from duetto.storage.user_code import Origin
 
-LONGEST = 250  # bytes of a run's name: file systems take 255, and one that is taken gets a number behind it
+LONGEST = 250  # bytes of a run's name: file systems allow 255, and a number is appended to a name that exists
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def run_name(algorithm: Algorithm, label: str, seed: int) -> str:
 
 
 def slug(label: str) -> str:
-    """A label made fit for a folder's name."""
+    """Return a label in a form that folder names allow."""
     return re.sub(r"[^\w.+-]+", "-", user_code.short(label)).strip("-")
 
 

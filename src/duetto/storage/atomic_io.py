@@ -62,7 +62,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder durably if it is missing. Its parent must exist: it may have been moved."""
+    """Create a folder durably if it is missing. Its parent must exist."""
     if folder.is_dir():
         return
     os.mkdir(folder)
@@ -109,7 +109,7 @@ def staging_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
 
     Raises:
         UsageError: No folder can be made there.
-        DuettoError: `path` was made meanwhile, or the disk refuses. The hidden folder stays, and the message names it.
+        DuettoError: `path` was created meanwhile, or writing fails. The hidden folder stays; the message names it.
     """
     path = path.absolute()
     folder = path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")

@@ -126,7 +126,7 @@ class CheckpointStore:
 
         The best parameters of the last checkpoint stay until `keep_best`.
 
-        Raises CheckpointError if the disk refuses. Then the previous best parameters are unchanged.
+        Raises CheckpointError if writing fails. Then the previous best parameters are unchanged.
         """
         files = encode_tree("state", state) | encode_tree("info", info)
         target = self._best / f"{step:012}"

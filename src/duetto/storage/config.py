@@ -62,7 +62,7 @@ class RunOptions:
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """CPU threads. 0: one per core (JAX); 1, or for images one per core, at most 4 (PyTorch)."""
+    """CPU threads. 0 in JAX: one per core; 0 in PyTorch: 1, or for images one per core up to 4."""
     num_envs: Count = 1
     """Number of environments."""
     vectorization: Literal["sync", "subprocess"] = "sync"
@@ -134,7 +134,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that a run is made from: algorithm, environment, options, and the versions of packages."""
+    """The configuration of a run: algorithm, environment, options, and the versions of packages."""
 
     algorithm: Algorithm
     environment: str  # an id, or the description of an object
@@ -203,7 +203,7 @@ class Config:
 
     @property
     def lacks_signature(self) -> bool:
-        """Whether resuming will need `--trust`, since no key could be made."""
+        """Whether resuming will need `--trust`, because no key could be created."""
         return bool(self.references) and not self.signature
 
     @classmethod

@@ -57,13 +57,13 @@ def changes(now: Mapping[str, str], saved: Mapping[str, str]) -> Diff:
 
 
 def packages(backend: str) -> dict[str, str]:
-    """The installed versions of the packages that compute the numbers with this backend."""
+    """Return the installed versions of the packages that affect results with this backend."""
     return versions(name for name in RECORDED if name not in _IDLE[backend])
 
 
 # ---------------------------------------------------------------------------------------------------- the same run?
 class HinderedError(UsageError):
-    """What a run needs is not as it was: its folder has another run, or a file that it is made of was edited."""
+    """A run cannot continue: its folder contains another run, or one of its files was edited."""
 
 
 def check_same_run(folder: Path, config: Config) -> None:

@@ -70,8 +70,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """Hold a lock on `<folder>/.lock`. The operating system releases it when the process ends.
 
     Raises:
-        RunInUseError: A living process holds it.
-        DuettoError: The folder cannot be locked at all.
+        RunInUseError: A running process holds it.
+        DuettoError: The folder cannot be locked.
     """
     try:
         descriptor = safe_open.open_file(folder / LOCK, os.O_RDWR | os.O_CREAT)

@@ -59,7 +59,7 @@ TOGETHER, LESSONS = (0, 5), 3  # seeds, and updates of each
 
 
 def check_parity(kind: type[Algorithm]) -> None:
-    """Check that both frameworks start with equal parameters, and compute equal metrics, priorities and actions."""
+    """Check that both frameworks have equal initial parameters, metrics, priorities and actions."""
     with _trials(kind) as (trial, *_):
         _compare(trial)
 
@@ -81,7 +81,7 @@ def check_memory(kind: type[Algorithm]) -> None:
 
 
 def check_acting(kind: type[Algorithm]) -> None:
-    """Check that NumPy, PyTorch and on the simplest spaces JAX act equally when collecting and evaluating."""
+    """Check that NumPy and PyTorch, and JAX on the simplest spaces, act equally when collecting and evaluating."""
     for cell in ("none", "lstm", "gru") if "recurrent" in kind.options() else ("none",):
         with _trials(kind, recurrent=cell) as trials:
             for number, trial in enumerate(trials):
@@ -106,7 +106,7 @@ def check_state(kind: type[Algorithm]) -> None:
 
 
 def check_resuming(kind: type[Algorithm], backend: Backend = "torch", device: str = "cpu") -> None:
-    """Check that a run of 48 steps has the same end if it is repeated, or stopped and resumed."""
+    """Check that a run of 48 steps ends the same if it is repeated, or stopped and resumed."""
     with _trials(kind, recurrent="lstm") as (trial, *_):
         _compare_runs(trial, backend, device=device)
 
@@ -165,7 +165,7 @@ def check_masks(kind: type[Algorithm], backend: Backend = "torch") -> None:
 
 
 def check_together(kind: type[Algorithm], backend: Backend = "torch") -> None:
-    """Compare two seeds in one process with each alone: on the simplest spaces, with masks, and with joint actions.
+    """Compare two seeds trained together with each alone: on the simplest spaces, with masks, and with joint actions.
 
     Algorithms without such support, such as recurrent ones, must raise UsageError.
     """
@@ -189,9 +189,9 @@ def check_device(kind: type[Algorithm], backend: Backend, device: str) -> None:
 
 
 def check_options(kind: type[Algorithm]) -> None:
-    """Check that another value of each option changes the numbers; `Algorithm.alternatives` can name it.
+    """Check that another value of each option changes results; `Algorithm.alternatives` can set the value.
 
-    With the options of a custom class both frameworks must also compute the same.
+    With options of a custom class, both frameworks must also agree.
     """
     unread: list[str] = []
     with _trials(kind) as (trial, *_):
@@ -347,7 +347,7 @@ def _compare_together(trial: Trial, backend: Backend) -> None:
 
 
 def compare_acting(trial: Trial, backends: tuple[Backend, ...] = BACKENDS) -> None:
-    """Raise AssertionError if NumPy can act, and collects or evaluates unlike a backend."""
+    """Raise AssertionError if NumPy can act, but collects or evaluates unlike a backend."""
     learner = _learner(trial, backends[0])
     if not in_numpy(trial.algorithm, learner.specs):
         return

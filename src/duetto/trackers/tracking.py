@@ -40,7 +40,7 @@ class Tracking(Callback):
         self._ended = self._failed = False
 
     def on_start(self, trainer: Trainer) -> None:
-        """Start a tracked run and send everything that was logged; or continue one, from the checkpoint's step on."""
+        """Start a tracked run and send all logged metrics, or continue one from the checkpoint's step."""
         folder = trainer.folder
         path = folder / FOLDER / f"{self.tracker.name}.txt"
         known = read(path)
@@ -139,7 +139,7 @@ def write(path: Path, identity: str) -> None:
 
 
 def logged(folder: Path, after: int) -> dict[int, dict[str, float]]:
-    """Read the numbers that a run has logged after a step, by step."""
+    """Read the metrics that a run logged after a step, by step."""
     steps: dict[int, dict[str, float]] = {}
     for line in JsonLines.scan(folder / "metrics.jsonl").rows:
         steps.setdefault(int(line["step"]), {}).update(numbers_of(line))

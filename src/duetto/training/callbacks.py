@@ -135,7 +135,7 @@ class CallbackList:
             self.running -= 1
 
     def state_dict(self) -> State:
-        """The callbacks' states by name, of absent ones too. Raises UsageError if one cannot be saved."""
+        """Return the callbacks' states by name, absent callbacks included. Raises UsageError if one cannot be saved."""
         states = {name: _saved(name, callback) for name, callback in self._members.items()}
         return self._kept | {name: state for name, state in states.items() if state}
 

@@ -154,7 +154,7 @@ class Checkpoints:
         What logs and tables hold from after it is dropped.
 
         Raises:
-            UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
+            UsageError: The config changed in a way that affects results, and `accept_changes` is not given.
             CheckpointError: It changes what cannot change in a run that has started.
         """
         plan = resumption(loaded, self._config, folder, self._components, accept_changes)
@@ -214,10 +214,10 @@ def resumption(
     """Check a whole checkpoint before anything is loaded from it, and return how the run continues.
 
     Raises:
-        UsageError: The config decides other numbers than the checkpoint's, and `accept_changes` is not given.
-        CheckpointError: It is no checkpoint of this run.
+        UsageError: The config changed in a way that affects results, and `accept_changes` is not given.
+        CheckpointError: The checkpoint is not of this run.
     """
-    state = {"callbacks": {}} | loaded.state  # of a run that was pushed, which has none
+    state = {"callbacks": {}} | loaded.state  # for a run that was pushed, which has no callbacks
     state_schema.check(state, STATE | {"collector": components.collector.STATE}, str(loaded.path / "state.json"))
     if state["trainer"]["step"] != loaded.step:
         raise CheckpointError(f"{loaded.path} was changed: its state is of step {state['trainer']['step']}.")

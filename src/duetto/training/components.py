@@ -94,9 +94,9 @@ class Components:
             "worker_timeout": options.worker_timeout,
             "kwargs": config.environment_options,
         }
-        with ExitStack() as opened:  # what is open already is closed if a later part cannot be made
+        with ExitStack() as opened:  # if a later part fails, close the earlier ones
             self.stepper = place.make_stepper(config, environment, notices, **how)
-            if not environments.is_instance(environment):  # that one is the user's to close
+            if not environments.is_instance(environment):  # the user closes an instance
                 opened.callback(self.stepper.close)
             self.learner = self._make_learner(learners.build if group is None else group.learner)
             self._goals, self.shards = self._make_goals(opened), place.make_shards(self.stepper)
@@ -169,7 +169,7 @@ class Components:
         """
         self._config.algorithm.check_masks(self._config.environment)
         self._masked = True
-        del self.memory  # first: two have no room, perhaps
+        del self.memory  # first, as memory may not suffice for two
         observation = self.normalizer.kept(self.stepper.observation_space)
         self.memory = self._make_memory(masks.space_with_mask(observation, self.stepper.action_space))
 
@@ -197,7 +197,7 @@ class Components:
             self._goals.set_attr(name, value)
 
     def look_at_saved(self, saved: dict[str, Any]) -> None:
-        """Warn of environments that a resume will not restore, from the stepper's state in a checkpoint."""
+        """Warn about environments that a resume cannot restore from the stepper's state in a checkpoint."""
         name, states = self.stepper.name, saved["environments"]
         if states is None:
             self._notices.append(f"The state of {name} cannot be saved: resuming this run starts new episodes.")

@@ -85,11 +85,11 @@ class DeviceLoop:
     """The compiled program of one run, and its plan.
 
     Attributes:
-        carry: What is handed from one call to the next, without learner, normalizer and memory; part of checkpoints.
+        carry: State passed between calls, except the learner's, normalizer's and memory's; part of checkpoints.
         vector: The environments.
         replay: The buffer's functions; None for rollouts.
         steps_of_turn: Steps of one turn, over all environments.
-        most_turns: Turns of one call at most.
+        most_turns: The maximum number of turns in one call.
     """
 
     STATE: ClassVar[Any] = {}  # of a collector: none, since the carry is saved with the environments

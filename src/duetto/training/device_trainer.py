@@ -139,7 +139,7 @@ class DeviceComponents(Components):
         return DeviceMemory(self._config.algorithm.memory(), self.stepper.num_envs, self.collector.replay)
 
     def reset(self) -> None:
-        """Start the first episodes: those of the host's loop with this seed."""
+        """Start the same first episodes as the host's loop with this seed."""
         super().reset()
         self._take_environments()
 
@@ -147,10 +147,10 @@ class DeviceComponents(Components):
         engine = self.stepper.engine
         assert isinstance(engine, DeviceEngine)
         self.collector.carry = self.collector.first_carry(engine.state, self.stepper.obs)
-        engine.state = None  # the program's to change from here on
+        engine.state = None  # from now on the program owns the state
 
     def advance(self, turns: int, step: int, horizon: int) -> Advance:
-        """Make some turns of the loop."""
+        """Run the compiled loop for `turns` turns."""
         loop, memory, moments = self.collector, self.memory, self.normalizer.moments
         learner: Any = self.learner
         scaling = {OBSERVATION: on_device(moments[OBSERVATION])} if moments else {}
@@ -172,7 +172,7 @@ class DeviceComponents(Components):
     @property
     @override
     def steps_at_once(self) -> int:
-        """Here the steps of one turn of the loop."""
+        """The steps of one turn of the loop."""
         return self.collector.steps_of_turn
 
     @override

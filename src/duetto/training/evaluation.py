@@ -43,8 +43,8 @@ class Evaluation(NamedTuple):
     """Whole episodes, in order of their seeds.
 
     `returns` (episodes,) float64 are undiscounted, of the environment's own rewards; `lengths` (episodes,) int64 are in
-    steps. `successes` (episodes,) float64 has 1 where the task was done, 0 where not, and NaN where the episode does
-    not say; it is None where none does.
+    steps. `successes` (episodes,) float64 is 1 for success, 0 for failure and NaN if the episode does not report
+    it; it is None if no episode does.
     """
 
     returns: np.ndarray  # (episodes,) float64
@@ -184,7 +184,7 @@ class Evaluator:
         self.last = (step, result)
         about = {"step": step, "episodes": len(result.returns), "seconds": round(seconds, 1)}
         self.table.append(about | result.numbers())
-        # Of equal returns the first is the best, but any later one rather than that of step 0.
+        # The first of equal returns is the best, except that step 0 loses to any later step.
         if self._best is None or (result.mean_return, step > 0) > (self._best, self._best_step > 0):
             self._best, self._best_step = result.mean_return, step
             self._store.save_best(step, acting, {"mean_return": result.mean_return})

@@ -53,6 +53,7 @@ class MetricLog:
         "successes": ListOf(float),
         "episodes": int,
         "last": ListOf(int),
+        "published": int,
     }
 
     def __init__(self, folder: Path) -> None:
@@ -68,6 +69,7 @@ class MetricLog:
         self.episodes: int = 0
         self.last: tuple[int, int] = (0, 0)
         self.last_line: dict[str, Any] = {}
+        self._published = 0  # TensorBoard has no points from this step on
         self.listeners: list[Callable[[int, dict[str, float]], None]] = []
 
     @property
@@ -148,7 +150,7 @@ class MetricLog:
         return {names[name]: total / count for name, (total, count) in sorted(window.items())}
 
     def write_own(self, step: int) -> None:
-        """Write a line with the custom numbers that no line has yet."""
+        """Write a line with the custom metrics that are not written yet."""
         if own := {name: self._window.pop(name) for name in list(self._window) if name.startswith(_OWN)}:
             line = self._means(own)
             self.lines.append({"step": step} | line)
@@ -158,7 +160,8 @@ class MetricLog:
         """Give numbers to TensorBoard and to the listeners."""
         numbers = numbers_of(values)
         if self._board is None:
-            self._board = Board(self._folder / "tensorboard", step)
+            self._board = Board(self._folder / "tensorboard", step, self._published)
+        self._published = step + 1
         for listener in [self._board.add, *self.listeners]:
             listener(step, numbers)
 
@@ -173,6 +176,7 @@ class MetricLog:
             "successes": list(self._successes),
             "episodes": self.episodes,
             "last": list(self.last),
+            "published": self._published,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> list[str]:
@@ -181,7 +185,7 @@ class MetricLog:
         self._returns.extend(state["returns"])
         self._lengths.extend(state["lengths"])
         self._successes.extend(state["successes"])
-        self.episodes, self.last = state["episodes"], tuple(state["last"])
+        self.episodes, self.last, self._published = state["episodes"], tuple(state["last"]), state["published"]
         return self.lines.cut_back(state["lines"])
 
     def close(self) -> None:
@@ -199,27 +203,27 @@ def numbers_of(line: Mapping[str, Any]) -> dict[str, float]:
 class Board:
     """A file of TensorBoard events of this process. If writing fails, it warns once and stops.
 
-    After a kill, TensorBoard has the points since the last checkpoint twice.
-
     It is a file of TFRecords, each an event of tensorboardX's, written at once. Its own writer is not used: that has a
     thread, which ends silently when the disk is full, and then every write waits for ever.
     """
 
-    def __init__(self, folder: Path, step: int) -> None:
-        """Start a file whose first numbers are of `step`."""
+    def __init__(self, folder: Path, step: int, purge: int) -> None:
+        """Start a file whose first numbers are of `step`. TensorBoard drops other files' points from `purge` on."""
         self._folder = folder
         self._tensorboard = _tensorboard()
         self._file: IO[bytes] | None = None
-        # The step: a run that is resumed within the second would otherwise write over its own events.
+        # With the step, so that a run resumed within the same second does not overwrite its events.
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{step:012}"
         try:
-            folder.mkdir(exist_ok=True)  # not the folders above it
+            folder.mkdir(exist_ok=True)  # without its parents
             self._file = (folder / name).open("wb")
         except FileNotFoundError:  # the run's folder is gone
             raise
         except OSError as error:
             self._end(error)
         self._write(0, file_version="brain.Event:2")
+        log = self._tensorboard.proto.event_pb2.SessionLog
+        self._write(purge, session_log=log(status=log.START))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Write numbers, by name, as scalars of this step."""
@@ -265,6 +269,7 @@ def _tensorboard() -> Any:
     if hidden:
         sys.modules["torch"] = None  # type: ignore[assignment]
     try:
+        import tensorboardX.proto.event_pb2
         import tensorboardX.proto.summary_pb2
     finally:
         if hidden:

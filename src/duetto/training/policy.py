@@ -19,7 +19,7 @@ from duetto.training.normalizer import Normalizer
 
 
 class EvaluationPolicy:
-    """A callable from observations (N, ...) of a `VecEnv` to actions (N, ...): in [-1, 1], or integers.
+    """A callable from a `VecEnv`'s observations (N, ...) to actions (N, ...), in [-1, 1] or integers.
 
     If the algorithm samples in evaluations, every new Policy starts with the same random numbers.
     """
@@ -71,7 +71,7 @@ class EvaluationPolicy:
         self._noise = self._recurrence = None
 
     def rewarded(self, reward: np.ndarray, env: np.ndarray) -> None:
-        """Take the rewards (K,) of its last actions in the environments `env` (K,), which recurrent networks see."""
+        """Record the rewards (K,) of the last actions in environments `env` (K,), for recurrent networks."""
         if self._recurrence is not None:
             self._recurrence.rewarded(reward, env)
 

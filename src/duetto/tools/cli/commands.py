@@ -138,7 +138,7 @@ def export(
 ) -> None:
     """Write the agent as one graph: from observations to actions in the environment's units.
 
-    The graph is kept if it acts as the agent does in the run's environment. FILE.json describes its inputs and outputs.
+    The file is kept only if it acts as the agent does in the run's environment. FILE.json describes inputs and outputs.
     """
     from duetto.runs.run import Run
     from duetto.tools.export.writing import export as write

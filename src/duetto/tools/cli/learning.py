@@ -107,7 +107,7 @@ class LearningCommand:
                 parser.check_complete(given)
             return given
         name, preset = self.preset(given)
-        defaults = f"Defaults are those of the preset {name!r}; name the environment to see its own."
+        defaults = f"Defaults are those of the preset {name!r}. Name an environment to see its defaults."
         about = f"{inspect.getdoc(self.algorithm)}\n\n{defaults}"
         self.parser(preset).print_help(about, everything="help_all" in given)
         return None
@@ -118,7 +118,7 @@ class LearningCommand:
         return choose(self.algorithm.name(), given.get("environment", ""), given.get("preset"), own)
 
     def spec(self, given: Mapping[str, Any], environment: str) -> RunSpec:
-        """Return the run that the options describe, without what is the command's own. Raises UsageError."""
+        """Return the run that the options describe, without the command's own options. Raises UsageError."""
         from duetto.runs.spec import RunSpec
 
         return RunSpec.of(

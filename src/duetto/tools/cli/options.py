@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"auto|here|(ray://)?[\w.-]+:\d+")
 Address = Annotated[
     str | None, Arg("Act on a Ray cluster, at this address or on this machine.", "[ADDRESS]", if_empty=HERE)
 ]
-Actors = Annotated[int | None, Arg("Number of actors (2). In the mode sync, results depend on it.")]
+Actors = Annotated[int | None, Arg("Number of actors (2). In mode sync, results depend on it.")]
 AnyMode = Annotated[
     Mode | None,
     Arg("sync (default): reproducible, with parameters one block old; async: no waiting."),

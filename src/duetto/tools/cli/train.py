@@ -29,10 +29,10 @@ TRAIN: Options = {
     "": {"environment": shared.EnvironmentId},
     "run": {
         "seeds": shared.Seeds,
-        "config": Annotated[str, Arg("Use all options of this run's config.yaml.", metavar="FILE")],
-        "from_": Annotated[str, Arg("Start with this run's networks.", metavar="RUN")],
+        "config": Annotated[str, Arg("Use all options of a run's config.yaml.", metavar="FILE")],
+        "from_": Annotated[str, Arg("Start with the networks of a run.", metavar="RUN")],
         "from_checkpoint": Annotated[
-            str, Arg("With --from: the checkpoint of that run (last).", metavar="last|best|STEP")
+            str, Arg("With --from: that run's checkpoint to use (last).", metavar="last|best|STEP")
         ],
         "runs_dir": Annotated[str, Arg("The parent of the run's folder.", metavar="FOLDER")],
         "name": Annotated[str, Arg("The folder's name.", metavar="NAME")],

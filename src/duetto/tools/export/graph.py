@@ -49,7 +49,7 @@ class Graph:
     Attributes:
         action_dtypes: The dtypes that the environment takes, by the part of an action; "" is the only part.
         carries: Shapes of the acting networks' carry, by name; none without recurrence.
-        moments: Statistics that observations are scaled by, by part; "" is the only part.
+        moments: Statistics to scale observations with, by part; "" is the only part.
     """
 
     algorithm: Algorithm

@@ -134,7 +134,7 @@ def groups(runs: Iterable[str | Path] | str | Path, metric: str = "mean_return",
     names = [(members[0].environment, _label(members, by_curve)) for members in by_curve]
     grouped: list[Group] = []
     for (environment, label), members in zip(names, by_curve, strict=True):
-        if names.count((environment, label)) > 1:  # a path tells apart what options do not
+        if names.count((environment, label)) > 1:  # the options are equal, so add the path
             label = escaped(str(near(members[0].folder.absolute())))
         grouped.append(Group(label, environment, members, () if grouped else tuple(left_out)))
     return grouped

@@ -15,12 +15,12 @@ MAX_ROWS = 12
 
 
 class SweepDisplay(LiveDisplay):
-    """The display of a sweep or a study at work."""
+    """The display of a running sweep or study."""
 
     _sweep: Sweep | None = None
 
     def announce(self, sweep: Sweep) -> None:
-        """Show the first lines, and from now on the events, and the rows of the runs at work."""
+        """Show the header, then events and a row for each active run."""
         self._sweep, self._activity = sweep, ""
         sweep.on_event = self._event
         self._event(sweep.headline())

@@ -42,7 +42,7 @@ _DAMAGED = (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError,
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs that differ in their seeds only. The spec's name is that of their folders, without the seed."""
+    """Runs that differ only in their seeds. The spec's name is their folders' name without the seed."""
 
     spec: RunSpec
     seeds: tuple[int, ...]
@@ -212,7 +212,7 @@ class Sweep:
         self.on_event: Callable[[str], None] = lambda _: None
 
     def work(self) -> None:
-        """Train to the end of the last run, or until Ctrl-C."""
+        """Train until the last run ends, or until Ctrl-C."""
         with interruptible(self._stop):
             try:
                 while self._remains():

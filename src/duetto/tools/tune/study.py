@@ -100,7 +100,7 @@ class Plan:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that decides the trials and their scores, as `study.yaml` has it."""
+        """Return all settings that affect the trials and their scores, as in `study.yaml`."""
         config = self.config.to_dict()
         return {
             "search": {name: dimension.to_dict() for name, dimension in self.space.items()},
@@ -208,7 +208,7 @@ class Study(Sweep):
     def _ended(self, run: Any, state: Any, how: str = "", reason: str = "", trace: str = "") -> None:
         trial = run.trial
         run.state = "stopped" if trial.verdict else state
-        if how in (HINDERED, IN_USE):  # the next trials would be hindered by the same
+        if how in (HINDERED, IN_USE):  # the same problem would stop the next trials
             self._stop()
             name = f"Trial {trial.trial.number}, seed {run.config.run.seed}"
             hindrance = f"{name}, was hindered. Remove the cause; the same call continues.\n{reason}\n{trace}".strip()
