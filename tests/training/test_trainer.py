@@ -62,7 +62,10 @@ def test_it_runs_in_a_thread_where_no_signals_can_be_caught(tmp_path: Path):
 
 
 def test_seeds_differ_and_repeat(tmp_path: Path):
-    one, two, three = train(tmp_path, seed=1), train(tmp_path, seed=1), train(tmp_path, seed=2)
+    said: list[str] = []
+    look = AtStart(lambda trainer: said.extend(trainer.notices))
+    one, two, three = train(tmp_path, seed=1), train(tmp_path, seed=1, callbacks=[look]), train(tmp_path, seed=2)
+    assert said == [f"{one.path} exists, so this run is in {two.path}. To continue the other: duetto resume {one.path}"]
     assert [run.path.name for run in (one, two, three)] == [
         "td3-Pendulum-v1-s1",
         "td3-Pendulum-v1-s1-2",

@@ -58,6 +58,11 @@ def new_trainer(
                     trainer.config = replace(trainer.config, began_from=source).signed()
                 if trainer.config != config:
                     trainer.config.save(path / "config.yaml")
+                if path.name != spec.folder_name:
+                    taken = path.with_name(spec.folder_name)
+                    trainer.notices.append(
+                        f"{taken} exists, so this run is in {path}. To continue the other: duetto resume {taken}"
+                    )
                 if trainer.config.lacks_signature:
                     trainer.notices.append(
                         f"No key can be made or read in {signing.key_path()}, so this run is not signed: resume, "
