@@ -3,12 +3,12 @@
     python benchmarks/learning.py list
     python benchmarks/learning.py run td3-halfcheetah --seeds 0 1 2 --jobs 2
                                                                         Ctrl-C stops; the same command continues
-    python benchmarks/learning.py collect                               copy what unfinished runs have so far
+    python benchmarks/learning.py collect td3-halfcheetah               copy the results so far to results/learning
     python benchmarks/learning.py report                                results/learning.md, figures
 
-A run is what the command `duetto train` would train, as one of a sweep; its folder is in `--runs-dir`. Its evaluations
-and its config (command, versions, commit) go to `results/learning/<job>-s<seed>/`, with `final.csv`, every episode of
-one more evaluation of the last policy, where the job asks for it.
+A run is what the command `duetto train` would train, as one of a sweep; its folder is in `--runs-dir`. `collect` copies
+its evaluations and its config (command, versions, commit) to `results/learning/<job>-s<seed>/`, in place of published
+ones, with `final.csv`, every episode of one more evaluation of the last policy, where the job asks for it.
 
 The report uses these files alone. Curves and bands are those of `duetto plot`. Its first table has four numbers of
 each job, since published tables mix them: the maximum of the mean over seeds, the mean of the seeds' maxima, the last
@@ -109,9 +109,6 @@ def _swept(chosen: Sequence[Runs], folder: Path, jobs: int) -> list[RunResult]:
     with SweepDisplay(Console()) as display:
         found = conduct(settings, folder, jobs, display)
     display.finish(found)
-    for job, seeds in chosen:
-        for seed in seeds:
-            collect(job, seed, folder)
     if found.stopped:
         raise SystemExit("Continue with the same command.")
     return list(found.failed)
@@ -128,7 +125,6 @@ def _on_a_cluster(job: Job, seeds: Sequence[int], folder: Path) -> None:
             )
         elif left:
             _duetto("resume", str(path))
-        collect(job, seed, folder)
 
 
 def demonstrations(job: Job) -> Path | None:
@@ -433,7 +429,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the jobs")
-    for name, text in (("run", "start jobs or continue them"), ("collect", "copy what unfinished runs have so far")):
+    collecting = "copy results to results/learning, in place of published ones"
+    for name, text in (("run", "start jobs or continue them"), ("collect", collecting)):
         command = commands.add_parser(name, help=text)
         command.add_argument("names", nargs="+" if name == "run" else "*", metavar="JOB")
         command.add_argument("--seeds", type=int, nargs="+", help="those of the job, by default")

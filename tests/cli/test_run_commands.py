@@ -50,7 +50,7 @@ def test_resume_goes_on(duetto: Command, run: Path):
 
 def test_resume_of_a_finished_run_has_nothing_to_do(duetto: Command, run: Path):
     out = duetto("resume", run).done().out
-    assert "Resuming at step 60." in out
+    assert f"It has made its 60 steps. To continue: duetto resume {run.name} --steps N" in out
     assert steps(run) == [30, 60]
 
 

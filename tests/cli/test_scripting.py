@@ -36,10 +36,10 @@ def test_json_is_one_object_and_nothing_else(train: Command, duetto: Command, tm
 def test_quiet_says_what_has_to_be_known_alone(train: Command, duetto: Command):
     assert train("--quiet") == (0, "", "")
     assert duetto("resume", "runs/td3-Pendulum-v1-s0", "--steps", "70", "--quiet") == (0, "", "")
-    code, out, err = train("--quiet", "--steps", "10")
+    code, out, err = train("--quiet", "--steps", "10", "--name", "short")
     assert (code, err, len(out.splitlines())) == (0, "", 1)
     assert out.startswith("10 steps are too few")
-    code, out, err = train("--json", "--steps", "10")
+    code, out, err = train("--json", "--steps", "10", "--name", "json")
     assert err == out[:0] + json.loads(out)["notices"][0] + "\n"
 
 

@@ -104,7 +104,7 @@ def test_it_works_outside_the_checkout_with_nothing_but_its_dependencies(wheel: 
     assert "HalfCheetah-v5" in run(str(command), "list", cwd=tmp_path, **strict)
     refused = subprocess.run([command, "train", "td3", "Pendulum-v1"], cwd=tmp_path, capture_output=True, text=True)
     assert refused.returncode == 2
-    assert 'Install: pip install "equinox>=0.13" "jax>=0.6" "optax>=0.2.4"' in refused.stderr
+    assert 'Install: pip install "equinox>=0.13" "flatbuffers>=24" "jax>=0.6" "optax>=0.2.4"' in refused.stderr
 
 
 def install(wheel: Path, folder: Path, version: str) -> Path:

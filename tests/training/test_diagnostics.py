@@ -19,7 +19,8 @@ from duetto.training.trainer import Trainer
 def heard(folder: Path, algorithm: Any = None, environment: Any = "Pendulum-v1", **options: Any) -> tuple[Any, int]:
     """What a run said, and how many updates it made."""
     trainers: list[Trainer] = []
-    train(folder, algorithm, environment, evaluate_every=0, callbacks=[trainers.append], **options)
+    name = f"run-{len(list(folder.iterdir()))}"
+    train(folder, algorithm, environment, name=name, evaluate_every=0, callbacks=[trainers.append], **options)
     return trainers[0].notices, trainers[0].learner.updates
 
 

@@ -294,8 +294,8 @@ def _check_episodes(findings: Findings, limit: int | None, ends: list[tuple[int,
             "episodes, may never end. Register max_episode_steps, or wrap it in gymnasium.wrappers.TimeLimit."
         )
     said = f"{count} episodes of {min(lengths)} to {max(lengths)} steps" if lengths else "No episode ended"
-    limited = f" The time limit is {limit} steps." if limit else ""
-    fine = f"{said}: {truncated} truncated, {terminated} terminated.{limited}"
+    limited = f"The time limit is {limit} steps." if limit else "No time limit: evaluations last as long as episodes."
+    fine = f"{said}: {truncated} truncated, {terminated} terminated. {limited}"
     findings.add("episodes", broken=broken, costs=costs, fine=fine)
 
 

@@ -46,8 +46,9 @@ class Diagnostics:
             reasons.append(f"all actions will be random, because random_steps is {random:,}")
         if reasons:
             which = f"From step {step:,} on, {steps - step:,}" if step else f"{steps:,}"
+            these = "these options" if len(reasons) > 1 else "this option"
             self._notices.append(
-                f"{which} steps are too few: {', and '.join(reasons)}. Increase --steps, or lower these options."
+                f"{which} steps are too few: {', and '.join(reasons)}. Increase --steps, or lower {these}."
             )
 
     def on_metrics(self, line: Mapping[str, Any]) -> None:

@@ -75,7 +75,9 @@ class ProgressDisplay(LiveDisplay, Callback):
         )
         for trainer in trainers:
             self.say(f"{near(trainer.folder)}/")
-        if first.step:
+        if first.step >= options.steps:
+            self.say(f"It has made its {options.steps:,} steps. To continue: {to_resume(first.folder)} --steps N")
+        elif first.step:
             self.say(f"Resuming at step {first.step:,}.")
         if config.cluster:  # Ray ends a process whose raylet dies, without a word
             self.say(f"If the cluster fails and ends this process, continue with: {to_resume(first.folder)}")

@@ -332,10 +332,13 @@ class Trainer:
         self.log.look()
         acting = self.checkpoints.acting_state()
         check_finite(acting["learner"]["parameters"])
-        result = self._evaluator.evaluate(self.policy, self.step, self.seconds, acting, self.on_activity)
+        result = self._evaluator.evaluate(self.policy, self.step, self.seconds, acting, self._tell_evaluation)
         self.log.publish(self.step, {f"evaluation/{name}": value for name, value in result.numbers().items()})
         self._call("on_evaluation")
         return result
+
+    def _tell_evaluation(self, progress: str) -> None:
+        self.on_activity(progress + "; the run stops after it (Ctrl-C again: at once)" * self._stop)
 
     @property
     def last_evaluation(self) -> tuple[int, Evaluation] | None:

@@ -166,7 +166,8 @@ def _usable(folders: Sequence[Path], metric: str) -> tuple[list[Recorded], list[
 def _recorded(folder: Path) -> Recorded:
     path = folder / "config.yaml"
     if not path.is_file():
-        raise UsageError(f"{folder} is no run folder: it has no {path.name}.")
+        inside = f" For the runs in it: {folder}/*" if any(folder.glob(f"*/{path.name}")) else ""
+        raise UsageError(f"{folder} is no run folder: it has no {path.name}.{inside}")
     try:
         values = read_yaml(path)
         check_format(values)
