@@ -69,9 +69,10 @@ def start_many(
             trainers: list[Trainer] = []
             for config in configs:
                 seed = config.run.seed
-                default = run_name(spec.algorithm, spec.label, seed)
-                path = new_folder(parent, f"{spec.name}-s{seed}" if spec.name else default)
-                trainer = new_trainer(spec, config, path, group=group if len(configs) > 1 else None)
+                name = f"{spec.name}-s{seed}" if spec.name else run_name(spec.algorithm, spec.label, seed)
+                path = new_folder(parent, name)
+                named = replace(spec, name=name)
+                trainer = new_trainer(named, config, path, group=group if len(configs) > 1 else None)
                 paths.append(path)  # only now: a run that cannot start has taken its folder away
                 trainers.append(opened.enter_context(trainer))
                 trainers[-1].diagnostics.before_run(trainers[-1].step)
