@@ -293,7 +293,7 @@ class Worker(Newest):
     def serve(self) -> None:
         """Train one job after another."""
         while True:
-            self.trainer = None
+            self.trainer: Trainer | None = None
             job, registration = pickle.loads(self._jobs.get())
             environments.register(registration)
             self._job = job
