@@ -110,7 +110,7 @@ def _swept(chosen: Sequence[Runs], folder: Path, jobs: int) -> list[RunResult]:
         found = conduct(settings, folder, jobs, display)
     display.finish(found)
     if found.stopped:
-        raise SystemExit("Continue with the same command.")
+        raise SystemExit(1)  # the display has said how to continue
     return list(found.failed)
 
 
