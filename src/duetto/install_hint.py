@@ -18,7 +18,7 @@ def install(*extras: str) -> str:
 
 
 def packages(*extras: str) -> list[str]:
-    """Return the requirements that `extras` add, as pip takes them, with `duetto[...]` among them expanded."""
+    """Return the pip requirements that `extras` add. A `duetto[...]` among them is expanded."""
     expanded: list[str] = []
     for requirement in _added("duetto", extras):
         inner = re.fullmatch(r"duetto\[(.+)\]", requirement)

@@ -94,7 +94,7 @@ class ActorCritic(OffPolicy):
     tau: Fraction = 0.005
     """Step size of the target networks towards the online networks; 1 copies."""
     critic: Literal["scalar", "categorical"] = "scalar"
-    """Critics learn values by squared errors, or distributions over `num_atoms` fixed returns by cross-entropy."""
+    """Critics learn values (squared error) or distributions over `num_atoms` fixed returns (cross-entropy)."""
     num_atoms: Annotated[int, Bounds(2)] = 101
     """Number of fixed returns of a categorical critic."""
     value_range: tuple[float, float] = (-5.0, 5.0)

@@ -82,7 +82,7 @@ class CrossQ(SAC):
                 learner.minimize("log_alpha", self.temperature_loss, batch, actor["log_prob"])
 
     def phase(self, update: int) -> int:
-        """Return 0 for updates of the actor, every `policy_delay` updates, counted over the whole run."""
+        """Return 0 if the run's update `update` includes the actor (every `policy_delay`), else 1."""
         return 0 if update % self.policy_delay == 0 else 1
 
     def optimizer(self, learning_rate: float, weight_decay: float = 0.0) -> OptimizerSpec:

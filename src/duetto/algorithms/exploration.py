@@ -88,7 +88,7 @@ class PolicySampling(Exploration):
 
 @dataclass(frozen=True)
 class RepeatedSampling(PolicySampling):
-    """Exploration by sampling the policy with noise that stays for k steps, k ≤ `most` with a probability ∝ 1/k².
+    """Policy sampling with noise that stays for k ≤ `most` steps; k has a probability ∝ 1/k².
 
     All environments draw new noise at the same steps, whether or not an episode ends (FlashSAC, arXiv:2604.04539).
     """
@@ -168,7 +168,7 @@ class EpsilonGreedy(Exploration):
     of: int = 0  # ... of so many; 0 for all
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
-        """Return the exploration of a part of `num_envs` environments; the ladder is over all of them."""
+        """Return the exploration from environment `first` on, with the ladder of all `num_envs`."""
         return replace(self, first=first, of=num_envs)
 
     def schedule(self, step: int, total_steps: int, num_envs: int) -> np.ndarray:

@@ -149,7 +149,7 @@ OptionTable = Mapping[str, Option]
 
 
 def in_group(group: Group, *names: str, needs: str = "", rare: bool = False, search: Search = None) -> OptionTable:
-    """Return entries for several options of one kind, which `duetto tune` does not search by default."""
+    """Return entries for options of a group. By default, `duetto tune` does not search them."""
     return dict.fromkeys(names, Option(group, needs, rare, search))
 
 

@@ -37,7 +37,7 @@ WAITING = 16  # the largest number of requests that wait for a message to a shar
 
 
 class ReplayFactory(NamedTuple):
-    """The arguments of a replay buffer of transitions or of sequences, in this process or in a shard."""
+    """Makes replay buffers of transitions or sequences, in this process or in shards."""
 
     spec: ReplaySpec | SequenceSpec
     observation: Space

@@ -100,7 +100,7 @@ def _find(source: str) -> Path:
 
 # ---------------------------------------------------------------------------------------------------- child
 def check_source(folder: Path) -> None:
-    """Raise ValueError if Minari would read other files, or would make an environment that the dataset names."""
+    """Raise ValueError if the dataset makes Minari read other files or make an environment that it names."""
     metadata = json.loads(safe_open.read_file(folder / METADATA, 2**27))
     if metadata.get("data_format") != "hdf5":
         raise ValueError(f"its data_format is {metadata.get('data_format')!r}, not 'hdf5'")

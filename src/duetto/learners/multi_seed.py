@@ -188,7 +188,7 @@ class SeedGroup:
 
     # ------------------------------------------------------------------------------------------------ state
     def state(self, kind: Kind, number: int) -> dict[str, Any]:
-        """Return a copy of the result of `Learner`'s method `kind`, for one seed."""
+        """Return a copy of one seed's parameters or optimizer state (`kind`)."""
         if number in self._left:
             return copy.deepcopy(self._left[number][kind])
         if kind not in self._copies:

@@ -61,7 +61,7 @@ class Head:
         raise NotImplementedError
 
     def result(self, outputs: Sequence[Array], values: Values) -> Any:
-        """Return what losses get for each stack's output (..., n). `values` has the `parameters` by name."""
+        """Return the losses' input from each stack's output (..., n) and the `parameters` by name."""
         return self.interpret(self.output(outputs))
 
     def output(self, outputs: Sequence[Array]) -> Array:

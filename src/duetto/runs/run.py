@@ -370,7 +370,7 @@ def _returned(lost: PartLostError, trainer: Trainer) -> str:
 
 
 def run_of(spec: RunSpec, path: Path, config: Config, trust: bool = False) -> Run:
-    """Return the run in `path` that was started from a spec, whose config is `config`."""
+    """Return the run in `path`, started from `spec` with the config `config`."""
     environment = None if config.remakeable else spec.environment
     algorithm = type(spec.algorithm) if config.origin else None
     return Run(path, environment, spec.algorithm.custom_networks(), trust, algorithm)

@@ -66,7 +66,7 @@ class CheckpointStore:
         return list(folders(self.folder))
 
     def path_of(self, step: int) -> Path:
-        """Return the folder of the newest checkpoint of a step, which may not exist yet."""
+        """Return a step's newest checkpoint folder, or its first one's path if none exists."""
         return folders(self.folder).get(step, self.folder / folder_name(step))
 
     def new_path(self, step: int) -> Path:

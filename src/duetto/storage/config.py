@@ -56,13 +56,13 @@ class RunOptions:
     seed: Annotated[int, Bounds(0)] = 0
     """Seed of all random numbers. Environment i gets seed + i."""
     backend: Literal["auto", "torch", "jax"] = "auto"
-    """Framework; auto selects the faster installed one, or one that finds the GPU."""
+    """Framework. auto: the faster installed one; on a GPU, one that finds it."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of networks and updates."""
     precision: Literal["float32", "bf16"] = "float32"
     """bf16 computes networks in bfloat16 from float32 parameters: faster on some machines, less exact."""
     threads: CountOrZero = 0
-    """CPU threads. 0 in JAX: one per core; 0 in PyTorch: 1, or for images one per core up to 4."""
+    """CPU threads. 0: JAX uses one per core, PyTorch 1 (for images one per core, up to 4)."""
     num_envs: Count = 1
     """Number of environments."""
     vectorization: Literal["sync", "subprocess"] = "sync"
@@ -377,7 +377,7 @@ def note_inexact(path: Path, step: int, what: str) -> None:
 def networks_source(values: dict[str, Any]) -> str:
     """Return where a run's first networks come from: "scratch", or "runs/td3-Pendulum-v1-s0 (last, step 300)".
 
-    Raises KeyError, TypeError or AttributeError if the `from` of these contents of a `config.yaml` is malformed.
+    `values` are those of a `config.yaml`. Raises KeyError, TypeError or AttributeError if its `from` is malformed.
     """
     start = values.get("from")
     return f"{near(Path(start['run']))} ({start['checkpoint']}, step {start['step']})" if start else "scratch"

@@ -101,7 +101,7 @@ def _flat(values: dict[str, Any]) -> dict[str, str]:
 # ---------------------------------------------------------------------------------------------------- repeat a run
 # The contents of `config.yaml` may be a stranger's.
 def repeat_command(values: Mapping[str, Any], config: str) -> str:
-    """Return the command that repeats the run of these contents of `config.yaml`, which is at the path `config`.
+    """Return the command that repeats the run of the `config.yaml` with contents `values` and path `config`.
 
     It is "" if the networks are Python classes.
     """

@@ -96,9 +96,9 @@ class LearningCommand:
         return Parser(self._prog, groups)
 
     def parse(self, arguments: list[str]) -> dict[str, Any] | None:
-        """Return the options on the command line by name; None after --help has printed them.
+        """Return the options on the command line by name; None if --help was printed.
 
-        Raises UsageError for an option that is unknown, missing or wrong; --config needs no environment.
+        Raises UsageError for an option that is unknown, missing or wrong. With --config, none is required.
         """
         parser = self.parser()
         given = parser.parse(arguments)

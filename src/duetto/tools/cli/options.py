@@ -48,7 +48,7 @@ AnyMode = Annotated[
     Mode | None,
     Arg("sync (default): reproducible, with parameters one block old; async: no waiting."),
 ]
-Blocks = Annotated[int | None, Arg("Vector steps per block of an actor (rollout_steps, or 16). Results depend on it.")]
+Blocks = Annotated[int | None, Arg("Vector steps per actor block (16; PPO: rollout_steps). Results depend on it.")]
 ReplayShards = Annotated[int | None, Arg("Processes that store the replay buffer (0: the run's process).")]
 CLUSTER = {  # the options of a cluster, and those that need --cluster
     "cluster": Address,
