@@ -55,7 +55,7 @@ class Exploration:
         raise NotImplementedError
 
     def for_envs(self, first: int, num_envs: int) -> Exploration:
-        """Return the exploration of a part of `num_envs` environments that starts at `first`."""
+        """Return the exploration of the environments from `first` on, of the run's `num_envs`."""
         return self
 
     def for_evaluation(
