@@ -106,7 +106,7 @@ def use_jax_cache() -> None:
     with suppress(OSError):  # without a writable home, compile without a cache
         folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
+        if os.name == "posix" and folder.stat().st_uid != os.getuid():
             return
         _tidy(folder)
         config.update("jax_compilation_cache_dir", str(folder))
